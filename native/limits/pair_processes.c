@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+/* DESIGN. Both tasks are children. Were the caller itself one of them, it would have to change and
+ * restore its own affinity and signal mask, and one task would run in the (possibly huge) process
+ * of the host while the other runs in a copy: not the same two things.
+ *
+ * FORK. The host may have any number of threads, and their locks stay locked in the child. So a
+ * child calls async-signal-safe functions only and leaves by _exit(). All signals are blocked
+ * before the fork and stay blocked in it: the host's handlers must not run there (CPython's would
+ * write to the wakeup pipe that the child shares with the host). The host's pthread_atfork handlers
+ * do run, as for any fork().
+ *
+ * DEATH. A child dies with the thread that forked it (PR_SET_PDEATHSIG), which is the one waiting
+ * here. The children form a process group of their own, so that the parent can wait for *either*
+ * without touching the host's other children; when one ends badly, the group is killed. That does
+ * not rely on EOF reaching the survivor, which fails if another thread of the host forked meanwhile
+ * and holds copies of the ends.
+ *
+ * REPORTS come back through shared memory, not exit statuses: those are lost where the host ignores
+ * SIGCHLD or reaps strangers. */
+#include "limits/pair.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdnoreturn.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "limits/place.h"
+
+/* What the children write and the parent reads. No atomics: each child writes its own parts only,
+ * and the parent reads after waitpid(), which orders. */
+struct shared {
+    struct hw__report reports[2]; /* one per child */
+    int64_t latencies_ns[];       /* one-way only: `rounds` values from child 1 */
+};
+
+/* The life of child `index`. Every signal is blocked on entry. */
+static noreturn void child_main(struct hw__task pair[2], int index, int cpu, pid_t parent) {
+    struct hw__task *task = &pair[index];
+    /* The parent may have died between fork() and prctl(); then there is nobody to die with. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
+        _exit(1);
+    }
+    hw__task_close(&pair[1 - index]);
+    int error = hw__pin_self(cpu);
+    if (error != 0) {
+        task->report->error = error;
+        _exit(1);
+    }
+    hw__task_run(task);
+    _exit(task->report->error == 0 ? 0 : 1);
+}
+
+/* Forks both children into a process group named after the first.
+ *
+ * Returns 0, or a negative errno and in pids the children that were made (0 where none was). */
+static int fork_children(struct hw__task pair[2], const int cpus[2], pid_t pids[2]) {
+    pid_t parent = getpid();
+    for (int i = 0; i < 2; i++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            child_main(pair, i, cpus[i], parent);
+        }
+        if (pid < 0) {
+            return -errno;
+        }
+        pids[i] = pid;
+        if (setpgid(pid, pids[0]) != 0) {
+            return -errno;
+        }
+    }
+    return 0;
+}
+
+/* Kills and reaps the children of a fork_children() that failed, which may not be in one group.
+ *
+ * This function can't fail. */
+static void kill_children(const pid_t pids[2]) {
+    for (int i = 0; i < 2; i++) {
+        if (pids[i] != 0) {
+            kill(pids[i], SIGKILL);
+            while (waitpid(pids[i], NULL, 0) < 0 && errno == EINTR) {
+            }
+        }
+    }
+}
+
+/* Waits until both children of the group have ended; kills the second if the first ended badly.
+ * ECHILD means that the host reaps for us, and then both have ended as well.
+ *
+ * This function can't fail. */
+static void reap_group(pid_t group) {
+    for (int left = 2; left > 0;) {
+        int status = 0;
+        if (waitpid(-group, &status, 0) < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            return;
+        }
+        left--;
+        if (left > 0 && !(WIFEXITED(status) && WEXITSTATUS(status) == 0)) {
+            kill(-group, SIGKILL);
+        }
+    }
+}
+
+/* Forks, closes the parent's copies of the ends, and waits for the children.
+ *
+ * Returns 0 if both tasks were run at all, else a negative errno. */
+static int run_children(struct hw__task pair[2], const int cpus[2]) {
+    pid_t pids[2] = {0, 0};
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = fork_children(pair, cpus, pids);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+
+    hw__task_close(&pair[0]);
+    hw__task_close(&pair[1]);
+    if (error == 0) {
+        reap_group(pids[0]);
+    } else {
+        kill_children(pids);
+    }
+    return error;
+}
+
+int hw__pair_run_processes(struct hw__task pair[2], const int cpus[2]) {
+    int64_t *latencies_ns = pair[1].latencies_ns;
+    size_t latencies_size =
+        latencies_ns == NULL ? 0 : (size_t)pair[1].rounds * sizeof *latencies_ns;
+    size_t size = sizeof(struct shared) + latencies_size;
+    struct shared *shared =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) {
+        int error = -errno;
+        hw__task_close(&pair[0]);
+        hw__task_close(&pair[1]);
+        return error;
+    }
+
+    struct hw__task inside[2] = {pair[0], pair[1]}; /* the pair as the children see it */
+    for (int i = 0; i < 2; i++) {
+        shared->reports[i] = HW__REPORT_NONE;
+        inside[i].report = &shared->reports[i];
+        if (latencies_ns != NULL) {
+            inside[i].latencies_ns = shared->latencies_ns;
+        }
+    }
+    int error = run_children(inside, cpus);
+    for (int i = 0; i < 2; i++) {
+        pair[i].read_fd = pair[i].write_fd = -1; /* closed through `inside` */
+        *pair[i].report = shared->reports[i];
+    }
+    if (latencies_ns != NULL) {
+        memcpy(latencies_ns, shared->latencies_ns, latencies_size);
+    }
+    munmap(shared, size);
+    return error;
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+/* A test program: functions that check facts, a main() that calls T_RUN for each. The first wrong
+ * fact ends the program with status 1 and both values; too long a time ends it by SIGALRM. The time
+ * allowed is T_TIMEOUT_S, times HEADWAY_TEST_TIMEOUT_MULTIPLIER from the environment on slow
+ * machines. */
+#ifndef HEADWAY_TESTS_T_H
+#define HEADWAY_TESTS_T_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#ifndef T_TIMEOUT_S
+#define T_TIMEOUT_S 20
+#endif
+
+/* The condition holds. */
+#define T_TRUE(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);              \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+/* Both integers are equal. */
+#define T_EQ(expected, actual)                                                                     \
+    do {                                                                                           \
+        long long t_expected = (long long)(expected);                                              \
+        long long t_actual = (long long)(actual);                                                  \
+        if (t_expected != t_actual) {                                                              \
+            fprintf(stderr, "%s:%d: %s: expected %lld, got %lld\n", __FILE__, __LINE__, #actual,   \
+                    t_expected, t_actual);                                                         \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+/* Runs one test function, naming it first so that a hang or crash tells where. */
+#define T_RUN(test)                                                                                \
+    do {                                                                                           \
+        fprintf(stderr, "%s\n", #test);                                                            \
+        test();                                                                                    \
+    } while (0)
+
+/* Starts the clock of the whole program; main() calls it first. */
+static inline void t_start(void) {
+    const char *multiplier = getenv("HEADWAY_TEST_TIMEOUT_MULTIPLIER");
+    alarm(T_TIMEOUT_S * (multiplier == NULL ? 1 : (unsigned)atoi(multiplier)));
+}
+
+/* A small repeatable random generator (xorshift64); the state must not start at 0. */
+static inline uint64_t t_random(uint64_t *state) {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+#endif
