@@ -1,0 +1,16 @@
+"""What runs inside a measured interpreter, and where to find it.
+
+`headway_agent/` below this folder is a package of its own: CPython 3.8 to 3.15, standard library only, no import of
+anything else in headway. A launch puts *this* folder, and nothing else of headway, on the measured interpreter's
+`PYTHONPATH`, so neither headway's modules nor the controller's dependencies can shadow what is measured.
+"""
+
+from pathlib import Path
+
+__all__ = ["AGENT_PATH", "BOOTSTRAP"]
+
+AGENT_PATH = Path(__file__).resolve().parent
+"""The folder to put on the measured interpreter's `PYTHONPATH`."""
+
+BOOTSTRAP = "from headway_agent.worker import main; main()"
+"""The `-c` program of a launch. It is no file, so a spawned child does not run it a second time as `__mp_main__`."""

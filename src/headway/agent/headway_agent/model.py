@@ -1,0 +1,199 @@
+"""The concurrency models: each runs the same function on the same list of arguments, its own way.
+
+A model has `start()` (create the pool and wait until every worker is there), `run(function, arguments)` (run one task
+per argument tuple and return the results in order: the timed part) and `close()`. Starting is timed by the caller and
+reported apart, never inside the time of `run`.
+
+`run` adds next to nothing to the call it wraps; `bench/model_overhead.py` holds that against the bare calls.
+"""
+
+import os
+
+
+class Serial:
+    """A plain loop in the main thread."""
+
+    def __init__(self, workers):
+        pass
+
+    def start(self):
+        pass
+
+    def run(self, function, arguments):
+        return [function(*args) for args in arguments]
+
+    def close(self):
+        pass
+
+
+def meet(here_fd, go_fd):
+    """Say that this worker is there, then wait until all are. Descriptors work across sub-interpreters; locks do not."""
+    os.write(here_fd, b".")
+    os.read(go_fd, 1)
+
+
+def _start_all(submit, workers):
+    """Make a lazily growing pool start all its workers: each gets a task that ends only when all have begun."""
+    here_reader, here_writer = os.pipe()
+    go_reader, go_writer = os.pipe()
+    try:
+        futures = [submit(meet, here_writer, go_reader) for _ in range(workers)]
+        arrived = 0
+        while arrived < workers:
+            arrived += len(os.read(here_reader, workers - arrived))
+        os.write(go_writer, b"." * workers)
+        for future in futures:
+            future.result()
+    finally:
+        for fd in (here_reader, here_writer, go_reader, go_writer):
+            os.close(fd)
+
+
+class _Pooled:
+    """What the models over `concurrent.futures` share."""
+
+    def __init__(self, workers):
+        self.workers = workers
+        self.pool = None
+
+    def run(self, function, arguments):
+        return list(self.pool.map(function, *zip(*arguments)))
+
+    def close(self):
+        if self.pool is not None:
+            self.pool.shutdown()
+
+
+class Threads(_Pooled):
+    """`concurrent.futures.ThreadPoolExecutor`."""
+
+    def start(self):
+        from concurrent.futures import ThreadPoolExecutor
+
+        self.pool = ThreadPoolExecutor(self.workers)
+        _start_all(self.pool.submit, self.workers)
+
+
+class Interpreters(_Pooled):
+    """Sub-interpreters with a GIL each, in threads of this process: 3.12+."""
+
+    def start(self):
+        from .subinterpreters import open_pool
+
+        self.pool = open_pool(self.workers)
+        _start_all(self.pool.submit, self.workers)
+
+
+def _join_barrier(barrier):
+    global _barrier
+    _barrier = barrier
+
+
+def _wait_at_barrier():
+    _barrier.wait()
+
+
+class Processes(_Pooled):
+    """`concurrent.futures.ProcessPoolExecutor` with the start method `method`."""
+
+    method = "spawn"
+
+    def start(self):
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+
+        context = multiprocessing.get_context(self.method)
+        barrier = context.Barrier(self.workers)
+        self.pool = ProcessPoolExecutor(
+            self.workers, mp_context=context, initializer=_join_barrier, initargs=(barrier,)
+        )
+        for future in [self.pool.submit(_wait_at_barrier) for _ in range(self.workers)]:
+            future.result()
+
+
+class ForkserverProcesses(Processes):
+    """The same over a fork server, which forks each worker from one clean process."""
+
+    method = "forkserver"
+
+
+async def _call(function, args):
+    return function(*args)
+
+
+class Asyncio:
+    """Coroutines gathered in one event loop. A plain function is called inside a coroutine that never awaits."""
+
+    def __init__(self, workers):
+        self.workers = workers
+        self.loop = None
+
+    def start(self):
+        import asyncio
+        import inspect
+
+        self._asyncio = asyncio
+        self._is_coroutine_function = inspect.iscoroutinefunction
+        self.loop = asyncio.new_event_loop()
+        self.loop.run_until_complete(asyncio.sleep(0))
+
+    def run(self, function, arguments):
+        return self.loop.run_until_complete(self._gather(function, arguments))
+
+    async def _gather(self, function, arguments):
+        if self._is_coroutine_function(function):
+            return await self._asyncio.gather(*[function(*args) for args in arguments])
+        return await self._asyncio.gather(*[_call(function, args) for args in arguments])
+
+    def close(self):
+        if self.loop is not None:
+            self.loop.close()
+
+
+class _AsyncioPool(Asyncio):
+    """`loop.run_in_executor` over the pool of another model."""
+
+    inner = Threads
+
+    def start(self):
+        super().start()
+        self._inner = self.inner(self.workers)
+        self._inner.start()
+
+    async def _gather(self, function, arguments):
+        submit, pool = self.loop.run_in_executor, self._inner.pool
+        return await self._asyncio.gather(*[submit(pool, function, *args) for args in arguments])
+
+    def close(self):
+        self._inner.close()
+        super().close()
+
+
+class AsyncioThreads(_AsyncioPool):
+    """`run_in_executor` with a ThreadPoolExecutor."""
+
+
+class AsyncioProcesses(_AsyncioPool):
+    """`run_in_executor` with a spawned ProcessPoolExecutor."""
+
+    inner = Processes
+
+
+MODELS = {
+    "serial": Serial,
+    "threads": Threads,
+    "processes-spawn": Processes,
+    "processes-forkserver": ForkserverProcesses,
+    "asyncio": Asyncio,
+    "asyncio-threads": AsyncioThreads,
+    "asyncio-processes": AsyncioProcesses,
+    "interpreters": Interpreters,
+}
+
+CROSSES_A_PICKLE = frozenset({"processes-spawn", "processes-forkserver", "asyncio-processes", "interpreters"})
+"""Models whose tasks and results travel as pickles."""
+
+
+def open_model(name, workers):
+    """Return the started-later model `name` with `workers` workers. Raises KeyError for a name not in `MODELS`."""
+    return MODELS[name](workers)

@@ -1,0 +1,98 @@
+"""What the kernel counted: busy time of each core, and context switches of this process and its descendants.
+
+Linux only (/proc). No extension module beyond the standard library's, so that nothing here switches a free-threaded
+interpreter's GIL back on.
+"""
+
+import os
+
+
+def core_times():
+    """Return {core number: (busy, total)} since boot, in clock ticks (1/`os.sysconf("SC_CLK_TCK")` s).
+
+    Source: /proc/stat, see proc_stat(5). Idle and iowait count as not busy; steal counts as busy by others and is left
+    out of `busy`. Empty where /proc/stat cannot be read.
+    """
+    cores = {}
+    try:
+        with open("/proc/stat") as stat:
+            for line in stat:
+                if line.startswith("cpu") and line[3].isdigit():
+                    name, *fields = line.split()
+                    ticks = [int(field) for field in fields[:8]]
+                    user, nice, system, idle, iowait, irq, softirq, steal = ticks + [0] * (8 - len(ticks))
+                    busy = user + nice + system + irq + softirq
+                    cores[int(name[3:])] = (busy, busy + idle + iowait + steal)
+    except OSError:
+        return {}
+    return cores
+
+
+def utilisation(before, after):
+    """Return {core number: busy share 0..1} between two `core_times()`; a core without a tick between is left out."""
+    shares = {}
+    for core, (busy, total) in after.items():
+        if core in before and total > before[core][1]:
+            shares[core] = (busy - before[core][0]) / (total - before[core][1])
+    return shares
+
+
+def _children(pid):
+    """Return the live children of every thread of `pid`."""
+    found = []
+    try:
+        for thread in os.listdir("/proc/%d/task" % pid):
+            with open("/proc/%d/task/%s/children" % (pid, thread)) as children:
+                found.extend(int(child) for child in children.read().split())
+    except OSError:
+        pass  # It ended while we looked, or the kernel lacks CONFIG_PROC_CHILDREN.
+    return found
+
+
+def _switches_of(pid):
+    """Return [voluntary, involuntary] over the live threads of process `pid`."""
+    counts = [0, 0]
+    try:
+        for thread in os.listdir("/proc/%d/task" % pid):
+            with open("/proc/%d/task/%s/status" % (pid, thread)) as status:
+                for line in status:
+                    if line.startswith("voluntary_ctxt_switches"):
+                        counts[0] += int(line.split()[1])
+                    elif line.startswith("nonvoluntary_ctxt_switches"):
+                        counts[1] += int(line.split()[1])
+    except OSError:
+        pass  # It ended while we looked: its counts are in RUSAGE_CHILDREN once it is reaped.
+    return counts
+
+
+def context_switches():
+    """Return (voluntary, involuntary) switches so far: this process with its ended threads, and its descendants.
+
+    This process and reaped children come from getrusage(2), which keeps the counts of threads that have ended; live
+    descendants from /proc/PID/task/TID/status.
+    """
+    import resource
+
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
+    counts = [own.ru_nvcsw + reaped.ru_nvcsw, own.ru_nivcsw + reaped.ru_nivcsw]
+    pending = _children(os.getpid())
+    while pending:
+        child = pending.pop()
+        for i, count in enumerate(_switches_of(child)):
+            counts[i] += count
+        pending.extend(_children(child))
+    return tuple(counts)
+
+
+def max_rss_bytes():
+    """Return the largest resident set so far of this process (getrusage(2), ru_maxrss), in bytes."""
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def pin(cpus):
+    """Pin the calling thread, and whatever it starts later, to `cpus` (a list of core numbers); None leaves it free."""
+    if cpus:
+        os.sched_setaffinity(0, cpus)

@@ -1,0 +1,120 @@
+"""One launch: read the job, run its workload, stream what was measured, leave.
+
+Protocol. The job is one JSON object on standard input. Answers are JSON objects, one a line, on the descriptor named
+by `argv[1]` (a workload may print what it likes): `started`, `facts`, `setup`, one `sample` each, `end`. A launch that
+ends without `end` has failed; its stderr says why. All times are in seconds unless the key says otherwise;
+`*_monotonic_ns` are CLOCK_MONOTONIC, which the controller shares.
+
+The process leaves by `os._exit`: the interpreter's finalisation is no part of a launch, and CPython 3.12.1 crashes in
+it after OpenSSL was loaded in a sub-interpreter.
+"""
+
+import time
+
+_started_monotonic_ns = time.monotonic_ns()
+
+import gc  # noqa: E402  (the clock is read before anything is imported)
+import importlib  # noqa: E402
+import json  # noqa: E402
+import os  # noqa: E402
+import sys  # noqa: E402
+import traceback  # noqa: E402
+
+from . import proc  # noqa: E402
+
+WORKLOADS = {
+    "increment": "headway_agent.workloads.cpu:Increment",
+    "countdown": "headway_agent.workloads.cpu:Countdown",
+    "sigma": "headway_agent.workloads.cpu:Sigma",
+    "sha256": "headway_agent.workloads.cpu:Sha256",
+    "kernels": "headway_agent.workloads.kernels:Kernels",
+    "race": "headway_agent.workloads.race:Race",
+    "refcount": "headway_agent.workloads.refcount:Refcount",
+    "refcount-native": "headway_agent.workloads.native:NativeRefcount",
+    "sleep": "headway_agent.workloads.sleep:Sleep",
+    "ping-pong": "headway_agent.workloads.pingpong:PingPong",
+    "ping-pong-native": "headway_agent.workloads.native:NativePingPong",
+    "one-way": "headway_agent.workloads.pingpong:OneWay",
+    "one-way-native": "headway_agent.workloads.native:NativeOneWay",
+}
+"""Workload name -> "module:class". A job may also name any importable "module:class" itself."""
+
+
+def load(name):
+    """Return the workload class called `name`. Raises KeyError, ImportError or AttributeError."""
+    target = name if ":" in name else WORKLOADS[name]
+    module, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def gil_enabled():
+    """Return whether the GIL is on now; always True on builds that have nothing else."""
+    return getattr(sys, "_is_gil_enabled", lambda: True)()
+
+
+def run_job(job, emit):
+    """Run one job and pass each answer (a dict) to `emit`. Whatever the workload raises goes through."""
+    proc.pin(job.get("cpus"))
+    for path in job.get("paths", ()):
+        sys.path.insert(0, path)
+    if job.get("switch_interval_s"):
+        sys.setswitchinterval(job["switch_interval_s"])
+    workload = load(job["workload"])(job)
+    emit({"kind": "setup", "metrics": workload.open()})
+    for _ in range(job["warmups"]):
+        workload.sample()
+    # Collected now and not in the timed part; left enabled, because it is a part of what is measured.
+    gc.collect()
+    # After the imports and a first run: any extension that lacks Py_mod_gil has switched the GIL back on by now.
+    emit(
+        {
+            "kind": "facts",
+            "gil_enabled": gil_enabled(),
+            "switch_interval_s": sys.getswitchinterval(),
+            "affinity": sorted(os.sched_getaffinity(0)),
+            "version": sys.version.split()[0],
+        }
+    )
+    cores = proc.core_times()
+    switches = proc.context_switches()
+    begun_ns = time.monotonic_ns()
+    for _ in range(job["samples"]):
+        emit({"kind": "sample", "metrics": workload.sample()})
+    ended_ns = time.monotonic_ns()
+    switches = [after - before for before, after in zip(switches, proc.context_switches())]
+    end = {
+        "kind": "end",
+        "timed_s": (ended_ns - begun_ns) / 1e9,
+        "utilisation": proc.utilisation(cores, proc.core_times()),
+        "voluntary_switches": switches[0],
+        "involuntary_switches": switches[1],
+        "max_rss_bytes": proc.max_rss_bytes(),
+    }
+    workload.close()
+    emit(end)
+
+
+def main():
+    """Be the process of a launch: exit code 0 after `end`, 1 after a traceback on stderr."""
+    answers_fd = int(sys.argv[1])
+
+    def emit(answer):
+        os.write(answers_fd, json.dumps(answer).encode() + b"\n")
+
+    emit({"kind": "started", "started_monotonic_ns": _started_monotonic_ns, "pid": os.getpid()})
+    code = 1
+    try:
+        job = json.load(sys.stdin)
+        if job.get("stacks_after_s"):
+            import faulthandler
+
+            # A launch that hangs says where, before the controller kills it.
+            faulthandler.dump_traceback_later(job["stacks_after_s"])
+        run_job(job, emit)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

@@ -1,0 +1,60 @@
+"""What the launches run. A workload is a class taking the job: `open()`, `sample()`, `close()`.
+
+`open` and `sample` return {metric: value or list of values}; a metric's unit stands in its name (`work_s`), a count
+has none. `Tasks` is the common case: one function over a list of arguments, through a model.
+"""
+
+import time
+
+from ..model import CROSSES_A_PICKLE, open_model
+
+
+class Tasks:
+    """Run `function` over `arguments` through the job's model.
+
+    Metrics: `pool_start_s` (creating the pool, until every worker is there) and `pickle_s` (pickling and unpickling
+    the tasks once, where the model does so) from `open`; `work_s` (all tasks, from first submit to last result) from
+    `sample`. Raises AssertionError where a result differs from `expected`.
+    """
+
+    function = None
+    """The task, a module-level function so that every model can import it."""
+
+    def __init__(self, job):
+        self.job = job
+        self.params = job["params"]
+        self.arguments = self.make_arguments()
+        self.workers = self.params.get("workers", len(self.arguments))
+
+    def make_arguments(self):
+        """Return one tuple of arguments per task."""
+        raise NotImplementedError
+
+    def expected(self):
+        """Return the results that every sample must give, or None."""
+
+    def open(self):
+        begun_ns = time.perf_counter_ns()
+        self.model = open_model(self.job["model"], self.workers)
+        self.model.start()
+        metrics = {"pool_start_s": (time.perf_counter_ns() - begun_ns) / 1e9}
+        if self.job["model"] in CROSSES_A_PICKLE:
+            import pickle
+
+            begun_ns = time.perf_counter_ns()
+            for args in self.arguments:
+                pickle.loads(pickle.dumps((type(self).function, args)))
+            metrics["pickle_s"] = (time.perf_counter_ns() - begun_ns) / 1e9
+        return metrics
+
+    def sample(self):
+        begun_ns = time.perf_counter_ns()
+        results = self.model.run(type(self).function, self.arguments)
+        ended_ns = time.perf_counter_ns()
+        expected = self.expected()
+        if expected is not None and results != expected:
+            raise AssertionError("the tasks returned %r, expected %r" % (results, expected))
+        return {"work_s": (ended_ns - begun_ns) / 1e9}
+
+    def close(self):
+        self.model.close()

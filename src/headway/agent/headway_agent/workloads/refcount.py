@@ -1,0 +1,70 @@
+"""What counting references costs in Python, by who else touches the object."""
+
+import threading
+import time
+
+
+def touch(n, target):
+    """Take and drop a reference to `target` 8 * n times.
+
+    Binding a name takes a reference and drops the one before, on every version: 3.14's borrowed loads
+    (LOAD_FAST_BORROW) do not apply to a value that is stored.
+    """
+    a = b = None
+    for _ in range(n):
+        a = target
+        b = target
+        a = None
+        b = None
+        a = target
+        b = target
+        a = None
+        b = None
+        a = target
+        b = target
+        a = None
+        b = None
+        a = target
+        b = target
+        a = None
+        b = None
+    return a, b
+
+
+class Target:
+    """A plain object with an ordinary reference count."""
+
+
+class Refcount:
+    """`threads` threads touch an object `n` times each: `own`, one `shared` by all, or an `immortal` one (None).
+
+    Metrics: `work_s`, and `pair_s`: time per incref and decref pair of one thread, the loop included.
+    """
+
+    def __init__(self, job):
+        self.params = job["params"]
+
+    def open(self):
+        return {}
+
+    def _run(self, start, shared):
+        # Made here, so that on a free-threaded build this thread owns it (PEP 703, biased reference counting).
+        target = Target() if self.params["sharing"] == "own" else shared
+        start.wait()
+        touch(self.params["n"], target)
+
+    def sample(self):
+        shared = None if self.params["sharing"] == "immortal" else Target()
+        start = threading.Barrier(self.params["threads"] + 1)
+        threads = [threading.Thread(target=self._run, args=(start, shared)) for _ in range(self.params["threads"])]
+        for thread in threads:
+            thread.start()
+        start.wait()
+        begun_ns = time.perf_counter_ns()
+        for thread in threads:
+            thread.join()
+        elapsed_s = (time.perf_counter_ns() - begun_ns) / 1e9
+        return {"work_s": elapsed_s, "pair_s": elapsed_s / (8 * self.params["n"])}
+
+    def close(self):
+        pass

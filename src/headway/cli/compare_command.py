@@ -1,0 +1,33 @@
+"""Compare two stored runs: a ratio with its interval per cell, or "no difference"."""
+
+import argparse
+
+from headway import lab
+from headway.cli import console
+from headway.cli.options import add_json, add_run, add_store
+
+__all__ = ["prepare", "run"]
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `headway compare`."""
+    add_run(parser, "before", default=None)
+    add_run(parser, "after", default=None)
+    add_store(parser)
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do it."""
+    before = lab.load_run(arguments.before, store=arguments.store)
+    after = lab.load_run(arguments.after, store=arguments.store)
+    differences = lab.compare(before, after)
+    if arguments.json:
+        from headway.report import comparison_to_json
+
+        console.print_json(comparison_to_json(before, after, differences))
+    else:
+        from headway.report import render_comparison
+
+        console.print_rendered(render_comparison(before, after, differences))
+    return 0

@@ -1,0 +1,69 @@
+"""Printing: data to stdout, talk to stderr. rich is imported where a table is printed, never to start a lab."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["check_output", "complain", "print_json", "print_rendered", "say", "write_json"]
+
+_PIPE_COLUMNS = 120
+
+
+def say(text: str) -> None:
+    """Tell the user something: stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def complain(message: str, hint: str = "") -> None:
+    """Print an error in our form."""
+    say(f"error: {message}")
+    if hint:
+        say(f"\nhint: {hint}")
+
+
+def print_json(value: Any) -> None:
+    """Print JSON to stdout."""
+    json.dump(value, sys.stdout, indent=2, allow_nan=False)
+    print()
+
+
+def print_rendered(what: "RenderableType") -> None:
+    """Print tables and text to stdout: colour only on a terminal and without NO_COLOR."""
+    from rich.console import Console
+
+    width = shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns if sys.stdout.isatty() else None
+    if width is None:
+        width = int(os.environ.get("COLUMNS", _PIPE_COLUMNS)) if os.environ.get("COLUMNS", "").isdigit() else _PIPE_COLUMNS
+    Console(width=width, highlight=False, soft_wrap=False).print(what)
+
+
+def check_output(path: Path | None, *, force: bool) -> None:
+    """Make sure before any work that `path` can be written.
+
+    Raises:
+        UsageError: It is there already (without `force`), is a folder, or its folder is missing or not writable.
+    """
+    if path is None:
+        return
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder, expected a file name", hint="add a file name")
+    if path.exists() and not force:
+        raise UsageError(f"{path} is there already", hint="use `--force` to replace it, or another name")
+    if not path.parent.is_dir():
+        raise UsageError(f"the folder {path.parent} is not there", hint="make it first, or use another name")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"{path} cannot be written", hint="use a place that you may write to")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON to a file checked by `check_output`."""
+    path.write_text(json.dumps(value, allow_nan=False) + "\n", encoding="utf-8")
+    say(f"wrote {path}")

@@ -1,0 +1,256 @@
+"""Run experiments on this machine's interpreters and say which claims hold.
+
+Every launch is a fresh process, blocks are shuffled, and each launch is stored before the next starts; a run that was
+cut short goes on with `--resume`.
+"""
+
+import argparse
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from headway import lab
+from headway.cli import console
+from headway.cli.options import add_json, add_store
+from headway.errors import UsageError
+from headway.lab.design import PLACEMENTS, SIZES, Experiment
+from headway.lab.plan import DEFAULT_LAUNCHES
+
+__all__ = ["prepare", "run"]
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `headway lab`."""
+    parser.add_argument("experiments", metavar="EXPERIMENT", nargs="*", help="which experiments (default: all)")
+    sizes = parser.add_mutually_exclusive_group()
+    for size in SIZES:
+        text = {
+            "quick": "seconds per experiment, three launches a cell: a first look (the default)",
+            "standard": "minutes, five launches a cell: figures to rely on",
+            "published": "the authors' own parameters, five launches a cell",
+        }[size]
+        sizes.add_argument(f"--{size}", dest="size", action="store_const", const=size, help=text)
+    parser.add_argument(
+        "--interpreter",
+        dest="interpreters",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="3.13, 3.13t, 3.11.7, a path, or `all`; may be repeated or separated by commas "
+        "(default: the newest patch of every version and build found)",
+    )
+    parser.add_argument(
+        "--model",
+        dest="models",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this model (threads, processes, processes-spawn, asyncio, ...); the baseline always comes along",
+    )
+    parser.add_argument("--placement", choices=PLACEMENTS, help="only this placement of the parts on cores")
+    parser.add_argument("--launches", type=int, metavar="N", help="launches per cell")
+    parser.add_argument("--limit", type=float, metavar="SECONDS", help="kill a launch that takes longer")
+    parser.add_argument("--memory-limit", type=float, metavar="MIB", help="address space of each process of a launch")
+    parser.add_argument("--seed", type=int, help="for the order of launches and the resampling (default: drawn)")
+    parser.add_argument("--resume", metavar="RUN", help="complete a run that was cut short: an id, or `last`")
+    parser.add_argument("--list", action="store_true", help="list the experiments and stop")
+    parser.add_argument("--explain", metavar="EXPERIMENT", help="tell an experiment's question, method, models and claims, and stop")
+    add_store(parser)
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do it. Exit code 1 where launches failed."""
+    if arguments.list:
+        return _list(arguments)
+    if arguments.explain is not None:
+        return _explain(lab.experiment(arguments.explain), as_json=arguments.json)
+    results = _measure(arguments)
+    if arguments.json:
+        from headway.report import run_to_json
+
+        console.print_json(run_to_json(results))
+    else:
+        from headway.report import render_run
+
+        console.print_rendered(render_run(results))
+    if results.failures:
+        console.say(f"{len(results.failures)} launches failed; the rest is above and in the store")
+    if not results.header.complete:
+        console.say(f"stopped early; `headway lab --resume {results.id}` completes the run")
+        return 130
+    console.say(f"stored as {results.id}: `headway report {results.id}` shows it again")
+    return 1 if results.failures else 0
+
+
+def _split(names: list[str]) -> list[str]:
+    return [part.strip() for name in names for part in name.split(",") if part.strip()]
+
+
+def _request(arguments: argparse.Namespace) -> lab.Request:
+    mib = arguments.memory_limit
+    return lab.Request(
+        experiments=arguments.experiments,
+        size=arguments.size or "quick",
+        interpreters=_split(arguments.interpreters),
+        models=_split(arguments.models),
+        placement=arguments.placement,
+        launches=arguments.launches,
+        seed=arguments.seed,
+        limit_s=arguments.limit,
+        memory_limit_bytes=None if mib is None else int(mib * 2**20),
+        store=arguments.store,
+    )
+
+
+_WITH_RESUME = ("experiments", "size", "interpreters", "models", "placement", "launches", "limit", "memory_limit", "seed")
+
+
+def _measure(arguments: argparse.Namespace) -> lab.Run:
+    """Run or resume; after Ctrl-C return what is there. Raises HeadwayError."""
+    shown = _ProgressLine()
+    if arguments.resume is not None:
+        given = [name for name in _WITH_RESUME if getattr(arguments, name)]
+        if given:
+            raise UsageError(
+                f"`--resume` goes on with the run's own settings, and {', '.join(given)} would change them",
+                hint="leave them out, or start a new run without `--resume`",
+            )
+    try:
+        with _terminated_like_ctrl_c():
+            if arguments.resume is not None:
+                return lab.resume(arguments.resume, store_path=arguments.store, report=shown)
+            return lab.run(_request(arguments), report=shown)
+    except KeyboardInterrupt:
+        shown.end()
+        if shown.run is None:
+            raise
+        return lab.load_run(shown.run, store=arguments.store)
+    finally:
+        shown.end()
+
+
+@contextlib.contextmanager
+def _terminated_like_ctrl_c() -> Iterator[None]:
+    """Treat SIGTERM and SIGHUP as Ctrl-C: no launch stays behind and what is there is shown."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _ProgressLine:
+    """One line on stderr that says what runs, how much is left, and the time; rewritten on a terminal."""
+
+    _QUIET_S = 5.0
+
+    def __init__(self) -> None:
+        self.run: str | None = None
+        self._rewrites = sys.stderr.isatty()
+        self._last_s = -self._QUIET_S
+        self._open = False
+        self._begun_s = time.monotonic()
+
+    def __call__(self, progress: lab.Progress) -> None:
+        if self.run is None:
+            self.run = progress.run
+            again = f", {progress.done} of them done before" if progress.done else ""
+            console.say(f"run {progress.run}: {progress.planned} launches{again}")
+        now_s = time.monotonic()
+        # Without a terminal a line now and then is enough; the last one always comes.
+        if not self._rewrites and progress.cell is not None and now_s - self._last_s < self._QUIET_S:
+            return
+        self._last_s = now_s
+        left = "" if progress.left_s is None else f", about {progress.left_s:.0f} s left"
+        failed = f", {progress.failed} failed" if progress.failed else ""
+        what = f": {progress.cell.key.replace('|', ' ')}" if progress.cell else " done"
+        line = f"{progress.done}/{progress.planned} launches, {now_s - self._begun_s:.0f} s{left}{failed}{what}"
+        if self._rewrites:
+            print(f"\r\x1b[K{line[:110]}", end="", file=sys.stderr, flush=True)
+            self._open = True
+        else:
+            console.say(line)
+
+    def end(self) -> None:
+        """Leave the line."""
+        if self._open:
+            print(file=sys.stderr, flush=True)
+            self._open = False
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    experiments = lab.experiments()
+    if arguments.json:
+        console.print_json([_described(one) for one in experiments])
+        return 0
+    width = max(len(one.name) for one in experiments)
+    for one in experiments:
+        print(f"{one.name:<{width}}  {one.question}")
+    return 0
+
+
+def _described(one: Experiment) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "question": one.question,
+        "method": one.method,
+        "in_the_figure": one.included,
+        "metric": one.metric,
+        "sources": list(one.sources),
+        "variants": {
+            size: [
+                {"label": v.label, "model": v.model, "params": dict(v.params), "placements": list(v.placements), "native": v.native}
+                for v in one.variants(size)
+            ]
+            for size in SIZES
+        },
+        "claims": [{"id": claim.id, "text": claim.text, "source": claim.source, "why": claim.why} for claim in one.claims],
+    }
+
+
+def _published(sources: tuple[str, ...]) -> Iterator[str]:
+    from headway.lab.published import results
+
+    for result in results():
+        if result["source"] in sources:
+            yield f"  {result['source']}: {result['setting']} ({result['unit']})"
+            for values in result.get("rows", [result.get("values", {})]):
+                yield "      " + ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _explain(one: Experiment, *, as_json: bool) -> int:
+    if as_json:
+        console.print_json(_described(one))
+        return 0
+    print(f"{one.name}: {one.question}\n\nMethod: {one.method}\n\nIn the figure: {one.included}\n")
+    print("Variants at quick size (model, placements; ratios refer to the first marked *):")
+    for v in one.variants("quick"):
+        mark = "*" if v.label == one.baseline else " "
+        where = "in C, once per run" if v.native else v.model
+        print(f" {mark} {v.label}: {where}, {' and '.join(v.placements)}")
+    print(f"\nLaunches per cell: {', '.join(f'{count} {size}' for size, count in DEFAULT_LAUNCHES.items())}\n")
+    print("Claims:" if one.claims else "No claims: the question is open.")
+    for claim in one.claims:
+        where = {"gil": ", with a GIL", "free-threaded": ", without a GIL"}.get(claim.where, "")
+        print(f"  {claim.text} [{claim.source}{where}]\n      because {claim.why}")
+        for piece in claim.evidence(lab.this_machine()):
+            if isinstance(piece, lab.Comparison):
+                across = f" ({piece.top_interpreter} / {piece.bottom_interpreter})" if piece.top_interpreter else ""
+                print(f"      holds if {piece.top} / {piece.bottom}{across} is {piece.relation}")
+            else:
+                taken = f" less {piece.less:g}" if piece.less else ""
+                print(f"      holds if {piece.metric}{taken} of {', '.join(piece.labels)} is {'0' if piece.expect == 'none' else 'more than 0'}")
+    if one.sources:
+        print("\nPublished:")
+        print("\n".join(_published(one.sources)))
+    return 0

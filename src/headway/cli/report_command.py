@@ -1,0 +1,41 @@
+"""Show a stored run again: tables, start-up costs, verdicts."""
+
+import argparse
+from pathlib import Path
+
+from headway import lab
+from headway.cli import console
+from headway.cli.options import add_json, add_run, add_store
+
+__all__ = ["prepare", "run"]
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `headway report`."""
+    add_run(parser, "run", default="last")
+    parser.add_argument("--pyperf", type=Path, metavar="FILE", help="write the timed cells as a pyperf suite")
+    parser.add_argument("--verdicts", action="store_true", help="leave out the tables")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
+    add_store(parser)
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do it."""
+    console.check_output(arguments.pyperf, force=arguments.force)
+    results = lab.load_run(arguments.run, store=arguments.store)
+    if arguments.pyperf is not None:
+        from headway.report import run_to_pyperf
+
+        console.write_json(arguments.pyperf, run_to_pyperf(results))
+        if not arguments.json:
+            return 0
+    if arguments.json:
+        from headway.report import run_to_json
+
+        console.print_json(run_to_json(results))
+    else:
+        from headway.report import render_run
+
+        console.print_rendered(render_run(results, tables=not arguments.verdicts))
+    return 0

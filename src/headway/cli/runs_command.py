@@ -1,0 +1,47 @@
+"""List the stored runs."""
+
+import argparse
+from dataclasses import asdict
+
+from headway import lab
+from headway.cli import console
+from headway.cli.options import add_json, add_store
+
+__all__ = ["prepare", "run"]
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `headway runs`."""
+    add_store(parser)
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do it. An empty or missing store is no error: there are no runs yet."""
+    path = arguments.store or lab.default_store()
+    runs: list[lab.RunHeader] = []
+    if arguments.store is not None or path.exists():
+        with lab.Store(path) as store:
+            runs = store.runs()
+    if arguments.json:
+        console.print_json([{**asdict(run), "complete": run.complete} for run in runs])
+        return 0
+    if not runs:
+        console.say("no runs yet; `headway lab` makes one")
+        return 0
+    from headway.report import Table, render_table
+
+    rows = [
+        (
+            run.id,
+            run.settings["size"],
+            f"{run.done}/{run.planned}" + (f", {run.failed} failed" if run.failed else ""),
+            "" if run.complete else "incomplete",
+            ", ".join(run.settings["experiments"]) if len(run.settings["experiments"]) < 4 else f"{len(run.settings['experiments'])} experiments",
+            ", ".join(one["name"] for one in run.settings["interpreters"]),
+        )
+        for run in runs
+    ]
+    columns = ("run", "size", "launches", "", "experiments", "CPython")
+    console.print_rendered(render_table(Table(f"in {path}", columns, tuple(rows))))
+    return 0

@@ -1,0 +1,50 @@
+"""What can go wrong for a user, and what to do about it.
+
+Every error that a user can cause or mend is a `HeadwayError`: what was wrong with its value, what was expected, and a
+hint. The command line prints it without a traceback and exits with `exit_code`.
+"""
+
+from typing import ClassVar
+
+__all__ = ["HeadwayError", "InterpreterError", "NativeError", "StoreError", "UsageError"]
+
+
+class HeadwayError(Exception):
+    """Something a user can mend.
+
+    Attributes:
+        message: One sentence without a final period; names the object and its value.
+        hint: What to do next, or "".
+        exit_code: What the command line exits with.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(HeadwayError):
+    """A bad argument or a contradictory pair of them: found before anything runs."""
+
+    exit_code = 2
+
+
+class InterpreterError(HeadwayError):
+    """An interpreter that is not there, does not start, or is no CPython 3.8 or later."""
+
+    exit_code = 3
+
+
+class StoreError(HeadwayError):
+    """A results store that cannot be opened, read or written, or a run that is not in it."""
+
+    exit_code = 4
+
+
+class NativeError(HeadwayError):
+    """The native library is missing, does not load, or has another ABI."""
+
+    exit_code = 5

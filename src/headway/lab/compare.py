@@ -1,0 +1,65 @@
+"""Two runs side by side: a ratio with its interval for every cell that both have."""
+
+from dataclasses import dataclass
+from typing import Literal, final
+
+from headway.errors import StoreError
+from headway.lab import stats
+from headway.lab.experiments import experiment
+from headway.lab.results import CellResult, Run
+
+__all__ = ["Difference", "compare"]
+
+
+@final
+@dataclass(frozen=True)
+class Difference:
+    """One cell in two runs.
+
+    Attributes:
+        before, after: The cell's results.
+        metric: What is compared.
+        ratio: After over before, with its interval; None where a run has no launches or values of 0.
+        outcome: "less", "more", "no difference" (the interval contains 1) or "not comparable".
+    """
+
+    before: CellResult
+    after: CellResult
+    metric: str
+    ratio: stats.Interval | None
+    outcome: Literal["less", "more", "no difference", "not comparable"]
+
+
+def _difference(before: CellResult, after: CellResult, metric: str, seed: int) -> Difference:
+    olds, news = before.values(metric), after.values(metric)
+    if not olds or not news or min(*olds, *news) <= 0:
+        return Difference(before, after, metric, None, "not comparable")
+    ratio = stats.ratio_interval(news, olds, seed=seed)
+    if ratio.high < 1:
+        return Difference(before, after, metric, ratio, "less")
+    if ratio.low > 1:
+        return Difference(before, after, metric, ratio, "more")
+    return Difference(before, after, metric, ratio, "no difference")
+
+
+def compare(before: Run, after: Run) -> list[Difference]:
+    """Compare every cell that both runs have, in the order of `before`.
+
+    The launches of two runs were not interleaved: what changed on the machine between them is in every ratio. Cells
+    whose parameters differ (another size) are not the same cell.
+
+    Raises:
+        StoreError: The runs have no cell in common.
+    """
+    differences = []
+    for key, old in before.results.items():
+        new = after.results.get(key)
+        if new is None or (old.cell.workload, old.cell.params) != (new.cell.workload, new.cell.params):
+            continue
+        differences.append(_difference(old, new, experiment(old.cell.experiment).metric, before.seed))
+    if not differences:
+        raise StoreError(
+            f"the runs {before.id} and {after.id} have no cell in common",
+            hint="compare runs of the same size, with an experiment and an interpreter in common; `headway runs` lists them",
+        )
+    return differences

@@ -1,0 +1,267 @@
+"""The vocabulary of an experiment: variants, cells, claims. Declarations only; nothing here measures.
+
+An experiment declares *variants* (a workload through a model with parameters) for a size; the planner multiplies them
+by interpreters and placements into *cells*. A claim compares cells of one experiment by a ratio, or looks at a count.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, final
+
+from headway.lab.interpreters import Interpreter
+from headway.lab.machine import Machine
+
+__all__ = [
+    "ONE_WORKER",
+    "PLACEMENTS",
+    "SIZES",
+    "Above",
+    "Below",
+    "Between",
+    "Cell",
+    "Claim",
+    "Comparison",
+    "Count",
+    "Experiment",
+    "Placement",
+    "Published",
+    "Relation",
+    "Size",
+    "Variant",
+]
+
+Size = Literal["quick", "standard", "published"]
+SIZES: tuple[Size, ...] = ("quick", "standard", "published")
+
+Placement = Literal["free", "split", "same"]
+PLACEMENTS: tuple[Placement, ...] = ("free", "split", "same")
+
+ONE_WORKER = "native"
+"""The interpreter id of cells that run no Python in the timed part: the C limits, measured once per run."""
+
+
+def _always(_interpreter: Interpreter) -> str:
+    return ""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One way to run an experiment's work, before it meets an interpreter.
+
+    Attributes:
+        label: Names it within the experiment; claims and tables use it.
+        workload: A workload of the agent, or "module:class" found through `paths`.
+        model: A model of the agent.
+        params: JSON values for the workload.
+        samples: Timed repetitions within a launch.
+        warmups: Repetitions before those, not kept.
+        placements: Where it can run; the first is the default.
+        native: Runs in C, once per run instead of once per interpreter.
+        unfit: Says why an interpreter cannot run it, or "". The model's own needs are checked besides.
+        paths: Folders to put before the measured interpreter's `sys.path`.
+    """
+
+    label: str
+    workload: str
+    model: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    samples: int = 3
+    warmups: int = 1
+    placements: tuple[Placement, ...] = ("free",)
+    native: bool = False
+    unfit: Callable[[Interpreter], str] = _always
+    paths: tuple[str, ...] = ()
+
+
+@final
+@dataclass(frozen=True)
+class Cell:
+    """What one launch measures: an experiment's variant on one interpreter at one placement."""
+
+    experiment: str
+    label: str
+    workload: str
+    model: str
+    params: Mapping[str, Any]
+    samples: int
+    warmups: int
+    placement: Placement
+    interpreter: str
+    paths: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The cell's name in a store: unique within a run."""
+        return "|".join((self.experiment, self.label, self.placement, self.interpreter))
+
+
+@final
+@dataclass(frozen=True)
+class Below:
+    """The ratio is below `limit`."""
+
+    limit: float
+
+    def __str__(self) -> str:
+        return f"below {self.limit:.3g}"
+
+    def contains(self, low: float, high: float) -> bool:
+        return high < self.limit
+
+    def excludes(self, low: float, high: float) -> bool:
+        return low >= self.limit
+
+
+@final
+@dataclass(frozen=True)
+class Above:
+    """The ratio is above `limit`."""
+
+    limit: float
+
+    def __str__(self) -> str:
+        return f"above {self.limit:.3g}"
+
+    def contains(self, low: float, high: float) -> bool:
+        return low > self.limit
+
+    def excludes(self, low: float, high: float) -> bool:
+        return high <= self.limit
+
+
+@final
+@dataclass(frozen=True)
+class Between:
+    """The ratio lies from `low` to `high`."""
+
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.low:.3g} to {self.high:.3g}"
+
+    def contains(self, low: float, high: float) -> bool:
+        return self.low <= low and high <= self.high
+
+    def excludes(self, low: float, high: float) -> bool:
+        return high < self.low or low > self.high
+
+
+Relation = Below | Above | Between
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A ratio of two cells of one interpreter, and what it should be.
+
+    Attributes:
+        top, bottom: Labels of the variants; `bottom` "" compares the level of `top` with `per` instead.
+        per: What the level of `top` is divided by, where there is no `bottom`, in the metric's unit.
+        relation: What the ratio should be.
+        metric: Which metric; "" means the experiment's own.
+        placement: Which placement; "" means every one that was measured, each compared by itself.
+        top_interpreter, bottom_interpreter: Short names, where the claim compares interpreters; "" means the same.
+    """
+
+    top: str
+    bottom: str = ""
+    per: float = 1.0
+    relation: Relation
+    metric: str = ""
+    placement: str = ""
+    top_interpreter: str = ""
+    bottom_interpreter: str = ""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Count:
+    """A sum over all samples of some variants on one interpreter, and whether it should be nought.
+
+    Attributes:
+        labels: The variants.
+        metric: The metric to add up.
+        expect: "none" (0 in every sample) or "some" (more than 0 in any).
+        less: Taken off every sample first, so that `expect` reads against it.
+    """
+
+    labels: tuple[str, ...]
+    metric: str
+    expect: Literal["none", "some"]
+    less: float = 0
+
+
+@final
+@dataclass(frozen=True)
+class Published:
+    """A ratio of two published values: of `source` in published.toml, `top` over `bottom` (or over `per`).
+
+    Attributes:
+        setting: Words that the result's setting contains, where one source has several results.
+        row: For tables of rows: the column and value that pick one.
+    """
+
+    source: str
+    top: str
+    bottom: str = ""
+    per: float = 1.0
+    setting: str = ""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What an author said, as something the lab can hold against its own figures.
+
+    Attributes:
+        id: Unique, "experiment/words".
+        text: The claim in one line.
+        evidence: Comparisons or counts for a machine; all must hold.
+        source: Who says so: keys of published.toml, or a document.
+        published: The author's figures as ratios, beside ours.
+        where: Which interpreters it speaks of.
+        scope: "each" interpreter by itself; "any": one interpreter that shows it is enough; "native": the C limits;
+            "pair": the comparisons name their interpreters.
+        why: The mechanism, one sentence, for the reader of a verdict.
+    """
+
+    id: str
+    text: str
+    evidence: Callable[[Machine], Sequence[Comparison | Count]]
+    source: str
+    published: tuple[Published, ...] = ()
+    where: Literal["gil", "free-threaded", "all"] = "all"
+    scope: Literal["each", "any", "native", "pair"] = "each"
+    why: str = ""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One question, how it is answered, and what was said about it.
+
+    Attributes:
+        name: As in published.toml and on the command line.
+        question: In one sentence.
+        method: What is run and timed, for `--explain`.
+        included: What is in the figure and what is shown apart; stands under every table.
+        metric: The metric that tables and claims are about.
+        unit: "s" (a time, less is better), or the metric's own.
+        baseline: The label that the table's ratios refer to.
+        variants: The variants for a size.
+        claims: What was said.
+        sources: Keys of published.toml.
+    """
+
+    name: str
+    question: str
+    method: str
+    included: str
+    baseline: str
+    variants: Callable[[Size], Sequence[Variant]]
+    claims: tuple[Claim, ...] = ()
+    sources: tuple[str, ...] = ()
+    metric: str = "work_s"
+    unit: str = "s"

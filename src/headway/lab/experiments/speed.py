@@ -1,0 +1,74 @@
+"""One thread: what each version and build of CPython did to single-threaded speed (source C, last section)."""
+
+from headway.lab.design import Above, Below, Claim, Comparison, Experiment, Size, Variant
+
+__all__ = ["EXPERIMENTS", "KERNELS"]
+
+KERNELS = ("loop", "calls", "attributes", "containers", "text", "generators", "floats", "exceptions")
+"""The kernels of the agent's workload; each is a metric `NAME_s`."""
+
+
+def _single_thread(size: Size) -> list[Variant]:
+    scale = {"quick": 30, "standard": 300, "published": 1_000}[size]
+    return [
+        Variant(
+            label="kernels",
+            workload="kernels",
+            model="serial",
+            params={"scale": scale},
+            samples={"quick": 5, "standard": 15, "published": 20}[size],
+        )
+    ]
+
+
+_SINGLE_THREAD = Experiment(
+    name="single-thread",
+    question="What did each CPython version, and its free-threaded build, do to single-threaded speed?",
+    method=(
+        f"{len(KERNELS)} pure-Python kernels ({', '.join(KERNELS)}), each once per sample; the figure is the geometric "
+        "mean of their times. The same code on every interpreter found."
+    ),
+    included=(
+        "The kernels alone. Builds differ in more than their version: a distribution's (PGO, LTO, newer compiler) "
+        "against one built from source without is not a comparison of versions; `headway interpreters` tells which is which."
+    ),
+    baseline="kernels",
+    variants=_single_thread,
+    sources=(),
+    claims=(
+        Claim(
+            id="single-thread/3.11-faster",
+            text="3.11 is faster than 3.10 on one thread",
+            evidence=lambda _: [
+                Comparison(
+                    top="kernels",
+                    bottom="kernels",
+                    relation=Below(1),
+                    top_interpreter="3.11",
+                    bottom_interpreter="3.10",
+                )
+            ],
+            source="What's New in Python 3.11: 1.25 times on average of pyperformance (a time ratio of 0.80)",
+            scope="pair",
+            why="the specialising adaptive interpreter (PEP 659)",
+        ),
+        Claim(
+            id="single-thread/free-threaded-slower",
+            text="the free-threaded build of 3.13 is slower than 3.13 on one thread",
+            evidence=lambda _: [
+                Comparison(
+                    top="kernels",
+                    bottom="kernels",
+                    relation=Above(1),
+                    top_interpreter="3.13t",
+                    bottom_interpreter="3.13",
+                )
+            ],
+            source="CPython 3.13 free-threading HOWTO: about 40 % on pyperformance (a time ratio of 1.4)",
+            scope="pair",
+            why="3.13t counts references atomically for objects of other threads and does not specialise",
+        ),
+    ),
+)
+
+EXPERIMENTS = (_SINGLE_THREAD,)

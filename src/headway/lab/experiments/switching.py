@@ -1,0 +1,137 @@
+"""The cost of a switch: context-switch and context-switch-one-way (source E)."""
+
+from headway.lab.design import Above, Between, Claim, Comparison, Experiment, Placement, Published, Size, Variant
+from headway.lab.interpreters import Interpreter
+
+__all__ = ["EXPERIMENTS"]
+
+_APART: tuple[Placement, ...] = ("split", "same")
+
+
+def _no_queue(interpreter: Interpreter) -> str:
+    if interpreter.cross_interpreter_queue:
+        return ""
+    return "queues between interpreters came with concurrent.interpreters in CPython 3.14"
+
+
+def _context_switch(size: Size) -> list[Variant]:
+    factor = {"quick": 1, "standard": 20, "published": 100}[size]
+
+    def variant(label: str, model: str, channel: str, rounds: int, **more: object) -> Variant:
+        return Variant(
+            label=label,
+            workload="ping-pong",
+            model=model,
+            params={"channel": channel, "rounds": rounds},
+            samples=3 if size == "quick" else 5,
+            placements=more.get("placements", _APART),  # type: ignore[arg-type]
+            unfit=more.get("unfit", lambda _: ""),  # type: ignore[arg-type]
+        )
+
+    def native(label: str, model: str) -> Variant:
+        return Variant(
+            label=label,
+            workload="ping-pong-native",
+            model=model,
+            params={"rounds": 2_000 * factor},
+            samples=3 if size == "quick" else 5,
+            placements=_APART,
+            native=True,
+        )
+
+    return [
+        variant("threads", "threads", "pipes", 1_000 * factor),
+        variant("processes", "processes-spawn", "pipes", 1_000 * factor),
+        variant("interpreters", "interpreters", "pipes", 1_000 * factor),
+        variant("threads, Event", "threads", "event", 500 * factor),
+        variant("threads, Queue", "threads", "queue", 500 * factor),
+        # Polled every 10 ms by the standard library: few rounds tell as much as many.
+        variant("interpreters, Queue", "interpreters", "queue", 2 if size == "quick" else 20, unfit=_no_queue),
+        variant("asyncio, Queue", "asyncio", "asyncio-queue", 1_000 * factor, placements=("same",)),
+        native("C threads", "threads"),
+        native("C processes", "processes-spawn"),
+    ]
+
+
+_CONTEXT_SWITCH = Experiment(
+    name="context-switch",
+    question="What does it cost to hand over to another task, and do threads do it faster than processes?",
+    method=(
+        "Two tasks pass an integer back and forth, each adding one: threads, processes and sub-interpreters over two "
+        "pipes; threads over threading.Event and queue.Queue; interpreters over a cross-interpreter queue (3.14+); two "
+        "asyncio tasks over asyncio.Queue; and the pipes in C as the limit. Both sides on one core (`same`) or each on "
+        "its own (`split`)."
+    ),
+    included="Time per switch, two a round. Starting the second side is shown apart.",
+    baseline="threads",
+    variants=_context_switch,
+    metric="switch_s",
+    sources=("E2",),
+    claims=(
+        Claim(
+            id="context-switch/threads-faster",
+            text="threads switch somewhat faster than processes",
+            evidence=lambda _: [Comparison(top="processes", bottom="threads", relation=Above(1))],
+            source="E2",
+            published=(Published("E2", "threads", "processes"),),
+            why="threads of one process keep the address space",
+        ),
+        Claim(
+            id="context-switch/threads-faster-in-c",
+            text="and in C, without an interpreter around it",
+            evidence=lambda _: [Comparison(top="C processes", bottom="C threads", relation=Above(1))],
+            source="E2",
+            published=(Published("E2", "threads", "processes"),),
+            scope="native",
+            why="threads of one process keep the address space",
+        ),
+    ),
+)
+
+
+def _one_way(size: Size) -> list[Variant]:
+    rounds = {"quick": 200, "standard": 2_000, "published": 10_000}[size]
+
+    def variant(label: str, workload: str, model: str, *, native: bool = False) -> Variant:
+        return Variant(
+            label=label,
+            workload=workload,
+            model=model,
+            params={"rounds": rounds},
+            samples=3 if size == "quick" else 5,
+            placements=_APART,
+            native=native,
+        )
+
+    return [
+        variant("threads", "one-way", "threads"),
+        variant("processes", "one-way", "processes-spawn"),
+        variant("C threads", "one-way-native", "threads", native=True),
+        variant("C processes", "one-way-native", "processes-spawn", native=True),
+    ]
+
+
+_ONE_WAY = Experiment(
+    name="context-switch-one-way",
+    question="Can a time stamp sent one way tell threads from processes?",
+    method=(
+        "A time stamp through a pipe; the other side notes its age and answers, so that the next is sent to a reader "
+        "that waits. Kept to show why it cannot tell the two apart: read its spread beside the ratio."
+    ),
+    included="Age of the stamp on arrival: one write, one wake-up, one read, and a clock call on each side.",
+    baseline="threads",
+    variants=_one_way,
+    metric="one_way_s",
+    sources=("E1",),
+    claims=(
+        Claim(
+            id="context-switch-one-way/cannot-tell",
+            text="the one-way latency cannot tell threads from processes",
+            evidence=lambda _: [Comparison(top="processes", bottom="threads", relation=Between(1 / 1.25, 1.25))],
+            source="E1",
+            why="the difference is smaller than the spread of single stamps",
+        ),
+    ),
+)
+
+EXPERIMENTS = (_CONTEXT_SWITCH, _ONE_WAY)

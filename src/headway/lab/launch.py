@@ -1,0 +1,248 @@
+"""One launch: a fresh process of the measured interpreter, watched from outside.
+
+The process leads a session of its own, so that everything it starts can be killed with it, and dies when we do
+(PR_SET_PDEATHSIG). Whatever goes wrong inside becomes a failed launch with its stderr; nothing raises but a bug.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, final
+
+from headway.agent import AGENT_PATH, BOOTSTRAP
+from headway.lab.design import Cell
+from headway.lab.machine import Machine
+from headway.lab.paths import scratch_folder
+
+__all__ = ["Launch", "run_launch"]
+
+_STDERR_KEPT_BYTES = 64 * 1024
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+@final
+@dataclass
+class Launch:
+    """What one launch gave.
+
+    Attributes:
+        status: "ok" or "failed".
+        reason: Why it failed, in one line; "" otherwise.
+        samples: Metric -> values in order of measurement; set-up metrics are among them with one value.
+        facts: What the agent told: `gil_enabled`, `version`, `affinity`, `switch_interval_s`, `timed_s`,
+            `utilisation` (core -> share), `voluntary_switches`, `involuntary_switches`, `max_rss_bytes`.
+        stderr: The last 64 KiB of the process's standard error.
+        wall_s: From before the start to after the end.
+    """
+
+    status: str = "failed"
+    reason: str = ""
+    samples: dict[str, list[float]] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    stderr: str = ""
+    wall_s: float = 0.0
+
+
+def _environment() -> dict[str, str]:
+    """Our environment without what steers a Python, and with the agent as the only import path of ours."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    return {**kept, "PYTHONPATH": str(AGENT_PATH)}
+
+
+def _prepare_child(parent: int, memory_limit_bytes: int | None) -> None:
+    """Between fork and exec: die with the runner, and obey the memory limit."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)  # The runner died before the line above.
+    if memory_limit_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_limit_bytes, memory_limit_bytes))
+
+
+def _job(cell: Cell, machine: Machine, library: Path | None, limit_s: float) -> dict[str, Any]:
+    cpus: list[int] | None = None
+    party_cpus: list[list[int]] | None = None
+    if cell.placement == "same":
+        cpus = [machine.cores[-1]]
+        party_cpus = [cpus, cpus]
+    elif cell.placement == "split":
+        cpus = list(machine.split)
+        party_cpus = [[core] for core in machine.split]
+    return {
+        "workload": cell.workload,
+        "model": cell.model,
+        "params": dict(cell.params),
+        "samples": cell.samples,
+        "warmups": cell.warmups,
+        "switch_interval_s": cell.params.get("switch_interval_s"),
+        "cpus": cpus,
+        "party_cpus": party_cpus,
+        "library": str(library) if library else None,
+        "paths": list(cell.paths),
+        # Late enough to say where it hangs, early enough to be said before the kill.
+        "stacks_after_s": limit_s * 0.9,
+    }
+
+
+class _Listener:
+    """Sorts the agent's answers into a launch."""
+
+    def __init__(self, begun_monotonic_ns: int) -> None:
+        self.launch = Launch()
+        self.ended = False
+        self._begun_monotonic_ns = begun_monotonic_ns
+        self._partial = b""
+
+    def feed(self, data: bytes) -> None:
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        for line in lines:
+            self._take(json.loads(line))
+
+    def _take(self, answer: dict[str, Any]) -> None:
+        kind = answer.pop("kind")
+        if kind == "started":
+            start_s = (answer["started_monotonic_ns"] - self._begun_monotonic_ns) / 1e9
+            self.launch.samples["interpreter_start_s"] = [start_s]
+        elif kind in {"setup", "sample"}:
+            for metric, value in answer["metrics"].items():
+                values = value if isinstance(value, list) else [value]
+                self.launch.samples.setdefault(metric, []).extend(values)
+        else:
+            self.launch.facts.update(answer)
+            self.ended = kind == "end"
+
+
+@contextlib.contextmanager
+def _process(
+    executable: str, answers_fd: int, stderr: BinaryIO, memory_limit_bytes: int | None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the agent; leave no process of its session behind, however the block is left."""
+    runner = os.getpid()
+    process = subprocess.Popen(
+        [executable, "-s", "-c", BOOTSTRAP, str(answers_fd)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
+        pass_fds=[answers_fd],
+        cwd=scratch_folder(),
+        env=_environment(),
+        start_new_session=True,
+        # Safe here: the runner has one thread (see subprocess on preexec_fn).
+        preexec_fn=lambda: _prepare_child(runner, memory_limit_bytes),
+    )
+    try:
+        yield process
+    finally:
+        # The session's members (pool workers, a fork server) may outlive its leader.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _listen(process: subprocess.Popen[bytes], reader: int, listener: _Listener, deadline_s: float) -> bool:
+    """Take answers until the process has closed its end; False where the deadline came first."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(reader, selectors.EVENT_READ)
+        while True:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            if not selector.select(left_s):
+                continue
+            data = os.read(reader, 65536)
+            if not data:
+                return True
+            listener.feed(data)
+            if listener.ended:
+                # The agent leaves at once; a pool worker that inherited the pipe's end must not keep us waiting.
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=max(0.0, deadline_s - time.monotonic()))
+                return process.returncode is not None
+
+
+def _why(returncode: int, stderr: str) -> str:
+    """One line on why a launch failed."""
+    lines = [line.strip() for line in stderr.strip().splitlines() if line.strip()]
+    last = lines[-1] if lines else "nothing on stderr"
+    if returncode < 0:
+        name = signal.Signals(-returncode).name if -returncode in iter(signal.Signals) else str(-returncode)
+        memory = ", perhaps by the kernel for want of memory" if returncode == -signal.SIGKILL else ""
+        return f"killed by {name}{memory}"
+    if any("MemoryError" in line for line in lines):
+        return f"out of memory: {last}"
+    return f"exit code {returncode}: {last}"
+
+
+def run_launch(
+    cell: Cell,
+    executable: str,
+    machine: Machine,
+    *,
+    library: Path | None = None,
+    limit_s: float,
+    memory_limit_bytes: int | None = None,
+) -> Launch:
+    """Start `executable`, run the cell once in it, and return what it gave.
+
+    Args:
+        cell: What to measure.
+        executable: The interpreter.
+        machine: Gives the cores for the cell's placement.
+        library: The native library, for native cells.
+        limit_s: Kill it after this many seconds.
+        memory_limit_bytes: Limit of each process's address space.
+
+    A launch that crashes, hangs or ends early is returned with status "failed". KeyboardInterrupt goes through, after
+    the process and all it started are gone.
+    """
+    reader, writer = os.pipe()
+    with open(os.memfd_create("headway-stderr"), "w+b") as stderr:
+        begun_ns = time.monotonic_ns()
+        listener = _Listener(begun_ns)
+        try:
+            with _process(executable, writer, stderr, memory_limit_bytes) as process:
+                os.close(writer)
+                writer = -1
+                in_time = _converse(process, reader, listener, _job(cell, machine, library, limit_s), limit_s)
+        finally:
+            for fd in (reader, writer):
+                if fd >= 0:
+                    os.close(fd)
+        launch = listener.launch
+        launch.wall_s = (time.monotonic_ns() - begun_ns) / 1e9
+        stderr.seek(0, os.SEEK_END)
+        stderr.seek(max(0, stderr.tell() - _STDERR_KEPT_BYTES))
+        launch.stderr = stderr.read().decode(errors="replace")
+    if not in_time:
+        launch.reason = f"killed after its limit of {limit_s:g} s"
+    elif process.returncode != 0 or not listener.ended:
+        launch.reason = _why(process.returncode, launch.stderr)
+    else:
+        launch.status = "ok"
+    return launch
+
+
+def _converse(
+    process: subprocess.Popen[bytes], reader: int, listener: _Listener, job: Mapping[str, Any], limit_s: float
+) -> bool:
+    """Hand over the job and take the answers; False where the limit ran out."""
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(json.dumps(job).encode())
+    deadline_s = time.monotonic() + limit_s
+    if not _listen(process, reader, listener, deadline_s):
+        return False
+    try:
+        process.wait(timeout=max(0.1, deadline_s - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return False
+    return True

@@ -1,0 +1,200 @@
+"""From experiments to an ordered list of launches.
+
+One block is one launch of every cell, shuffled: drift of the machine then meets all cells alike, and neighbours in time
+are never the same cell twice by design (random interleaving). The order follows from the seed alone, so a run that was
+killed goes on in the same order.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from headway.errors import UsageError
+from headway.lab.design import ONE_WORKER, Cell, Experiment, Placement, Size, Variant
+from headway.lab.interpreters import Interpreter
+from headway.lab.machine import Machine
+
+__all__ = ["DEFAULT_LAUNCHES", "LIMIT_S", "Plan", "Skipped", "make_plan"]
+
+DEFAULT_LAUNCHES: dict[Size, int] = {"quick": 3, "standard": 5, "published": 5}
+"""Launches per cell. Quick is for a first look: with three launches an interval is wide, and says so."""
+
+LIMIT_S: dict[Size, float] = {"quick": 30.0, "standard": 300.0, "published": 1800.0}
+"""A launch still running after this is killed and recorded as failed."""
+
+
+@final
+@dataclass(frozen=True)
+class Skipped:
+    """A cell that was asked for and cannot run here, with the reason."""
+
+    experiment: str
+    label: str
+    interpreter: str
+    reason: str
+
+
+@final
+@dataclass(frozen=True)
+class Plan:
+    """What a run will do.
+
+    Attributes:
+        size: "quick", "standard" or "published".
+        launches: Launches per cell.
+        seed: Decides the order, and the resampling of intervals.
+        limit_s: Seconds after which a launch is killed.
+        memory_limit_bytes: Address space of each process of a launch; None leaves it unlimited.
+        cells: What is measured.
+        skipped: What was asked for and cannot run.
+    """
+
+    size: Size
+    launches: int
+    seed: int
+    limit_s: float
+    memory_limit_bytes: int | None
+    cells: tuple[Cell, ...]
+    skipped: tuple[Skipped, ...]
+
+    def order(self) -> list[tuple[int, Cell]]:
+        """Return every (block, cell) in the order of launching."""
+        ordered: list[tuple[int, Cell]] = []
+        shuffler = random.Random(self.seed)
+        for block in range(self.launches):
+            cells = sorted(self.cells, key=lambda cell: cell.key)
+            shuffler.shuffle(cells)
+            ordered.extend((block, cell) for cell in cells)
+        return ordered
+
+
+def _matches(variant: Variant, baseline: str, models: Sequence[str]) -> bool:
+    """Whether a `--model` choice includes the variant. The baseline always comes along: ratios need it."""
+    if not models or variant.label == baseline:
+        return True
+    return any(variant.model == model or variant.model.startswith(f"{model}-") for model in models)
+
+
+def _placements(variant: Variant, wanted: Placement | None, machine: Machine) -> tuple[tuple[Placement, ...], str]:
+    """Return where to run the variant, and why not where that is nowhere."""
+    allowed = variant.placements
+    if wanted is not None:
+        allowed = tuple(placement for placement in allowed if placement == wanted)
+        if not allowed:
+            return (), f"does not run at placement `{wanted}`"
+    fitting = tuple(placement for placement in allowed if placement != "split" or machine.split)
+    return fitting, "" if fitting else "placement `split` needs two cores"
+
+
+def _unfit(variant: Variant, interpreter: Interpreter) -> str:
+    if variant.model not in interpreter.models:
+        return interpreter.missing_models.get(variant.model, f"cannot run the model {variant.model}")
+    return variant.unfit(interpreter)
+
+
+def make_plan(
+    experiments: Sequence[Experiment],
+    interpreters: Sequence[Interpreter],
+    machine: Machine,
+    *,
+    size: Size,
+    seed: int,
+    launches: int | None = None,
+    models: Sequence[str] = (),
+    placement: Placement | None = None,
+    limit_s: float | None = None,
+    memory_limit_bytes: int | None = None,
+    native_missing: str = "",
+) -> Plan:
+    """Multiply experiments by interpreters and placements.
+
+    Args:
+        experiments: What to run.
+        interpreters: Where to run it.
+        machine: Where the cores are.
+        size: How large.
+        seed: For the order.
+        launches: Per cell; None means the size's default.
+        models: Only these models ("processes" means every start method); the baseline always comes along.
+        placement: Only this one; experiments that do not know it are left out.
+        limit_s: Seconds a launch may take; None means the size's default.
+        memory_limit_bytes: Address space of a launch's processes.
+        native_missing: Why the native library cannot be used, or "".
+
+    Raises:
+        UsageError: The choices leave nothing to run.
+    """
+    cells: list[Cell] = []
+    skipped: list[Skipped] = []
+    for experiment in experiments:
+        for variant in experiment.variants(size):
+            if not _matches(variant, experiment.baseline, models):
+                continue
+            places, reason = _placements(variant, placement, machine)
+            where = [(ONE_WORKER, native_missing)] if variant.native else [
+                (interpreter.id, _unfit(variant, interpreter)) for interpreter in interpreters
+            ]
+            for interpreter_id, unfit in where:
+                if reason or unfit:
+                    skipped.append(Skipped(experiment.name, variant.label, interpreter_id, reason or unfit))
+                    continue
+                cells.extend(
+                    Cell(
+                        experiment=experiment.name,
+                        label=variant.label,
+                        workload=variant.workload,
+                        model=variant.model,
+                        params=dict(variant.params),
+                        samples=variant.samples,
+                        warmups=variant.warmups,
+                        placement=place,
+                        interpreter=interpreter_id,
+                        paths=variant.paths,
+                    )
+                    for place in places
+                )
+    _refuse_nothing(experiments, cells, skipped, models, placement)
+    return Plan(
+        size=size,
+        launches=DEFAULT_LAUNCHES[size] if launches is None else launches,
+        seed=seed,
+        limit_s=LIMIT_S[size] if limit_s is None else limit_s,
+        memory_limit_bytes=memory_limit_bytes,
+        cells=tuple(cells),
+        skipped=tuple(skipped),
+    )
+
+
+def _refuse_nothing(
+    experiments: Sequence[Experiment],
+    cells: Sequence[Cell],
+    skipped: Sequence[Skipped],
+    models: Sequence[str],
+    placement: Placement | None,
+) -> None:
+    """Raise UsageError where the choices contradict each other."""
+    if not cells:
+        why = "; ".join(sorted({one.reason for one in skipped})) or "nothing fits"
+        raise UsageError(
+            f"nothing is left to run: {why}",
+            hint="leave out `--model` or `--placement`, or name other experiments; `headway lab --explain NAME` shows what fits",
+        )
+    for model in models:
+        if not any(cell.model == model or cell.model.startswith(f"{model}-") for cell in cells):
+            names = ", ".join(experiment.name for experiment in experiments)
+            reasons = sorted({one.reason for one in skipped}) if placement is None else []
+            raise UsageError(
+                f"the model `{model}` is in none of the chosen experiments ({names})" + "".join(f"; {r}" for r in reasons),
+                hint="`headway lab --explain NAME` lists an experiment's models",
+            )
+
+
+def cell_to_json(cell: Cell) -> dict[str, Any]:
+    """Return a cell's attributes as JSON values."""
+    return {**cell.__dict__, "params": dict(cell.params), "paths": list(cell.paths)}
+
+
+def cell_from_json(values: dict[str, Any]) -> Cell:
+    """Return what `cell_to_json` gave."""
+    return Cell(**{**values, "paths": tuple(values["paths"])})

@@ -1,0 +1,30 @@
+"""The published figures, with their sources: `published.toml` beside this file.
+
+They are ratios' material only: an author's absolute figure, on the author's machine, is never something to match.
+"""
+
+import functools
+import tomllib
+from importlib import resources
+from typing import Any
+
+from headway.lab.design import Published
+
+__all__ = ["published_ratio", "results"]
+
+
+@functools.cache
+def results() -> tuple[dict[str, Any], ...]:
+    """Return every published result: `source`, `experiment`, `setting`, `unit`, and `values` or `rows`."""
+    text = resources.files("headway.lab").joinpath("published.toml").read_text(encoding="utf-8")
+    return tuple(tomllib.loads(text)["result"])
+
+
+def published_ratio(wanted: Published) -> float:
+    """Return the published ratio. Raises LookupError where published.toml has no such figure."""
+    for result in results():
+        values = result.get("values", {})
+        if result["source"] == wanted.source and wanted.setting in result["setting"] and wanted.top in values:
+            below = values[wanted.bottom] if wanted.bottom else wanted.per
+            return float(values[wanted.top]) / float(below)
+    raise LookupError(f"published.toml has no {wanted.top} of {wanted.source} ({wanted.setting or 'any setting'})")

@@ -1,0 +1,182 @@
+"""A run as values: what was planned, what each launch gave, and the statistics over launches."""
+
+import functools
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from headway.lab import stats
+from headway.lab.design import Cell, Experiment
+from headway.lab.doctor import Check
+from headway.lab.experiments import experiments
+from headway.lab.interpreters import Interpreter
+from headway.lab.machine import Machine
+from headway.lab.paths import default_store
+from headway.lab.plan import Skipped
+from headway.lab.store import RunHeader, Store, StoredLaunch
+
+__all__ = ["CellResult", "Run", "load_run", "read_run"]
+
+
+@final
+@dataclass(frozen=True)
+class CellResult:
+    """One cell's launches.
+
+    Attributes:
+        cell: What was measured.
+        launches: Every launch stored, failed ones included, in order.
+        seed: For resampling.
+    """
+
+    cell: Cell
+    launches: tuple[StoredLaunch, ...]
+    seed: int
+
+    @property
+    def ok(self) -> list[StoredLaunch]:
+        """The launches that did not fail."""
+        return [one for one in self.launches if one.launch.status == "ok"]
+
+    def samples(self, metric: str) -> list[list[float]]:
+        """Return the raw samples of `metric`, one list per launch that did not fail and has it."""
+        return [one.launch.samples[metric] for one in self.ok if metric in one.launch.samples]
+
+    def values(self, metric: str) -> list[float]:
+        """Return one value per launch: the median of its samples."""
+        return [stats.launch_value(samples) for samples in self.samples(metric)]
+
+    def metrics(self) -> list[str]:
+        """Return the names of the metrics that any launch gave."""
+        return sorted({metric for one in self.ok for metric in one.launch.samples})
+
+    def level(self, metric: str) -> stats.Interval | None:
+        """Return the geometric mean over launches with its interval; None without launches or with a value of 0."""
+        values = self.values(metric)
+        if not values or min(values) <= 0:
+            return None
+        return stats.level_interval(values, seed=self.seed)
+
+    def steady_states(self, metric: str) -> list[str]:
+        """Return the course of each launch's samples (see `stats.steady_state`)."""
+        return [stats.steady_state(samples) for samples in self.samples(metric)]
+
+    def mean_utilisation(self) -> dict[str, float]:
+        """Return {core: mean busy share} over the launches' timed parts; {} where they were too short to tell.
+
+        The kernel counts in ticks of 10 ms, so a timed part under 0.1 s says too little.
+        """
+        shares: dict[str, list[float]] = {}
+        for one in self.ok:
+            if one.launch.facts.get("timed_s", 0) >= 0.1:
+                for core, share in one.launch.facts.get("utilisation", {}).items():
+                    shares.setdefault(core, []).append(share)
+        return {core: statistics.fmean(values) for core, values in sorted(shares.items())}
+
+    def mean_switches_per_s(self) -> tuple[float, float] | None:
+        """Return (voluntary, involuntary) context switches per second of the timed part, over launches."""
+        facts = [one.launch.facts for one in self.ok if one.launch.facts.get("timed_s")]
+        if not facts:
+            return None
+        return (
+            statistics.fmean(fact["voluntary_switches"] / fact["timed_s"] for fact in facts),
+            statistics.fmean(fact["involuntary_switches"] / fact["timed_s"] for fact in facts),
+        )
+
+    def gil_came_back(self) -> bool:
+        """Whether an import switched the GIL on in a launch of a free-threaded interpreter."""
+        return any(one.launch.facts.get("gil_enabled") for one in self.ok)
+
+
+@final
+@dataclass(frozen=True)
+class Run:
+    """A stored run, read back.
+
+    Attributes:
+        header: Its id, times and settings.
+        machine: Where it ran.
+        doctor: What the checks said when it began.
+        interpreters: The interpreters by id.
+        skipped: What was asked for and could not run.
+        results: Every cell's result, by cell key.
+    """
+
+    header: RunHeader
+    machine: Machine
+    doctor: tuple[Check, ...]
+    interpreters: dict[str, Interpreter]
+    skipped: tuple[Skipped, ...]
+    results: dict[str, CellResult]
+
+    @property
+    def id(self) -> str:
+        """The run's name in its store."""
+        return self.header.id
+
+    @property
+    def seed(self) -> int:
+        """The seed of its order and resampling."""
+        return int(self.header.settings["seed"])
+
+    @property
+    def failures(self) -> list[StoredLaunch]:
+        """Every failed launch, in order."""
+        return [one for result in self.results.values() for one in result.launches if one.launch.status == "failed"]
+
+    def experiments(self) -> list[Experiment]:
+        """Return the experiments that the run has cells of, in the order of reports."""
+        names = {result.cell.experiment for result in self.results.values()}
+        return [experiment for experiment in experiments() if experiment.name in names]
+
+    def of(self, experiment: str) -> Iterator[CellResult]:
+        """Yield the results of one experiment, in the order of the plan."""
+        return (result for result in self.results.values() if result.cell.experiment == experiment)
+
+    def find(self, experiment: str, label: str, interpreter: str, placement: str) -> CellResult | None:
+        """Return one cell's result, or None where the run has no such cell."""
+        return self.results.get(f"{experiment}|{label}|{placement}|{interpreter}")
+
+    @functools.cached_property
+    def names(self) -> dict[str, str]:
+        """Interpreter id -> the shortest name that is unique within the run."""
+        short = [interpreter.name for interpreter in self.interpreters.values()]
+        return {
+            key: one.name if short.count(one.name) == 1 else key for key, one in self.interpreters.items()
+        } | {"native": "C"}
+
+
+def read_run(store: Store, name: str = "last") -> Run:
+    """Return the run called `name` (see `Store.find_run`). Raises StoreError."""
+    header = store.find_run(name)
+    settings: dict[str, Any] = header.settings
+    by_key: dict[str, list[StoredLaunch]] = {}
+    for stored in store.launches(header.id):
+        by_key.setdefault(stored.key, []).append(stored)
+    return Run(
+        header=header,
+        machine=Machine.from_json(settings["machine"]),
+        doctor=tuple(Check(**values) for values in settings["doctor"]),
+        interpreters={values["id"]: Interpreter.from_json(values) for values in settings["interpreters"]},
+        skipped=tuple(Skipped(**values) for values in settings["skipped"]),
+        results={
+            cell.key: CellResult(cell, tuple(by_key.get(cell.key, ())), int(settings["seed"]))
+            for cell in store.cells(header.id)
+        },
+    )
+
+
+def load_run(name: str = "last", *, store: Path | None = None) -> Run:
+    """Return a stored run.
+
+    Args:
+        name: An id, its unambiguous beginning, "last", or "last~N".
+        store: The results store; None means the user's own.
+
+    Raises:
+        StoreError: No such store or run.
+    """
+    with Store(store or default_store()) as opened:
+        return read_run(opened, name)

@@ -1,0 +1,309 @@
+"""The run: every planned launch, one at a time, each stored before the next starts.
+
+The runner sleeps in `select` while a launch runs. Where there are four cores or more it keeps the last one to itself
+and pins launches to the others, so that it never shares a core with what it measures.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, final
+
+from headway import native
+from headway.errors import InterpreterError, NativeError, UsageError
+from headway.lab import doctor, interpreters, store
+from headway.lab.design import ONE_WORKER, PLACEMENTS, SIZES, Cell, Placement, Size
+from headway.lab.experiments import experiment, experiments
+from headway.lab.interpreters import Interpreter
+from headway.lab.launch import Launch, run_launch
+from headway.lab.machine import Machine, this_machine
+from headway.lab.paths import default_store
+from headway.lab.plan import Plan, Skipped, make_plan
+from headway.lab.results import Run, read_run
+
+__all__ = ["Progress", "Request", "resume", "run"]
+
+_CORES_TO_SPARE = 4
+
+
+@final
+@dataclass(frozen=True)
+class Progress:
+    """What a run tells while it runs: once before each launch, and once at the end.
+
+    Attributes:
+        run: The run's id.
+        done: Launches stored so far, those of an earlier try included.
+        planned: Launches in all.
+        cell: What starts now; None at the end.
+        block: Which repetition that is.
+        failed: Failed launches so far.
+        left_s: Estimate of the time that is left, from the launches so far; None at first.
+    """
+
+    run: str
+    done: int
+    planned: int
+    cell: Cell | None
+    block: int
+    failed: int
+    left_s: float | None
+
+
+Report = Callable[[Progress], None]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What to run, as the command line or a caller asks for it; validated by `run`.
+
+    Attributes:
+        experiments: Names; none means all.
+        size: "quick", "standard" or "published".
+        interpreters: As `interpreters.select` takes them; none means the newest patch of every minor and build.
+        models: Only these; none means all.
+        placement: Only this one; None means each variant's own.
+        launches: Per cell; None means the size's default.
+        seed: For the order and the resampling; None draws one.
+        limit_s: Seconds a launch may take; None means the size's default.
+        memory_limit_bytes: Address space of a launch's processes; None leaves it unlimited.
+        store: The results store; None means the user's own.
+    """
+
+    experiments: Sequence[str] = ()
+    size: Size = "quick"
+    interpreters: Sequence[str] = ()
+    models: Sequence[str] = ()
+    placement: Placement | None = None
+    launches: int | None = None
+    seed: int | None = None
+    limit_s: float | None = None
+    memory_limit_bytes: int | None = None
+    store: Path | None = None
+
+
+def _validate(request: Request) -> None:
+    """Raise UsageError for values that no run can have."""
+    if request.size not in SIZES:
+        raise UsageError(f"the size is `{request.size}`, expected one of {', '.join(SIZES)}", hint="see `headway lab --help`")
+    if request.placement is not None and request.placement not in PLACEMENTS:
+        raise UsageError(
+            f"the placement is `{request.placement}`, expected one of {', '.join(PLACEMENTS)}", hint="see `headway lab --help`"
+        )
+    for name, value in (("launches", request.launches), ("limit", request.limit_s), ("memory limit", request.memory_limit_bytes)):
+        if value is not None and value <= 0:
+            raise UsageError(f"the {name} is {value}, expected more than 0", hint="leave it out for the size's default")
+
+
+def _native_library() -> tuple[Path | None, str]:
+    try:
+        return native.library_path(), ""
+    except NativeError as error:
+        return None, error.message
+
+
+def _machine_for_launches(machine: Machine) -> Machine:
+    """Leave the runner a core where there are enough."""
+    if len(machine.cores) < _CORES_TO_SPARE:
+        return machine
+    rest = machine.cores[:-1]
+    split = tuple(core for core in machine.split if core in rest)
+    return replace(machine, cores=rest, split=split if len(split) > 1 else rest[:2])
+
+
+@contextmanager
+def _cores_of_launches(machine: Machine) -> Iterator[None]:
+    """Run launches on the machine's cores: children inherit the affinity that we have while starting them."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, machine.cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _settings(plan: Plan, machine: Machine, chosen: Sequence[Interpreter], request: Request) -> dict[str, Any]:
+    """Return what a run was run with, as JSON values: enough to read it, and to go on with it."""
+    from headway import __version__
+
+    return {
+        "version": __version__,
+        "size": plan.size,
+        "launches": plan.launches,
+        "seed": plan.seed,
+        "limit_s": plan.limit_s,
+        "memory_limit_bytes": plan.memory_limit_bytes,
+        "experiments": list(request.experiments) or [one.name for one in experiments()],
+        "models": list(request.models),
+        "placement": request.placement,
+        "machine": machine.to_json(),
+        "doctor": [check.to_json() for check in doctor.examine()],
+        "interpreters": [interpreter.to_json() for interpreter in chosen],
+        "skipped": [asdict(one) for one in plan.skipped],
+    }
+
+
+class _Session:
+    """One try at a plan: knows what is left, launches it, stores it, reports it."""
+
+    def __init__(
+        self,
+        results: store.Store,
+        run_id: str,
+        plan: Plan,
+        machine: Machine,
+        executables: dict[str, str],
+        library: Path | None,
+        report: Report,
+    ) -> None:
+        self._store = results
+        self._run_id = run_id
+        self._plan = plan
+        self._machine = machine
+        self._executables = executables
+        self._library = library
+        self._report = report
+        # Typical wall time of each cell, to tell what is left; the mean over all until a cell has run.
+        self._walls_s: dict[str, float] = {}
+
+    def _left_s(self, rest: Sequence[tuple[int, Cell]]) -> float | None:
+        if not self._walls_s:
+            return None
+        mean_s = sum(self._walls_s.values()) / len(self._walls_s)
+        return sum(self._walls_s.get(cell.key, mean_s) for _, cell in rest)
+
+    def go(self) -> None:
+        done = self._store.done(self._run_id)
+        planned = self._plan.order()
+        pending = [(block, cell) for block, cell in planned if (cell.key, block) not in done]
+        failed = 0
+        for position, (block, cell) in enumerate(pending):
+            count = len(planned) - len(pending) + position
+            self._report(
+                Progress(self._run_id, count, len(planned), cell, block, failed, self._left_s(pending[position:]))
+            )
+            launch = self._launch(cell)
+            self._walls_s[cell.key] = launch.wall_s
+            failed += launch.status == "failed"
+            self._store.add_launch(self._run_id, cell.key, block, launch)
+        self._store.end_run(self._run_id)
+        self._report(Progress(self._run_id, len(planned), len(planned), None, self._plan.launches, failed, 0.0))
+
+    def _launch(self, cell: Cell) -> Launch:
+        with _cores_of_launches(self._machine):
+            return run_launch(
+                cell,
+                self._executables[cell.interpreter],
+                self._machine,
+                library=self._library,
+                limit_s=self._plan.limit_s,
+                memory_limit_bytes=self._plan.memory_limit_bytes,
+            )
+
+
+def _silent(_progress: Progress) -> None:
+    pass
+
+
+def _executables(chosen: Sequence[Interpreter]) -> dict[str, str]:
+    """Return interpreter id -> executable; native cells run under the first with ctypes."""
+    paths = {interpreter.id: interpreter.executable for interpreter in chosen}
+    with_ctypes = [interpreter for interpreter in chosen if interpreter.ctypes]
+    if with_ctypes:
+        paths[ONE_WORKER] = with_ctypes[-1].executable
+    return paths
+
+
+def run(request: Request | None = None, *, report: Report = _silent) -> Run:
+    """Run the lab and return the results.
+
+    Every launch is in the store before the next begins, so KeyboardInterrupt, which goes through, loses only the one in
+    flight; `load_run` then gives what is there and `resume` completes it.
+
+    Args:
+        request: What to run; None means every experiment at quick size.
+        report: Called before each launch and at the end.
+
+    Raises:
+        UsageError: Bad or contradictory values, found before anything runs.
+        InterpreterError: An interpreter that does not start.
+        StoreError: The store cannot be written, or another run holds it.
+    """
+    request = request or Request()
+    _validate(request)
+    chosen_experiments = [experiment(name) for name in dict.fromkeys(request.experiments)] or list(experiments())
+    found, _ = interpreters.discover()
+    chosen = interpreters.select(found, request.interpreters)
+    if not chosen:
+        raise InterpreterError("no CPython 3.8 or later was found", hint="install one, or name its path with `--interpreter`")
+    machine = _machine_for_launches(this_machine())
+    library, native_missing = _native_library()
+    if not any(interpreter.ctypes for interpreter in chosen):
+        native_missing = native_missing or "none of the chosen interpreters can import ctypes"
+    plan = make_plan(
+        chosen_experiments,
+        chosen,
+        machine,
+        size=request.size,
+        seed=int.from_bytes(os.urandom(4)) if request.seed is None else request.seed,
+        launches=request.launches,
+        models=request.models,
+        placement=request.placement,
+        limit_s=request.limit_s,
+        memory_limit_bytes=request.memory_limit_bytes,
+        native_missing=native_missing,
+    )
+    with store.Store(request.store or default_store(), create=True) as results, results.sole_writer():
+        run_id = results.new_run(_settings(plan, machine, chosen, request), plan.cells)
+        _Session(results, run_id, plan, machine, _executables(chosen), library, report).go()
+        return read_run(results, run_id)
+
+
+def resume(name: str = "last", *, store_path: Path | None = None, report: Report = _silent) -> Run:
+    """Complete a run that was cut short: the same cells in the same order, none twice.
+
+    Args:
+        name: The run, as `load_run` takes it.
+        store_path: The results store; None means the user's own.
+        report: As for `run`.
+
+    Raises:
+        StoreError: No such run, or another run holds the store.
+        InterpreterError: An interpreter of the run is gone, or is another one now.
+    """
+    with store.Store(store_path or default_store()) as results, results.sole_writer():
+        header = results.find_run(name)
+        settings = header.settings
+        stored = [Interpreter.from_json(values) for values in settings["interpreters"]]
+        for interpreter in stored:
+            now = interpreters.probe(interpreter.executable)
+            if (now.version, now.free_threaded) != (interpreter.version, interpreter.free_threaded):
+                raise InterpreterError(
+                    f"{interpreter.executable} is {now.version} now, the run began with {interpreter.version}",
+                    hint="start a new run: figures of two versions do not belong together",
+                )
+        machine = Machine.from_json(settings["machine"])
+        if not set(machine.cores) <= os.sched_getaffinity(0):
+            raise UsageError(
+                f"the run began on cores {list(machine.cores)}, of which some are not usable now",
+                hint="resume it with the same affinity, or start a new run",
+            )
+        plan = Plan(
+            size=settings["size"],
+            launches=settings["launches"],
+            seed=settings["seed"],
+            limit_s=settings["limit_s"],
+            memory_limit_bytes=settings["memory_limit_bytes"],
+            cells=tuple(results.cells(header.id)),
+            skipped=tuple(Skipped(**values) for values in settings["skipped"]),
+        )
+        library, missing = _native_library()
+        done = results.done(header.id)
+        pending = {cell.interpreter for block, cell in plan.order() if (cell.key, block) not in done}
+        if ONE_WORKER in pending and library is None:
+            raise NativeError(missing, hint="build it (`make native`), then resume")
+        _Session(results, header.id, plan, machine, _executables(stored), library, report).go()
+        return read_run(results, header.id)

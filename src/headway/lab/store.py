@@ -1,0 +1,318 @@
+"""Results in one SQLite file (WAL): a row per launch, committed before the next starts.
+
+Raw samples are kept; every statistic is computed from them later. A killed run loses at most the launch in flight.
+Several processes may read while one writes; a lock file lets one lab run at a time write to a store, because two runs
+at once would measure each other.
+"""
+
+import contextlib
+import datetime
+import fcntl
+import json
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, final
+
+from headway.errors import StoreError
+from headway.lab.design import Cell
+from headway.lab.launch import Launch
+from headway.lab.plan import cell_from_json, cell_to_json
+
+__all__ = ["RunHeader", "Store", "StoredLaunch"]
+
+_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE runs (
+    id TEXT PRIMARY KEY,
+    started_at TEXT NOT NULL,          -- UTC, ISO 8601
+    ended_at TEXT,                     -- NULL while running, or where the runner was killed
+    settings TEXT NOT NULL             -- JSON: size, launches, seed, machine, doctor, interpreters, skipped, version
+);
+CREATE TABLE cells (
+    id INTEGER PRIMARY KEY,
+    run TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    key TEXT NOT NULL,
+    cell TEXT NOT NULL,                -- JSON of the cell
+    UNIQUE (run, key)
+);
+CREATE TABLE launches (
+    id INTEGER PRIMARY KEY,
+    cell INTEGER NOT NULL REFERENCES cells (id) ON DELETE CASCADE,
+    block INTEGER NOT NULL,            -- which repetition of the whole plan
+    started_at TEXT NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('ok', 'failed')),
+    reason TEXT NOT NULL,              -- why it failed, or ''
+    wall_s REAL NOT NULL,
+    facts TEXT NOT NULL,               -- JSON: GIL state, affinity, core utilisation, context switches, memory
+    stderr TEXT NOT NULL,
+    UNIQUE (cell, block)               -- no launch counts twice, whoever resumes
+);
+CREATE TABLE samples (
+    launch INTEGER NOT NULL REFERENCES launches (id) ON DELETE CASCADE,
+    metric TEXT NOT NULL,              -- unit in the name: work_s, pool_start_s, lost
+    position INTEGER NOT NULL,
+    value REAL NOT NULL,
+    PRIMARY KEY (launch, metric, position)
+) WITHOUT ROWID;
+"""
+
+
+@final
+@dataclass(frozen=True)
+class RunHeader:
+    """A run as `headway runs` lists it.
+
+    Attributes:
+        id: Names it.
+        started_at, ended_at: UTC, ISO 8601; `ended_at` is None while it runs or where it was cut short.
+        settings: What it was run with, as JSON values.
+        planned: Launches planned.
+        done: Launches stored, failed ones included.
+        failed: Of these, failed.
+    """
+
+    id: str
+    started_at: str
+    ended_at: str | None
+    settings: dict[str, Any]
+    planned: int
+    done: int
+    failed: int
+
+    @property
+    def complete(self) -> bool:
+        """Every planned launch is stored."""
+        return self.done >= self.planned
+
+
+@final
+@dataclass(frozen=True)
+class StoredLaunch:
+    """A launch read back: its cell's key, its block, and what it gave."""
+
+    key: str
+    block: int
+    launch: Launch
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+class Store:
+    """The results in one file.
+
+    Args:
+        path: Where; created with its folder when `create` is true.
+        create: Make it when it is not there.
+
+    Raises:
+        StoreError: It cannot be opened, is no store of ours, or (without `create`) is not there.
+    """
+
+    def __init__(self, path: Path, *, create: bool = False) -> None:
+        self.path = path
+        with self._errors():
+            if create:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            elif not path.exists():
+                raise StoreError(f"there is no results store at {path}", hint="`headway lab` makes one")
+            self._db = sqlite3.connect(path, timeout=30, isolation_level=None)
+            self._db.execute("PRAGMA foreign_keys = ON")
+            self._db.execute("PRAGMA journal_mode = WAL")
+            # With WAL, NORMAL survives any kill of ours; only a power cut may take the last launches.
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            self._check_version()
+
+    def _check_version(self) -> None:
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if version == 0 and not tables:
+            with self._transaction():
+                for statement in _SCHEMA.split(";"):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version = {_VERSION}")
+        elif version != _VERSION or not {"runs", "cells", "launches", "samples"} <= tables:
+            raise StoreError(
+                f"{self.path} is no results store of this version of headway (version {version}, expected {_VERSION})",
+                hint="name another file with `--store`, or move this one away",
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn SQLite's and the file system's errors into ours."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise StoreError(
+                f"the results store {self.path} cannot be used: {error}",
+                hint="name another file with `--store`; if it is damaged, `sqlite3 FILE .recover` saves what is readable",
+            ) from error
+        except OSError as error:
+            raise StoreError(
+                f"the results store {self.path} cannot be opened: {error.strerror or error}",
+                hint="name a writable file with `--store`, or set HEADWAY_STORE",
+            ) from error
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def sole_writer(self) -> Iterator[None]:
+        """Hold the store's lock. Raises StoreError where another lab run holds it."""
+        lock_path = self.path.with_name(self.path.name + ".lock")
+        with self._errors():
+            lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                owner = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
+                raise StoreError(
+                    f"another lab run (process {owner}) is writing to {self.path}",
+                    hint="wait for it: two runs at once would measure each other",
+                ) from None
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, str(os.getpid()).encode(), 0)
+            yield
+        finally:
+            os.close(lock)
+
+    def new_run(self, settings: dict[str, Any], cells: Sequence[Cell]) -> str:
+        """Store a run's settings and cells; return its id."""
+        stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
+        run_id = f"{stamp}-{secrets.token_hex(2)}"
+        with self._errors(), self._transaction():
+            self._db.execute("INSERT INTO runs VALUES (?, ?, NULL, ?)", (run_id, _now(), json.dumps(settings)))
+            self._db.executemany(
+                "INSERT INTO cells (run, key, cell) VALUES (?, ?, ?)",
+                [(run_id, cell.key, json.dumps(cell_to_json(cell))) for cell in cells],
+            )
+        return run_id
+
+    def add_launch(self, run_id: str, key: str, block: int, launch: Launch) -> bool:
+        """Store a launch with its samples, durably against any kill; False where that launch is already there."""
+        with self._errors(), self._transaction():
+            cursor = self._db.execute(
+                "INSERT OR IGNORE INTO launches (cell, block, started_at, status, reason, wall_s, facts, stderr)"
+                " SELECT id, ?, ?, ?, ?, ?, ?, ? FROM cells WHERE run = ? AND key = ?",
+                (
+                    block,
+                    _now(),
+                    launch.status,
+                    launch.reason,
+                    launch.wall_s,
+                    json.dumps(launch.facts),
+                    launch.stderr,
+                    run_id,
+                    key,
+                ),
+            )
+            if cursor.rowcount != 1:
+                return False
+            self._db.executemany(
+                "INSERT INTO samples VALUES (?, ?, ?, ?)",
+                [
+                    (cursor.lastrowid, metric, position, value)
+                    for metric, values in launch.samples.items()
+                    for position, value in enumerate(values)
+                ],
+            )
+        return True
+
+    def end_run(self, run_id: str) -> None:
+        """Note that the run has come to its end."""
+        with self._errors():
+            self._db.execute("UPDATE runs SET ended_at = ? WHERE id = ?", (_now(), run_id))
+
+    def runs(self) -> list[RunHeader]:
+        """Return every run, the newest last."""
+        with self._errors():
+            rows = self._db.execute(
+                "SELECT r.id, r.started_at, r.ended_at, r.settings, COUNT(DISTINCT c.id), COUNT(l.id),"
+                " COALESCE(SUM(l.status = 'failed'), 0)"
+                " FROM runs r LEFT JOIN cells c ON c.run = r.id LEFT JOIN launches l ON l.cell = c.id"
+                " GROUP BY r.id ORDER BY r.started_at, r.rowid"
+            ).fetchall()
+        headers = []
+        for run_id, started_at, ended_at, text, cells, done, failed in rows:
+            settings = json.loads(text)
+            headers.append(
+                RunHeader(run_id, started_at, ended_at, settings, cells * settings["launches"], done, failed)
+            )
+        return headers
+
+    def find_run(self, name: str = "last") -> RunHeader:
+        """Return the run called `name`: an id, its unambiguous beginning, "last", or "last~N" (N before the last).
+
+        Raises:
+            StoreError: None or several fit.
+        """
+        runs = self.runs()
+        if name == "last" or name.startswith("last~"):
+            back = name.removeprefix("last").removeprefix("~") or "0"
+            fitting = runs[-1 - int(back) :][:1] if back.isdigit() and int(back) < len(runs) else []
+        else:
+            fitting = [run for run in runs if run.id == name] or [run for run in runs if run.id.startswith(name)]
+        if len(fitting) != 1:
+            what = f"{len(fitting)} runs begin with" if fitting else "no run is called"
+            raise StoreError(f"{what} `{name}` in {self.path}", hint="`headway runs` lists them")
+        return fitting[0]
+
+    def cells(self, run_id: str) -> list[Cell]:
+        """Return a run's cells, in the order of its plan."""
+        with self._errors():
+            rows = self._db.execute("SELECT cell FROM cells WHERE run = ? ORDER BY id", (run_id,)).fetchall()
+        return [cell_from_json(json.loads(text)) for (text,) in rows]
+
+    def done(self, run_id: str) -> set[tuple[str, int]]:
+        """Return (cell key, block) of every launch stored."""
+        with self._errors():
+            rows = self._db.execute(
+                "SELECT c.key, l.block FROM launches l JOIN cells c ON c.id = l.cell WHERE c.run = ?", (run_id,)
+            ).fetchall()
+        return set(rows)
+
+    def launches(self, run_id: str) -> list[StoredLaunch]:
+        """Return a run's launches with their samples, in the order of storing."""
+        with self._errors():
+            rows = self._db.execute(
+                "SELECT l.id, c.key, l.block, l.status, l.reason, l.wall_s, l.facts, l.stderr"
+                " FROM launches l JOIN cells c ON c.id = l.cell WHERE c.run = ? ORDER BY l.id",
+                (run_id,),
+            ).fetchall()
+            samples: dict[int, dict[str, list[float]]] = {}
+            for launch_id, metric, value in self._db.execute(
+                "SELECT s.launch, s.metric, s.value FROM samples s JOIN launches l ON l.id = s.launch"
+                " JOIN cells c ON c.id = l.cell WHERE c.run = ? ORDER BY s.launch, s.metric, s.position",
+                (run_id,),
+            ):
+                samples.setdefault(launch_id, {}).setdefault(metric, []).append(value)
+        return [
+            StoredLaunch(
+                key, block, Launch(status, reason, samples.get(launch_id, {}), json.loads(facts), stderr, wall_s)
+            )
+            for launch_id, key, block, status, reason, wall_s, facts, stderr in rows
+        ]

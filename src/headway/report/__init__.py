@@ -1,0 +1,21 @@
+"""From results to something to read: tables (plain data), the terminal, JSON and pyperf files.
+
+May import `headway.lab` except `lab.runner`; never `headway.native`. Nothing here measures or prints by itself.
+"""
+
+from headway.report.export import comparison_to_json, run_to_json, run_to_pyperf
+from headway.report.tables import Table, costs_table, experiment_tables, seconds
+from headway.report.terminal import render_comparison, render_run, render_table
+
+__all__ = [
+    "Table",
+    "comparison_to_json",
+    "costs_table",
+    "experiment_tables",
+    "render_comparison",
+    "render_run",
+    "render_table",
+    "run_to_json",
+    "run_to_pyperf",
+    "seconds",
+]

@@ -1,0 +1,157 @@
+"""A run as JSON: every cell with its raw samples, statistics and verdicts; or as a pyperf suite."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from headway.lab import stats
+from headway.lab.compare import Difference
+from headway.lab.results import CellResult, Run
+from headway.lab.verdicts import Evidence, Verdict, judge
+
+__all__ = ["comparison_to_json", "run_to_json", "run_to_pyperf"]
+
+
+def _interval(interval: stats.Interval | None) -> dict[str, Any] | None:
+    if interval is None:
+        return None
+    return {
+        "value": interval.value,
+        "low": interval.low,
+        # JSON has no infinity.
+        "high": None if math.isinf(interval.high) else interval.high,
+        "confidence": stats.CONFIDENCE,
+        "method": interval.method,
+    }
+
+
+def _evidence(one: Evidence) -> dict[str, Any]:
+    return {
+        "outcome": one.outcome,
+        "what": one.what,
+        "ratio": _interval(one.interval),
+        "count": one.count,
+        "expected": one.relation,
+        "launches": one.launches,
+    }
+
+
+def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict with its evidence and the published ratios."""
+    return {
+        "claim": verdict.claim.id,
+        "text": verdict.claim.text,
+        "source": verdict.claim.source,
+        "published": [{"source": source, "ratio": value} for source, value in verdict.published()],
+        "experiment": verdict.experiment,
+        "interpreter": verdict.interpreter,
+        "verdict": verdict.outcome,
+        "sentence": verdict.sentence,
+        "evidence": [_evidence(one) for one in verdict.evidence],
+    }
+
+
+def _cell(result: CellResult) -> dict[str, Any]:
+    metrics = {}
+    for metric in result.metrics():
+        values = result.values(metric)
+        found = stats.outliers(values)
+        metrics[metric] = {
+            "level": _interval(result.level(metric)),
+            "launch_values": values,
+            "two_modes": stats.bimodal(values),
+            "outliers": {"mild": found.mild, "severe": found.severe},
+            "steady_states": result.steady_states(metric),
+        }
+    cell = result.cell
+    return {
+        "experiment": cell.experiment,
+        "label": cell.label,
+        "model": cell.model,
+        "params": dict(cell.params),
+        "interpreter": cell.interpreter,
+        "placement": cell.placement,
+        "metrics": metrics,
+        "utilisation": result.mean_utilisation(),
+        "launches": [
+            {
+                "block": one.block,
+                "status": one.launch.status,
+                "reason": one.launch.reason,
+                "wall_s": one.launch.wall_s,
+                "facts": one.launch.facts,
+                "samples": one.launch.samples,
+                "stderr": one.launch.stderr,
+            }
+            for one in result.launches
+        ],
+    }
+
+
+def run_to_json(run: Run) -> dict[str, Any]:
+    """Return the whole run as JSON values. Times are in seconds; a metric's unit stands in its name."""
+    return {
+        "run": run.id,
+        "started_at": run.header.started_at,
+        "ended_at": run.header.ended_at,
+        "complete": run.header.complete,
+        "settings": run.header.settings,
+        "cells": [_cell(result) for result in run.results.values()],
+        "verdicts": [verdict_to_json(verdict) for verdict in judge(run)],
+    }
+
+
+def run_to_pyperf(run: Run) -> dict[str, Any]:
+    """Return the timed cells as a pyperf suite (format 1.0): one benchmark per cell, one run per launch.
+
+    Loads in pyperf 2.10 (`pyperf compare_to`). Counts (the experiment `race`) have no place there and are left out.
+    """
+    benchmarks = []
+    for experiment in run.experiments():
+        if not experiment.metric.endswith("_s"):
+            continue
+        for result in run.of(experiment.name):
+            launches = result.samples(experiment.metric)
+            if not launches:
+                continue
+            cell = result.cell
+            name = f"{cell.experiment}, {cell.label}, {cell.placement}, {run.names[cell.interpreter]}"
+            benchmarks.append(
+                {
+                    "metadata": {
+                        "name": name,
+                        "unit": "second",
+                        "loops": 1,
+                        "python_version": run.interpreters[cell.interpreter].version
+                        if cell.interpreter in run.interpreters
+                        else "none (C)",
+                        "cpu_model_name": run.machine.cpu,
+                        "hw_run": run.id,
+                        "hw_model": cell.model,
+                        "hw_placement": cell.placement,
+                    },
+                    "runs": [
+                        {"metadata": {"date": run.header.started_at}, "values": samples} for samples in launches
+                    ],
+                }
+            )
+    return {"version": "1.0", "benchmarks": benchmarks}
+
+
+def comparison_to_json(before: Run, after: Run, differences: Iterable[Difference]) -> dict[str, Any]:
+    """Return two runs side by side as JSON values: the ratio is after over before."""
+    return {
+        "before": before.id,
+        "after": after.id,
+        "cells": [
+            {
+                "cell": one.before.cell.key,
+                "metric": one.metric,
+                "before": _interval(one.before.level(one.metric)),
+                "after": _interval(one.after.level(one.metric)),
+                "ratio": _interval(one.ratio),
+                "verdict": one.outcome,
+            }
+            for one in differences
+        ],
+    }

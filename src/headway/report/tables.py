@@ -1,0 +1,189 @@
+"""The tables of a run as plain data: titles, columns and cells of text. Rendering is somebody else's work."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from headway.lab import stats
+from headway.lab.design import ONE_WORKER, Experiment
+from headway.lab.experiments.speed import KERNELS
+from headway.lab.results import CellResult, Run
+
+__all__ = ["Table", "costs_table", "experiment_tables", "ratio", "seconds"]
+
+_EMPTY = "-"
+
+
+@final
+@dataclass(frozen=True)
+class Table:
+    """A table to show.
+
+    Attributes:
+        caption: What its figures are.
+        columns: Headings; the first is of the row names.
+        rows: Cells of text, as many per row as there are columns.
+    """
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def seconds(value_s: float) -> str:
+    """Return a time in the unit that fits it: `12.3 ms`."""
+    for limit, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
+        if abs(value_s) < limit:
+            return f"{value_s * factor:.3g} {unit}"
+    return f"{value_s:.3g} s"
+
+
+def ratio(interval: stats.Interval) -> str:
+    """Return a ratio with its relative half-width: `0.52 ±6%`; `0.52 ±?` where one launch cannot tell."""
+    if math.isinf(interval.half_width):
+        return f"{interval.value:.2f} ±?"
+    return f"{interval.value:.2f} ±{interval.half_width:.0%}"
+
+
+def _rows(run: Run, results: Sequence[CellResult]) -> list[tuple[str, str]]:
+    """Return the (interpreter, placement) pairs that have results: placements together, interpreters in order."""
+    pairs = dict.fromkeys((result.cell.interpreter, result.cell.placement) for result in results)
+    order = [*run.interpreters, ONE_WORKER]
+    return sorted(pairs, key=lambda pair: (pair[1], order.index(pair[0])))
+
+
+def _row_name(run: Run, pair: tuple[str, str], *, several: bool) -> str:
+    interpreter, placement = pair
+    return f"{run.names[interpreter]} {placement}" if several else run.names[interpreter]
+
+
+def _ratio_cell(run: Run, result: CellResult | None, baseline: CellResult | None, metric: str) -> str:
+    if result is None:
+        return _EMPTY
+    values = result.values(metric)
+    if not values:
+        return "failed" if result.launches else _EMPTY
+    base = baseline.values(metric) if baseline is not None else []
+    if result is baseline or not base:
+        level = result.level(metric)
+        return seconds(level.value) if level is not None else _EMPTY
+    text = ratio(stats.ratio_interval(values, base, seed=run.seed))
+    return text + " !" if stats.bimodal(values) else text
+
+
+def _against_baseline(run: Run, experiment: Experiment, results: Sequence[CellResult], baseline: str) -> Table:
+    """One row per interpreter and placement: the baseline's level, and every variant's ratio to it."""
+    labels = list(dict.fromkeys(result.cell.label for result in results))
+    if baseline not in labels:
+        baseline = labels[0]
+    labels.sort(key=lambda label: label != baseline)
+    pairs = _rows(run, results)
+    several = len({placement for _, placement in pairs}) > 1
+    rows = []
+    for pair in pairs:
+        base = run.find(experiment.name, baseline, *pair)
+        cells = [
+            _ratio_cell(run, run.find(experiment.name, label, *pair), base, experiment.metric) for label in labels
+        ]
+        rows.append((_row_name(run, pair, several=several), *cells))
+    caption = f"{baseline}: {experiment.metric.rpartition('_')[0].replace('_', ' ')} time; others: ratio to it, ± the 95 % interval"
+    return Table(caption, ("", *labels), tuple(rows))
+
+
+def _lost(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Table:
+    """One row per interpreter: the share of increments that each variant lost."""
+    labels = list(dict.fromkeys(result.cell.label for result in results))
+    rows = []
+    for pair in _rows(run, results):
+        cells = []
+        for label in labels:
+            result = run.find(experiment.name, label, *pair)
+            samples = [value for launch in result.samples("lost") for value in launch] if result else []
+            if result is None or not samples:
+                cells.append(_EMPTY)
+                continue
+            total = result.cell.params["threads"] * result.cell.params["k"]
+            mean = statistics.fmean(samples)
+            cells.append("0" if not any(samples) else f"{mean:,.0f} ({mean / total:.1%})")
+        rows.append((_row_name(run, pair, several=False), *cells))
+    return Table("mean increments lost per sample, and their share", ("", *labels), tuple(rows))
+
+
+def _across(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Table:
+    """One row per interpreter: the geometric mean, its ratio to the oldest interpreter's, and each kernel's."""
+    pairs = _rows(run, results)
+    label = experiment.baseline
+    first = run.find(experiment.name, label, *pairs[0])
+    metrics = (experiment.metric, *(f"{kernel}_s" for kernel in KERNELS))
+    rows = []
+    for pair in pairs:
+        result = run.find(experiment.name, label, *pair)
+        interpreter = run.interpreters[pair[0]]
+        level = result.level(experiment.metric) if result else None
+        build = "+".join(interpreter.optimised) or "plain"
+        cells = [build, seconds(level.value) if level else _EMPTY]
+        cells += [_ratio_cell(run, result, first, metric) if result is not first else "1" for metric in metrics]
+        rows.append((_row_name(run, pair, several=False), *cells))
+    caption = f"geometric mean of the kernels, and ratios to {run.names[pairs[0][0]]}: less is faster"
+    return Table(caption, ("", "build", "time", "all", *KERNELS), tuple(rows))
+
+
+def experiment_tables(run: Run, experiment: Experiment) -> list[Table]:
+    """Return the tables of one experiment: Python's, and the C limits' where it has any."""
+    results = [result for result in run.of(experiment.name) if result.launches]
+    python = [result for result in results if result.cell.interpreter != ONE_WORKER]
+    native = [result for result in results if result.cell.interpreter == ONE_WORKER]
+    tables = []
+    if python and experiment.unit == "lost":
+        tables.append(_lost(run, experiment, python))
+    elif python and len({result.cell.label for result in python}) == 1:
+        tables.append(_across(run, experiment, python))
+    elif python:
+        tables.append(_against_baseline(run, experiment, python, experiment.baseline))
+    if native:
+        tables.append(_against_baseline(run, experiment, native, native[0].cell.label))
+    return tables
+
+
+def _level(result: CellResult | None, metric: str) -> str:
+    level = result.level(metric) if result is not None else None
+    return seconds(level.value) if level is not None else _EMPTY
+
+
+def costs_table(run: Run) -> Table | None:
+    """Return what is kept out of the figures: interpreter start, each model's pool start-up, pickling.
+
+    From the first experiment of the run that measured a model; None where no launch has started a pool.
+    """
+    models: dict[str, dict[str, CellResult]] = {}
+    starts: dict[str, list[float]] = {}
+    for result in run.results.values():
+        if result.cell.interpreter == ONE_WORKER:
+            continue
+        starts.setdefault(result.cell.interpreter, []).extend(result.values("interpreter_start_s"))
+        if result.samples("pool_start_s") and result.cell.workload != "ping-pong":
+            models.setdefault(result.cell.model, {}).setdefault(result.cell.interpreter, result)
+    names = [model for model in models if model != "serial"]
+    if not names:
+        return None
+    rows = []
+    for interpreter in run.interpreters:
+        if not starts.get(interpreter):
+            continue
+        pickled = next((cells[interpreter] for cells in models.values() if _pickles(cells.get(interpreter))), None)
+        rows.append(
+            (
+                run.names[interpreter],
+                seconds(statistics.median(starts[interpreter])),
+                *(_level(models[model].get(interpreter), "pool_start_s") for model in names),
+                _level(pickled, "pickle_s"),
+            )
+        )
+    caption = "kept out of every figure above: starting the interpreter, starting a pool of the model, pickling its tasks once"
+    return Table(caption, ("", "interpreter", *names, "pickling"), tuple(rows))
+
+
+def _pickles(result: CellResult | None) -> bool:
+    return result is not None and bool(result.samples("pickle_s"))

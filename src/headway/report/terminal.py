@@ -1,0 +1,207 @@
+"""A run for the terminal, through rich: readable at 80 columns and without colour."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from headway.lab import stats
+from headway.lab.compare import Difference
+from headway.lab.design import ONE_WORKER, Experiment
+from headway.lab.results import Run
+from headway.lab.verdicts import ORDER, Evidence, Verdict, by_claim, judge
+from headway.report.tables import Table, costs_table, experiment_tables, ratio, seconds
+
+__all__ = ["render_comparison", "render_run", "render_table"]
+
+_STYLES = {"supported": "green", "refuted": "red", "inconclusive": "yellow", "not measured": "dim"}
+
+
+def render_table(table: Table) -> RenderableType:
+    """Return a table with its caption below."""
+    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    for position, column in enumerate(table.columns):
+        shown.add_column(column, justify="left" if position == 0 else "right", overflow="fold")
+    for row in table.rows:
+        shown.add_row(*(Text(cell) for cell in row))
+    return Group(shown, Text(table.caption, style="dim"))
+
+
+def _heading(text: str) -> Text:
+    return Text(f"\n{text}", style="bold")
+
+
+def _header(run: Run) -> Iterator[RenderableType]:
+    machine, settings = run.machine, run.header.settings
+    yield Text(f"Run {run.id}", style="bold")
+    yield Text(
+        f"{machine.cpu}, {len(machine.cores)} cores ({machine.physical_cores} physical), Linux {machine.kernel}, {machine.system}"
+    )
+    yield Text("CPython " + ", ".join(f"{run.names[key]} ({one.version})" for key, one in run.interpreters.items()))
+    state = "" if run.header.complete else f", INCOMPLETE: {run.header.done} of {run.header.planned} launches"
+    yield Text(f"size {settings['size']}, {settings['launches']} launches a cell, in shuffled blocks, seed {run.seed}{state}")
+    for check in run.doctor:
+        if check.status == "warning":
+            yield Text(f"! {check.name}: {check.fact}", style="yellow")
+
+
+def _notes(run: Run, experiment: Experiment) -> Iterator[str]:
+    """What a reader of the table should know beyond it: two modes, outliers, warm-up, busy cores, a GIL that came back."""
+    two_modes, courses, outliers_found = [], Counter[str](), stats.Outliers(0, 0)
+    for result in run.of(experiment.name):
+        values = result.values(experiment.metric)
+        where = f"{result.cell.label} on {run.names[result.cell.interpreter]}, {result.cell.placement}"
+        modes = stats.bimodal(values)
+        if modes:
+            two_modes.append(f"{where}: {seconds(modes[0])} and {seconds(modes[1])}")
+        for samples in result.samples(experiment.metric):
+            found = stats.outliers(samples)
+            outliers_found = stats.Outliers(outliers_found.mild + found.mild, outliers_found.severe + found.severe)
+        courses.update(result.steady_states(experiment.metric))
+        interpreter = run.interpreters.get(result.cell.interpreter)
+        if interpreter is not None and not interpreter.gil_enabled and result.gil_came_back():
+            yield f"an import switched the GIL back on: {where}"
+    if two_modes:
+        yield "! two modes among launches, so a mean misleads: " + "; ".join(two_modes)
+    if outliers_found.mild or outliers_found.severe:
+        yield f"outlying samples kept: {outliers_found.mild} mild, {outliers_found.severe} severe"
+    courses.pop("too few samples", None)
+    if courses:
+        yield "course of samples within launches: " + ", ".join(f"{name} {count}" for name, count in courses.most_common())
+    yield from _busy(run, experiment)
+
+
+def _busy(run: Run, experiment: Experiment) -> Iterator[str]:
+    """Busy cores and context switches per variant, over interpreters: a range each."""
+    cores: dict[str, list[float]] = {}
+    switches: dict[str, list[float]] = {}
+    for result in run.of(experiment.name):
+        utilisation = result.mean_utilisation()
+        if utilisation and result.cell.interpreter != ONE_WORKER:
+            cores.setdefault(result.cell.label, []).append(sum(utilisation.values()))
+        rate = result.mean_switches_per_s()
+        if utilisation and rate:
+            switches.setdefault(result.cell.label, []).append(sum(rate))
+    if cores:
+        parts = [
+            f"{label} {min(values):.1f}-{max(values):.1f} ({min(switches[label]):,.0f}-{max(switches[label]):,.0f}/s)"
+            for label, values in cores.items()
+            if label in switches
+        ]
+        yield "busy cores (and context switches): " + ", ".join(parts)
+
+
+def _experiment(run: Run, experiment: Experiment) -> Iterator[RenderableType]:
+    yield _heading(f"{experiment.name}: {experiment.question}")
+    for table in experiment_tables(run, experiment):
+        yield Padding(render_table(table), (0, 0, 0, 2))
+    yield Padding(Text(f"In the figure: {experiment.included}", style="dim"), (0, 0, 0, 2))
+    for note in _notes(run, experiment):
+        yield Padding(Text(note), (0, 0, 0, 2))
+
+
+def _measured(run: Run, verdict: Verdict) -> str:
+    """`3.13 1.02 [0.98, 1.07]`: the deciding figure of a verdict."""
+    name = run.names.get(verdict.interpreter, "")
+    one = verdict.deciding
+    if one is None:
+        return name
+    return f"{name} {_figure(one)}".strip()
+
+
+def _figure(one: Evidence) -> str:
+    if one.interval is not None:
+        high = "?" if one.interval.high == float("inf") else f"{one.interval.high:.2f}"
+        return f"{one.interval.value:.2f} [{one.interval.low:.2f}, {high}]"
+    return f"{one.count:,.0f}" if one.count is not None else "-"
+
+
+def _claim(run: Run, verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
+    first = verdicts[0]
+    published = ", ".join(f"{value:.2f} ({source})" for source, value in first.published())
+    beside = f"; published ratio {published}" if published else ""
+    yield Text(f"  {first.claim.text}", style="bold") + Text(f"  [{first.claim.source}{beside}]", style="not bold dim")
+    for outcome in ORDER:
+        group = [verdict for verdict in verdicts if verdict.outcome == outcome]
+        if not group:
+            continue
+        figures = ", ".join(filter(None, (_measured(run, verdict) for verdict in group)))
+        line = Text("    ") + Text(f"{outcome:<12} ", style=_STYLES[outcome]) + Text(figures)
+        yield line
+        yield Padding(Text(group[0].sentence, style="dim"), (0, 0, 0, 17))
+
+
+def _verdicts(run: Run, verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
+    counts = Counter(verdict.outcome for verdict in verdicts)
+    claims = by_claim(verdicts)
+    summary = ", ".join(f"{counts[outcome]} {outcome}" for outcome in ORDER if counts[outcome])
+    yield _heading(f"Verdicts: {len(claims)} claims, {len(verdicts)} verdicts on this machine ({summary})")
+    for group in claims.values():
+        yield from _claim(run, group)
+
+
+def _failures(run: Run) -> Iterator[RenderableType]:
+    if run.failures:
+        yield _heading(f"Failed launches: {len(run.failures)}")
+        reasons = Counter((one.key.replace("|", ", "), one.launch.reason) for one in run.failures)
+        for (key, reason), count in reasons.most_common(20):
+            yield Text(f"  {count} x {key}: {reason}", style="red")
+        yield Text("  their stderr is in `headway report --json`", style="dim")
+    if run.skipped:
+        reasons = Counter(one.reason for one in run.skipped)
+        yield _heading(f"Not run here: {len(run.skipped)} cells")
+        for reason, count in reasons.most_common():
+            where = sorted({run.names.get(one.interpreter, one.interpreter) for one in run.skipped if one.reason == reason})
+            yield Text(f"  {count} x {reason} ({', '.join(where)})", style="dim")
+
+
+def render_run(run: Run, *, tables: bool = True) -> RenderableType:
+    """Return a whole run for the terminal: machine, tables, costs kept apart, verdicts, failures.
+
+    Args:
+        run: The run.
+        tables: False leaves out everything but the verdicts and failures.
+    """
+    parts: list[RenderableType] = list(_header(run))
+    if tables:
+        for experiment in run.experiments():
+            parts.extend(_experiment(run, experiment))
+        costs = costs_table(run)
+        if costs is not None:
+            parts.append(_heading("Start-up and pickling"))
+            parts.append(Padding(render_table(costs), (0, 0, 0, 2)))
+    parts.extend(_verdicts(run, judge(run)))
+    parts.extend(_failures(run))
+    return Group(*parts)
+
+
+def render_comparison(before: Run, after: Run, differences: Iterable[Difference]) -> RenderableType:
+    """Return two runs side by side: one row per cell in common."""
+    rows = []
+    for one in differences:
+        cell = one.before.cell
+        old, new = one.before.level(one.metric), one.after.level(one.metric)
+        rows.append(
+            (
+                f"{cell.experiment}: {cell.label}",
+                before.names.get(cell.interpreter, cell.interpreter),
+                cell.placement,
+                seconds(old.value) if old else "-",
+                seconds(new.value) if new else "-",
+                ratio(one.ratio) if one.ratio else "-",
+                one.outcome,
+            )
+        )
+    counts = Counter(row[-1] for row in rows)
+    table = Table(
+        "after over before, ± the 95 % interval; the two runs were not interleaved, so what changed on the machine "
+        "between them is in every ratio",
+        ("cell", "CPython", "placement", "before", "after", "ratio", "verdict"),
+        tuple(rows),
+    )
+    summary = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    return Group(Text(f"{before.id} -> {after.id}: {summary}", style="bold"), render_table(table))
