@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
+import datetime as dt
 import fcntl
 import importlib.util
 import json
@@ -136,6 +136,7 @@ class Target:
 
     @property
     def binary(self) -> str:
+        """The executable's name."""
         return f"python{self.name}"
 
 
@@ -178,6 +179,7 @@ class Talk:
     started_s: float = field(default_factory=time.monotonic)
 
     def say(self, text: str) -> None:
+        """Tell the user something."""
         print(text, file=sys.stderr, flush=True)
 
     @contextlib.contextmanager
@@ -212,9 +214,11 @@ class Site:
     talk: Talk
 
     def home(self, target: Target) -> Path:
+        """The folder of an interpreter."""
         return self.prefix / target.name
 
     def log(self, target: Target) -> Path:
+        """The log of its provisioning."""
         return self.cache / "logs" / f"{target.name}.log"
 
 
@@ -248,7 +252,7 @@ def write_marker(site: Site, target: Target, *, source: str, how: str, report: M
     marker = {
         "version": report["version"],
         "source_package": source,
-        "built_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "built_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "how": how,
         "prefix": os.path.realpath(home),
         "tests": site.with_tests and not target.from_source,

@@ -1,6 +1,6 @@
 """Headway measures Python's concurrency models, and says what holds on this machine.
 
-    from headway import lab
+from headway import lab
 """
 
 __all__ = ["__version__", "lab"]

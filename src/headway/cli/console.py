@@ -41,7 +41,9 @@ def print_rendered(what: "RenderableType") -> None:
 
     width = shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns if sys.stdout.isatty() else None
     if width is None:
-        width = int(os.environ.get("COLUMNS", _PIPE_COLUMNS)) if os.environ.get("COLUMNS", "").isdigit() else _PIPE_COLUMNS
+        width = (
+            int(os.environ.get("COLUMNS", _PIPE_COLUMNS)) if os.environ.get("COLUMNS", "").isdigit() else _PIPE_COLUMNS
+        )
     Console(width=width, highlight=False, soft_wrap=False).print(what)
 
 

@@ -48,7 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
         for one in found
     ]
     columns = ("", "version", "GIL", "JIT", "libpython", "build", "switch", "models", "from", "executable")
-    console.print_rendered(render_table(Table("`headway lab` takes the newest patch of each name", columns, tuple(rows))))
+    console.print_rendered(
+        render_table(Table("`headway lab` takes the newest patch of each name", columns, tuple(rows)))
+    )
     for line in passed_over:
         console.say(f"passed over: {line}")
     return 0

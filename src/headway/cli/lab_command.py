@@ -10,7 +10,6 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from types import FrameType
 
 from headway import lab
@@ -29,7 +28,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     sizes = parser.add_mutually_exclusive_group()
     for size in SIZES:
         text = {
-            "quick": "seconds per experiment, three launches a cell: a first look (the default)",
+            "quick": "seconds per experiment, four launches a cell: a first look (the default)",
             "standard": "minutes, five launches a cell: figures to rely on",
             "published": "the authors' own parameters, five launches a cell",
         }[size]
@@ -58,7 +57,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, help="for the order of launches and the resampling (default: drawn)")
     parser.add_argument("--resume", metavar="RUN", help="complete a run that was cut short: an id, or `last`")
     parser.add_argument("--list", action="store_true", help="list the experiments and stop")
-    parser.add_argument("--explain", metavar="EXPERIMENT", help="tell an experiment's question, method, models and claims, and stop")
+    parser.add_argument(
+        "--explain", metavar="EXPERIMENT", help="tell an experiment's question, method, models and claims, and stop"
+    )
     add_store(parser)
     add_json(parser)
 
@@ -107,7 +108,17 @@ def _request(arguments: argparse.Namespace) -> lab.Request:
     )
 
 
-_WITH_RESUME = ("experiments", "size", "interpreters", "models", "placement", "launches", "limit", "memory_limit", "seed")
+_WITH_RESUME = (
+    "experiments",
+    "size",
+    "interpreters",
+    "models",
+    "placement",
+    "launches",
+    "limit",
+    "memory_limit",
+    "seed",
+)
 
 
 def _measure(arguments: argparse.Namespace) -> lab.Run:
@@ -209,12 +220,20 @@ def _described(one: Experiment) -> dict[str, object]:
         "sources": list(one.sources),
         "variants": {
             size: [
-                {"label": v.label, "model": v.model, "params": dict(v.params), "placements": list(v.placements), "native": v.native}
+                {
+                    "label": v.label,
+                    "model": v.model,
+                    "params": dict(v.params),
+                    "placements": list(v.placements),
+                    "native": v.native,
+                }
                 for v in one.variants(size)
             ]
             for size in SIZES
         },
-        "claims": [{"id": claim.id, "text": claim.text, "source": claim.source, "why": claim.why} for claim in one.claims],
+        "claims": [
+            {"id": claim.id, "text": claim.text, "source": claim.source, "why": claim.why} for claim in one.claims
+        ],
     }
 
 
@@ -249,7 +268,9 @@ def _explain(one: Experiment, *, as_json: bool) -> int:
                 print(f"      holds if {piece.top} / {piece.bottom}{across} is {piece.relation}")
             else:
                 taken = f" less {piece.less:g}" if piece.less else ""
-                print(f"      holds if {piece.metric}{taken} of {', '.join(piece.labels)} is {'0' if piece.expect == 'none' else 'more than 0'}")
+                print(
+                    f"      holds if {piece.metric}{taken} of {', '.join(piece.labels)} is {'0' if piece.expect == 'none' else 'more than 0'}"
+                )
     if one.sources:
         print("\nPublished:")
         print("\n".join(_published(one.sources)))

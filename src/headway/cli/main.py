@@ -44,7 +44,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _command(name: str) -> Command:
-    return importlib.import_module(f"headway.cli.{name}_command")  # type: ignore[return-value]
+    return importlib.import_module(f"headway.cli.{name}_command")
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -14,7 +14,10 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def add_store(parser: argparse.ArgumentParser) -> None:
     """`--store FILE`."""
     parser.add_argument(
-        "--store", type=Path, metavar="FILE", help="the results store (default: $HEADWAY_STORE, else in the user's data folder)"
+        "--store",
+        type=Path,
+        metavar="FILE",
+        help="the results store (default: $HEADWAY_STORE, else in the user's data folder)",
     )
 
 

@@ -37,7 +37,9 @@ def run(arguments: argparse.Namespace) -> int:
             run.settings["size"],
             f"{run.done}/{run.planned}" + (f", {run.failed} failed" if run.failed else ""),
             "" if run.complete else "incomplete",
-            ", ".join(run.settings["experiments"]) if len(run.settings["experiments"]) < 4 else f"{len(run.settings['experiments'])} experiments",
+            ", ".join(run.settings["experiments"])
+            if len(run.settings["experiments"]) < 4
+            else f"{len(run.settings['experiments'])} experiments",
             ", ".join(one["name"] for one in run.settings["interpreters"]),
         )
         for run in runs

@@ -1,8 +1,8 @@
 """The lab: declared experiments, planned launches on real interpreters, statistics, verdicts.
 
-    from headway import lab
-    run = lab.run(lab.Request(experiments=["countdown"]))
-    for verdict in lab.judge(run): print(verdict.claim.text, verdict.outcome, verdict.deciding.interval)
+from headway import lab
+run = lab.run(lab.Request(experiments=["countdown"]))
+for verdict in lab.judge(run): print(verdict.claim.text, verdict.outcome, verdict.deciding.interval)
 """
 
 from headway.lab.compare import Difference, compare

@@ -4,6 +4,7 @@ An experiment declares *variants* (a workload through a model with parameters) f
 by interpreters and placements into *cells*. A claim compares cells of one experiment by a ratio, or looks at a count.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, final
@@ -15,9 +16,6 @@ __all__ = [
     "ONE_WORKER",
     "PLACEMENTS",
     "SIZES",
-    "Above",
-    "Below",
-    "Between",
     "Cell",
     "Claim",
     "Comparison",
@@ -28,6 +26,9 @@ __all__ = [
     "Relation",
     "Size",
     "Variant",
+    "above",
+    "below",
+    "between",
 ]
 
 Size = Literal["quick", "standard", "published"]
@@ -77,7 +78,10 @@ class Variant:
 @final
 @dataclass(frozen=True)
 class Cell:
-    """What one launch measures: an experiment's variant on one interpreter at one placement."""
+    """What one launch measures: an experiment's variant on one interpreter at one placement.
+
+    Cells of one `group` are compared with each other, so their launches stand next to each other in every block.
+    """
 
     experiment: str
     label: str
@@ -88,67 +92,55 @@ class Cell:
     warmups: int
     placement: Placement
     interpreter: str
+    group: str
     paths: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
         """The cell's name in a store: unique within a run."""
-        return "|".join((self.experiment, self.label, self.placement, self.interpreter))
+        return f"{self.experiment}|{self.label}|{self.placement}|{self.interpreter}"
 
 
 @final
 @dataclass(frozen=True)
-class Below:
+class Relation:
+    """What a ratio should be: above `low` and below `high`."""
+
+    low: float = 0.0
+    high: float = math.inf
+
+    def __str__(self) -> str:
+        if math.isinf(self.high):
+            return f"above {self.low:.3g}"
+        return f"{self.low:.3g} to {self.high:.3g}" if self.low > 0 else f"below {self.high:.3g}"
+
+    @property
+    def limits(self) -> tuple[float, ...]:
+        """The thresholds that there are."""
+        return tuple(limit for limit in (self.low, self.high) if 0 < limit < math.inf)
+
+    def contains(self, low: float, high: float) -> bool:
+        """Whether the whole interval from `low` to `high` is as it should be."""
+        return self.low < low and high < self.high
+
+    def excludes(self, low: float, high: float) -> bool:
+        """Whether none of the interval is."""
+        return high <= self.low or low >= self.high
+
+
+def below(limit: float) -> Relation:
     """The ratio is below `limit`."""
-
-    limit: float
-
-    def __str__(self) -> str:
-        return f"below {self.limit:.3g}"
-
-    def contains(self, low: float, high: float) -> bool:
-        return high < self.limit
-
-    def excludes(self, low: float, high: float) -> bool:
-        return low >= self.limit
+    return Relation(high=limit)
 
 
-@final
-@dataclass(frozen=True)
-class Above:
+def above(limit: float) -> Relation:
     """The ratio is above `limit`."""
-
-    limit: float
-
-    def __str__(self) -> str:
-        return f"above {self.limit:.3g}"
-
-    def contains(self, low: float, high: float) -> bool:
-        return low > self.limit
-
-    def excludes(self, low: float, high: float) -> bool:
-        return high <= self.limit
+    return Relation(low=limit)
 
 
-@final
-@dataclass(frozen=True)
-class Between:
+def between(low: float, high: float) -> Relation:
     """The ratio lies from `low` to `high`."""
-
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.low:.3g} to {self.high:.3g}"
-
-    def contains(self, low: float, high: float) -> bool:
-        return self.low <= low and high <= self.high
-
-    def excludes(self, low: float, high: float) -> bool:
-        return high < self.low or low > self.high
-
-
-Relation = Below | Above | Between
+    return Relation(low, high)
 
 
 @final
@@ -253,6 +245,8 @@ class Experiment:
         variants: The variants for a size.
         claims: What was said.
         sources: Keys of published.toml.
+        compares: What its ratios compare, and so what runs next to each other: "variants" of one interpreter, or
+            "interpreters" on one variant.
     """
 
     name: str
@@ -265,3 +259,4 @@ class Experiment:
     sources: tuple[str, ...] = ()
     metric: str = "work_s"
     unit: str = "s"
+    compares: Literal["variants", "interpreters"] = "variants"

@@ -55,7 +55,9 @@ def _cores(name: str) -> Check:
     if len(machine.cores) < 2:
         return Check(name, "warning", fact, "use two cores or more: nothing runs in parallel on one")
     if len(machine.cores) < (os.cpu_count() or 0):
-        return Check(name, "warning", fact, "our affinity is limited (taskset, container); speed-ups end at what is usable")
+        return Check(
+            name, "warning", fact, "our affinity is limited (taskset, container); speed-ups end at what is usable"
+        )
     return Check(name, "ok", fact)
 
 
@@ -91,11 +93,15 @@ def _quota(name: str) -> Check:
     if quota in {"max", "-1"}:
         return Check(name, "ok", "no CPU quota")
     share = int(quota) / int(period)
-    return Check(name, "warning", f"a quota of {share:.2f} cores", "raise it: throttling looks like waiting for the GIL")
+    return Check(
+        name, "warning", f"a quota of {share:.2f} cores", "raise it: throttling looks like waiting for the GIL"
+    )
 
 
 def _governor(name: str) -> Check:
-    governors = {_read(str(path)) for path in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")}
+    governors = {
+        _read(str(path)) for path in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
+    }
     if not governors:
         return Check(name, "skipped", "no frequency governor is visible (usual in a virtual machine)")
     names = ", ".join(sorted(filter(None, governors)))

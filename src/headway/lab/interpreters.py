@@ -258,15 +258,18 @@ def _executables() -> Iterator[tuple[str, Path]]:
 
 def _named(found: Sequence[tuple[str, Path, dict[str, Any]]]) -> list[Interpreter]:
     """Give each answer an id: its version, with its folder where two have the same."""
+
     def tag(answer: dict[str, Any]) -> str:
-        return str(answer["version"]) + "t" * answer["free_threaded"] + "d" * answer["debug"]
+        return str(answer["version"] + "t" * answer["free_threaded"] + "d" * answer["debug"])
 
     tags = [tag(answer) for _, _, answer in found]
     interpreters = []
     for (origin, path, answer), own in zip(found, tags, strict=True):
         fields = {key: answer[key] for key in Interpreter.__dataclass_fields__ if key in answer}
         identity = own if tags.count(own) == 1 else f"{own}@{path.parent}"
-        interpreters.append(Interpreter.from_json({"id": identity, "executable": str(path), "origin": origin, **fields}))
+        interpreters.append(
+            Interpreter.from_json({"id": identity, "executable": str(path), "origin": origin, **fields})
+        )
     return sorted(interpreters, key=lambda interpreter: (interpreter.order, interpreter.id))
 
 

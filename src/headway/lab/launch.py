@@ -137,7 +137,7 @@ def _process(
         env=_environment(),
         start_new_session=True,
         # Safe here: the runner has one thread (see subprocess on preexec_fn).
-        preexec_fn=lambda: _prepare_child(runner, memory_limit_bytes),
+        preexec_fn=lambda: _prepare_child(runner, memory_limit_bytes),  # noqa: PLW1509
     )
     try:
         yield process
@@ -174,7 +174,10 @@ def _why(returncode: int, stderr: str) -> str:
     lines = [line.strip() for line in stderr.strip().splitlines() if line.strip()]
     last = lines[-1] if lines else "nothing on stderr"
     if returncode < 0:
-        name = signal.Signals(-returncode).name if -returncode in iter(signal.Signals) else str(-returncode)
+        try:
+            name = signal.Signals(-returncode).name
+        except ValueError:
+            name = f"signal {-returncode}"
         memory = ", perhaps by the kernel for want of memory" if returncode == -signal.SIGKILL else ""
         return f"killed by {name}{memory}"
     if any("MemoryError" in line for line in lines):

@@ -1,8 +1,9 @@
 """From experiments to an ordered list of launches.
 
-One block is one launch of every cell, shuffled: drift of the machine then meets all cells alike, and neighbours in time
-are never the same cell twice by design (random interleaving). The order follows from the seed alone, so a run that was
-killed goes on in the same order.
+One block is one launch of every cell. Within a block the groups of cells that are compared with each other come in
+random order, and so do the cells of a group, next to each other: what slows the machine for seconds slows a whole group,
+and drops out of its ratios (docs/decisions/003). The order follows from the seed alone, so a run that was killed goes on
+in the same order.
 """
 
 import random
@@ -17,8 +18,8 @@ from headway.lab.machine import Machine
 
 __all__ = ["DEFAULT_LAUNCHES", "LIMIT_S", "Plan", "Skipped", "make_plan"]
 
-DEFAULT_LAUNCHES: dict[Size, int] = {"quick": 3, "standard": 5, "published": 5}
-"""Launches per cell. Quick is for a first look: with three launches an interval is wide, and says so."""
+DEFAULT_LAUNCHES: dict[Size, int] = {"quick": 4, "standard": 5, "published": 5}
+"""Launches per cell. Quick is for a first look: with four launches an interval is wide, and says so."""
 
 LIMIT_S: dict[Size, float] = {"quick": 30.0, "standard": 300.0, "published": 1800.0}
 """A launch still running after this is killed and recorded as failed."""
@@ -63,9 +64,12 @@ class Plan:
         ordered: list[tuple[int, Cell]] = []
         shuffler = random.Random(self.seed)
         for block in range(self.launches):
-            cells = sorted(self.cells, key=lambda cell: cell.key)
-            shuffler.shuffle(cells)
-            ordered.extend((block, cell) for cell in cells)
+            groups: dict[str, list[Cell]] = {}
+            for cell in sorted(self.cells, key=lambda cell: cell.key):
+                groups.setdefault(cell.group, []).append(cell)
+            for group in shuffler.sample(list(groups), len(groups)):
+                cells = groups[group]
+                ordered.extend((block, cell) for cell in shuffler.sample(cells, len(cells)))
         return ordered
 
 
@@ -132,9 +136,11 @@ def make_plan(
             if not _matches(variant, experiment.baseline, models):
                 continue
             places, reason = _placements(variant, placement, machine)
-            where = [(ONE_WORKER, native_missing)] if variant.native else [
-                (interpreter.id, _unfit(variant, interpreter)) for interpreter in interpreters
-            ]
+            where = (
+                [(ONE_WORKER, native_missing)]
+                if variant.native
+                else [(interpreter.id, _unfit(variant, interpreter)) for interpreter in interpreters]
+            )
             for interpreter_id, unfit in where:
                 if reason or unfit:
                     skipped.append(Skipped(experiment.name, variant.label, interpreter_id, reason or unfit))
@@ -150,6 +156,7 @@ def make_plan(
                         warmups=variant.warmups,
                         placement=place,
                         interpreter=interpreter_id,
+                        group=_group(experiment, variant, place, interpreter_id),
                         paths=variant.paths,
                     )
                     for place in places
@@ -164,6 +171,11 @@ def make_plan(
         cells=tuple(cells),
         skipped=tuple(skipped),
     )
+
+
+def _group(experiment: Experiment, variant: Variant, place: Placement, interpreter_id: str) -> str:
+    own = interpreter_id if experiment.compares == "variants" else variant.label
+    return f"{experiment.name}|{place}|{own}"
 
 
 def _refuse_nothing(
@@ -185,7 +197,8 @@ def _refuse_nothing(
             names = ", ".join(experiment.name for experiment in experiments)
             reasons = sorted({one.reason for one in skipped}) if placement is None else []
             raise UsageError(
-                f"the model `{model}` is in none of the chosen experiments ({names})" + "".join(f"; {r}" for r in reasons),
+                f"the model `{model}` is in none of the chosen experiments ({names})"
+                + "".join(f"; {r}" for r in reasons),
                 hint="`headway lab --explain NAME` lists an experiment's models",
             )
 

@@ -2,7 +2,7 @@
 
 import functools
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -51,6 +51,25 @@ class CellResult:
     def metrics(self) -> list[str]:
         """Return the names of the metrics that any launch gave."""
         return sorted({metric for one in self.ok for metric in one.launch.samples})
+
+    def by_block(self, metric: str) -> dict[int, float]:
+        """Return {block: launch value} of the launches that did not fail and have `metric`."""
+        return {
+            one.block: stats.launch_value(one.launch.samples[metric]) for one in self.ok if metric in one.launch.samples
+        }
+
+    def ratio_to(self, other: "CellResult", metric: str) -> stats.Interval | None:
+        """Return this cell's level over `other`'s with its interval; None without launches or with a value of 0.
+
+        Block by block where the two were launched next to each other, else over all launches of each.
+        """
+        mine, others = self.by_block(metric), other.by_block(metric)
+        if not mine or not others or min(*mine.values(), *others.values()) <= 0:
+            return None
+        shared = sorted(mine.keys() & others.keys())
+        if self.cell.group == other.cell.group and len(shared) > 1:
+            return stats.paired_ratio_interval([(mine[block], others[block]) for block in shared], seed=self.seed)
+        return stats.ratio_interval(list(mine.values()), list(others.values()), seed=self.seed)
 
     def level(self, metric: str) -> stats.Interval | None:
         """Return the geometric mean over launches with its interval; None without launches or with a value of 0."""
@@ -139,13 +158,31 @@ class Run:
         """Return one cell's result, or None where the run has no such cell."""
         return self.results.get(f"{experiment}|{label}|{placement}|{interpreter}")
 
+    def pooled_ratio(self, pairs: Sequence[tuple[CellResult, CellResult]], metric: str) -> stats.Interval | None:
+        """Return the mean ratio over several pairs of cells (one per interpreter), with its interval.
+
+        In each block the logs of the pairs' ratios are averaged; the blocks are the units of replication. Only blocks
+        in which every pair has both launches count; None without any, or where a value is 0.
+        """
+        blocks = [(top.by_block(metric), bottom.by_block(metric)) for top, bottom in pairs if top.ok and bottom.ok]
+        if not blocks:
+            return None
+        common = set.intersection(*(tops.keys() & bottoms.keys() for tops, bottoms in blocks))
+        ratios = []
+        for block in sorted(common):
+            values = [(tops[block], bottoms[block]) for tops, bottoms in blocks]
+            if min(min(pair) for pair in values) <= 0:
+                return None
+            ratios.append((statistics.geometric_mean([top / bottom for top, bottom in values]), 1.0))
+        return stats.paired_ratio_interval(ratios, seed=self.seed) if ratios else None
+
     @functools.cached_property
     def names(self) -> dict[str, str]:
         """Interpreter id -> the shortest name that is unique within the run."""
         short = [interpreter.name for interpreter in self.interpreters.values()]
-        return {
-            key: one.name if short.count(one.name) == 1 else key for key, one in self.interpreters.items()
-        } | {"native": "C"}
+        return {key: one.name if short.count(one.name) == 1 else key for key, one in self.interpreters.items()} | {
+            "native": "C"
+        }
 
 
 def read_run(store: Store, name: str = "last") -> Run:

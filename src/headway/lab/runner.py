@@ -88,12 +88,19 @@ class Request:
 def _validate(request: Request) -> None:
     """Raise UsageError for values that no run can have."""
     if request.size not in SIZES:
-        raise UsageError(f"the size is `{request.size}`, expected one of {', '.join(SIZES)}", hint="see `headway lab --help`")
+        raise UsageError(
+            f"the size is `{request.size}`, expected one of {', '.join(SIZES)}", hint="see `headway lab --help`"
+        )
     if request.placement is not None and request.placement not in PLACEMENTS:
         raise UsageError(
-            f"the placement is `{request.placement}`, expected one of {', '.join(PLACEMENTS)}", hint="see `headway lab --help`"
+            f"the placement is `{request.placement}`, expected one of {', '.join(PLACEMENTS)}",
+            hint="see `headway lab --help`",
         )
-    for name, value in (("launches", request.launches), ("limit", request.limit_s), ("memory limit", request.memory_limit_bytes)):
+    for name, value in (
+        ("launches", request.launches),
+        ("limit", request.limit_s),
+        ("memory limit", request.memory_limit_bytes),
+    ):
         if value is not None and value <= 0:
             raise UsageError(f"the {name} is {value}, expected more than 0", hint="leave it out for the size's default")
 
@@ -238,7 +245,9 @@ def run(request: Request | None = None, *, report: Report = _silent) -> Run:
     found, _ = interpreters.discover()
     chosen = interpreters.select(found, request.interpreters)
     if not chosen:
-        raise InterpreterError("no CPython 3.8 or later was found", hint="install one, or name its path with `--interpreter`")
+        raise InterpreterError(
+            "no CPython 3.8 or later was found", hint="install one, or name its path with `--interpreter`"
+        )
     machine = _machine_for_launches(this_machine())
     library, native_missing = _native_library()
     if not any(interpreter.ctypes for interpreter in chosen):

@@ -21,6 +21,7 @@ __all__ = [
     "launch_value",
     "level_interval",
     "outliers",
+    "paired_ratio_interval",
     "ratio_interval",
     "steady_state",
 ]
@@ -29,7 +30,7 @@ CONFIDENCE = 0.95
 """Coverage of every interval."""
 
 FEW_LAUNCHES = 10
-"""Below this many launches a side: Welch's t on logs. A bootstrap of five values covers far less than it says."""
+"""Below this many launches a side: Student's or Welch's t on logs. A bootstrap of five covers less than it says."""
 
 _RESAMPLES = 9_999
 
@@ -43,7 +44,8 @@ class Interval:
         value: The estimate: a ratio, or a level in the metric's unit.
         low: Lower bound at `CONFIDENCE`; 0 where one launch cannot bound it.
         high: Upper bound; infinity where one launch cannot bound it.
-        method: "welch" (Welch's t on logs), "bca" (BCa bootstrap over launches) or "one launch".
+        method: "paired t" (Student's t on the logs of block-wise ratios), "welch" (Welch's t on logs), "bca" (BCa
+            bootstrap over launches or blocks) or "one launch".
     """
 
     value: float
@@ -65,7 +67,7 @@ def launch_value(samples: Sequence[float]) -> float:
 
 
 def _welch(top: Sequence[float], bottom: Sequence[float] | None) -> tuple[float, float, float]:
-    """Return (difference of log means, low, high); `bottom` None means the level of `top` alone."""
+    """Return (difference of log means, low, high); `bottom` None means the level of `top` alone (Student's t)."""
     from scipy.special import stdtrit
 
     variances: list[tuple[float, int]] = []
@@ -96,9 +98,9 @@ def _bca(top: Sequence[float], bottom: Sequence[float] | None, seed: int) -> tup
     if any(np.ptp(group) == 0 for group in groups):
         return None
 
-    def difference(*samples: "np.ndarray", axis: int = -1) -> "np.ndarray":  # type: ignore[type-arg]
-        means = [np.mean(sample, axis=axis) for sample in samples]
-        return means[0] - means[1] if len(means) == 2 else means[0]  # type: ignore[no-any-return]
+    def difference(*samples: "np.ndarray", axis: int = -1) -> "np.ndarray":
+        means: list[np.ndarray] = [np.mean(sample, axis=axis) for sample in samples]
+        return means[0] - means[1] if len(means) == 2 else means[0]
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -117,7 +119,7 @@ def _bca(top: Sequence[float], bottom: Sequence[float] | None, seed: int) -> tup
     return float(difference(*groups)), low, high
 
 
-def _interval(top: Sequence[float], bottom: Sequence[float] | None, seed: int) -> Interval:
+def _interval(top: Sequence[float], bottom: Sequence[float] | None, seed: int, small_sample: str) -> Interval:
     groups = [values for values in (top, bottom) if values is not None]
     if any(not values for values in groups):
         raise ValueError("an interval needs at least one launch a side")
@@ -127,10 +129,10 @@ def _interval(top: Sequence[float], bottom: Sequence[float] | None, seed: int) -
         means = [math.exp(statistics.fmean(math.log(value) for value in values)) for values in groups]
         value = means[0] / means[1] if bottom is not None else means[0]
         return Interval(value, 0.0, math.inf, "one launch")
-    method = "bca" if min(map(len, groups)) >= FEW_LAUNCHES else "welch"
+    method = "bca" if min(map(len, groups)) >= FEW_LAUNCHES else small_sample
     found = _bca(top, bottom, seed) if method == "bca" else None
     if found is None:
-        method, found = "welch", _welch(top, bottom)
+        method, found = small_sample, _welch(top, bottom)
     value, low, high = map(math.exp, found)
     return Interval(value, low, high, method)
 
@@ -143,12 +145,31 @@ def ratio_interval(top: Sequence[float], bottom: Sequence[float], *, seed: int =
     Raises:
         ValueError: A side is empty, or a value is not positive.
     """
-    return _interval(top, bottom, seed)
+    return _interval(top, bottom, seed, "welch")
+
+
+def paired_ratio_interval(pairs: Sequence[tuple[float, float]], *, seed: int = 0) -> Interval:
+    """Return the geometric mean of block-wise ratios, with its confidence interval.
+
+    Launches of one block that are compared ran next to each other, so what slowed the machine for a second slowed
+    both: pairing takes that out (randomised complete blocks). Student's t on log ratios below `FEW_LAUNCHES` blocks,
+    else a BCa bootstrap over blocks.
+
+    Args:
+        pairs: (top, bottom) launch values of each block.
+        seed: For the bootstrap.
+
+    Raises:
+        ValueError: No pair, or a value is not positive.
+    """
+    if any(value <= 0 for pair in pairs for value in pair):
+        raise ValueError("an interval over logs needs positive values")
+    return _interval([top / bottom for top, bottom in pairs], None, seed, "paired t")
 
 
 def level_interval(values: Sequence[float], *, seed: int = 0) -> Interval:
     """Return the geometric mean of launch values with its confidence interval, likewise."""
-    return _interval(values, None, seed)
+    return _interval(values, None, seed, "welch")
 
 
 def bimodal(values: Sequence[float]) -> tuple[float, float] | None:

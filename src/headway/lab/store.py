@@ -6,7 +6,7 @@ at once would measure each other.
 """
 
 import contextlib
-import datetime
+import datetime as dt
 import fcntl
 import json
 import os
@@ -101,7 +101,7 @@ class StoredLaunch:
 
 
 def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
 
 class Store:
@@ -202,7 +202,7 @@ class Store:
 
     def new_run(self, settings: dict[str, Any], cells: Sequence[Cell]) -> str:
         """Store a run's settings and cells; return its id."""
-        stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
+        stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
         run_id = f"{stamp}-{secrets.token_hex(2)}"
         with self._errors(), self._transaction():
             self._db.execute("INSERT INTO runs VALUES (?, ?, NULL, ?)", (run_id, _now(), json.dumps(settings)))

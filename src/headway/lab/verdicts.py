@@ -3,8 +3,12 @@
 A verdict follows from intervals alone: supported when the whole interval is on the claim's side of its threshold,
 refuted when it is wholly on the other, inconclusive when it crosses it. A claim of several comparisons is as good as
 its worst. A claim that fails here is a finding about this machine, not an error.
+
+A claim about each of several interpreters is also judged by its mean over them, which says more from few launches than
+any one interpreter can; what single interpreters say stands below it.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, final
@@ -20,6 +24,9 @@ Outcome = Literal["supported", "refuted", "inconclusive", "not measured"]
 ORDER: tuple[Outcome, ...] = ("supported", "refuted", "inconclusive", "not measured")
 """From the best-founded to the least, as reports list them."""
 
+_TOO_MANY = 1_000
+"""So many launches are no advice: the truth then lies at the threshold."""
+
 
 @final
 @dataclass(frozen=True)
@@ -33,6 +40,8 @@ class Evidence:
         relation: What the claim says of it, in words.
         count: The sum, for a count.
         launches: Launches on the side with fewer.
+        launches_to_decide: About how many would decide an inconclusive comparison, if the estimate and the spread
+            stay; None where that cannot be told.
     """
 
     outcome: Outcome
@@ -41,6 +50,7 @@ class Evidence:
     relation: str
     count: float | None
     launches: int
+    launches_to_decide: int | None = None
 
 
 @final
@@ -51,7 +61,8 @@ class Verdict:
     Attributes:
         claim: The claim.
         experiment: The experiment's name.
-        interpreter: An interpreter's id; "native" for the C limits; "any" for a claim that one of them is enough for.
+        interpreter: An interpreter's id; "all" for the mean over those the claim speaks of; "native" for the C limits;
+            "any" for a claim that one interpreter is enough for; "pair" for a claim about two interpreters.
         outcome: The verdict.
         evidence: Everything looked at, the deciding piece first.
         sentence: Why, in one sentence.
@@ -82,6 +93,15 @@ def _outcome(relation: Relation, interval: stats.Interval) -> Outcome:
     return "inconclusive"
 
 
+def _launches_to_decide(relation: Relation, interval: stats.Interval, launches: int) -> int | None:
+    """Scale the interval's half-width with 1/sqrt(launches) until it ends at the nearest threshold."""
+    distance = min(abs(math.log(interval.value / limit)) for limit in relation.limits)
+    if math.isinf(interval.half_width) or distance == 0:
+        return None
+    needed = launches * (math.log1p(interval.half_width) / distance) ** 2
+    return math.ceil(needed) if needed < _TOO_MANY else None
+
+
 def _not_measured(what: str, relation: str) -> Evidence:
     return Evidence("not measured", what, None, relation, None, 0)
 
@@ -105,14 +125,14 @@ def _compare(
         )
         if len(wanted) > 1:
             what += f", {placement}"
-        tops = top.values(metric) if top else []
-        bottoms = bottom.values(metric) if bottom else []
-        if not tops or not bottoms or min(*tops, *bottoms) <= 0:
+        interval = top.ratio_to(bottom, metric) if top is not None and bottom is not None else None
+        if top is None or bottom is None or interval is None:
             yield _not_measured(what, str(comparison.relation))
             continue
-        interval = stats.ratio_interval(tops, bottoms, seed=run.seed)
+        launches = min(len(top.by_block(metric)), len(bottom.by_block(metric)))
         outcome = _outcome(comparison.relation, interval)
-        yield Evidence(outcome, what, interval, str(comparison.relation), None, min(len(tops), len(bottoms)))
+        more = _launches_to_decide(comparison.relation, interval, launches) if outcome == "inconclusive" else None
+        yield Evidence(outcome, what, interval, str(comparison.relation), None, launches, more)
 
 
 def _counted(run: Run, experiment: Experiment, count: Count, interpreter: str) -> Evidence:
@@ -121,9 +141,7 @@ def _counted(run: Run, experiment: Experiment, count: Count, interpreter: str) -
         for result in run.of(experiment.name)
         if result.cell.label in count.labels and result.cell.interpreter == interpreter
     ]
-    samples = [
-        value - count.less for result in results for launch in result.samples(count.metric) for value in launch
-    ]
+    samples = [value - count.less for result in results for launch in result.samples(count.metric) for value in launch]
     what = " and ".join(count.labels)
     relation = "0 in every sample" if count.expect == "none" else "more than 0 in some sample"
     if not samples:
@@ -139,10 +157,9 @@ def _combined(evidence: Sequence[Evidence]) -> Outcome:
     outcomes = {one.outcome for one in evidence}
     if not evidence or outcomes == {"not measured"}:
         return "not measured"
-    for outcome in ("refuted", "inconclusive", "not measured"):
-        if outcome in outcomes:
-            return "inconclusive" if outcome == "not measured" else outcome  # type: ignore[return-value]
-    return "supported"
+    if "refuted" in outcomes:
+        return "refuted"
+    return "supported" if outcomes == {"supported"} else "inconclusive"
 
 
 def _distance(one: Evidence) -> float:
@@ -165,8 +182,11 @@ def _sentence(outcome: Outcome, claim: Claim, evidence: Sequence[Evidence]) -> s
     if outcome == "refuted":
         return f"{measured}, and its whole interval is outside {one.relation}"
     if one.launches < 2:
-        return f"{measured} from one launch, which has no interval: use more launches"
-    return f"{measured}, but its interval crosses the threshold ({one.relation}): more launches would decide"
+        return f"{measured} from one launch, which has no interval: use `--launches`"
+    crossing = f"{measured}, but its interval crosses the threshold ({one.relation})"
+    if one.launches_to_decide is None:
+        return f"{crossing}: too close to it for more launches to decide"
+    return f"{crossing}: about {one.launches_to_decide} launches would decide if nothing else changes"
 
 
 def _verdict(run: Run, experiment: Experiment, claim: Claim, interpreter: str) -> Verdict:
@@ -217,6 +237,36 @@ def _pair(run: Run, claim: Claim) -> Claim | None:
     return Claim(**{**claim.__dict__, "evidence": lambda _: pieces})
 
 
+def _pooled(run: Run, experiment: Experiment, claim: Claim, interpreters: Sequence[str]) -> Verdict | None:
+    """Judge the mean over interpreters; None where the claim counts, or fewer than two interpreters have figures."""
+    pieces = claim.evidence(run.machine)
+    evidence: list[Evidence] = []
+    for piece in pieces:
+        if isinstance(piece, Count):
+            return None
+        metric = piece.metric or experiment.metric
+        for placement in dict.fromkeys(result.cell.placement for result in run.of(experiment.name)):
+            pairs = []
+            for interpreter in interpreters:
+                top = run.find(experiment.name, piece.top, interpreter, placement)
+                bottom = run.find(experiment.name, piece.bottom, interpreter, placement)
+                if top is not None and bottom is not None and top.ok and bottom.ok:
+                    pairs.append((top, bottom))
+            interval = run.pooled_ratio(pairs, metric) if len(pairs) > 1 else None
+            if interval is None:
+                continue
+            launches = min(len(result.ok) for pair in pairs for result in pair)
+            outcome = _outcome(piece.relation, interval)
+            more = _launches_to_decide(piece.relation, interval, launches) if outcome == "inconclusive" else None
+            what = f"{piece.top} / {piece.bottom}" + (f", {placement}" if placement != "free" else "")
+            evidence.append(Evidence(outcome, what, interval, str(piece.relation), None, launches, more))
+    if not evidence:
+        return None
+    outcome = _combined(evidence)
+    evidence.sort(key=lambda one: (one.outcome != outcome, -_distance(one)))
+    return Verdict(claim, experiment.name, "all", outcome, tuple(evidence), _sentence(outcome, claim, evidence))
+
+
 def _speaks_of(run: Run, claim: Claim) -> list[str]:
     """Return the ids of the run's interpreters that the claim speaks of."""
     chosen = []
@@ -254,6 +304,8 @@ def judge(run: Run) -> list[Verdict]:
             elif claim.scope == "any":
                 verdicts.append(_any(run, experiment, claim, interpreters))
             else:
+                pooled = _pooled(run, experiment, claim, interpreters)
+                verdicts.extend([pooled] if pooled is not None else [])
                 verdicts.extend(
                     verdict
                     for verdict in (_verdict(run, experiment, claim, interpreter) for interpreter in interpreters)

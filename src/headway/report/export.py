@@ -33,6 +33,7 @@ def _evidence(one: Evidence) -> dict[str, Any]:
         "count": one.count,
         "expected": one.relation,
         "launches": one.launches,
+        "launches_to_decide": one.launches_to_decide,
     }
 
 
@@ -130,9 +131,7 @@ def run_to_pyperf(run: Run) -> dict[str, Any]:
                         "hw_model": cell.model,
                         "hw_placement": cell.placement,
                     },
-                    "runs": [
-                        {"metadata": {"date": run.header.started_at}, "values": samples} for samples in launches
-                    ],
+                    "runs": [{"metadata": {"date": run.header.started_at}, "values": samples} for samples in launches],
                 }
             )
     return {"version": "1.0", "benchmarks": benchmarks}

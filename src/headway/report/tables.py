@@ -42,9 +42,11 @@ def seconds(value_s: float) -> str:
 
 def ratio(interval: stats.Interval) -> str:
     """Return a ratio with its relative half-width: `0.52 ±6%`; `0.52 ±?` where one launch cannot tell."""
-    if math.isinf(interval.half_width):
-        return f"{interval.value:.2f} ±?"
-    return f"{interval.value:.2f} ±{interval.half_width:.0%}"
+    return f"{interval.value:.2f} {_spread(interval)}"
+
+
+def _spread(interval: stats.Interval) -> str:
+    return "±?" if math.isinf(interval.half_width) else f"±{interval.half_width:.0%}"
 
 
 def _rows(run: Run, results: Sequence[CellResult]) -> list[tuple[str, str]]:
@@ -59,7 +61,7 @@ def _row_name(run: Run, pair: tuple[str, str], *, several: bool) -> str:
     return f"{run.names[interpreter]} {placement}" if several else run.names[interpreter]
 
 
-def _ratio_cell(run: Run, result: CellResult | None, baseline: CellResult | None, metric: str) -> str:
+def _ratio_cell(result: CellResult | None, baseline: CellResult | None, metric: str) -> str:
     if result is None:
         return _EMPTY
     values = result.values(metric)
@@ -69,8 +71,10 @@ def _ratio_cell(run: Run, result: CellResult | None, baseline: CellResult | None
     if result is baseline or not base:
         level = result.level(metric)
         return seconds(level.value) if level is not None else _EMPTY
-    text = ratio(stats.ratio_interval(values, base, seed=run.seed))
-    return text + " !" if stats.bimodal(values) else text
+    interval = result.ratio_to(baseline, metric) if baseline is not None else None
+    if interval is None:
+        return _EMPTY
+    return ratio(interval) + (" !" if stats.bimodal(values) else "")
 
 
 def _against_baseline(run: Run, experiment: Experiment, results: Sequence[CellResult], baseline: str) -> Table:
@@ -84,18 +88,17 @@ def _against_baseline(run: Run, experiment: Experiment, results: Sequence[CellRe
     rows = []
     for pair in pairs:
         base = run.find(experiment.name, baseline, *pair)
-        cells = [
-            _ratio_cell(run, run.find(experiment.name, label, *pair), base, experiment.metric) for label in labels
-        ]
+        cells = [_ratio_cell(run.find(experiment.name, label, *pair), base, experiment.metric) for label in labels]
         rows.append((_row_name(run, pair, several=several), *cells))
-    caption = f"{baseline}: {experiment.metric.rpartition('_')[0].replace('_', ' ')} time; others: ratio to it, ± the 95 % interval"
+    caption = f"{baseline}: {_what(experiment)}; others: ratio to it, ± the 95 % interval"
     return Table(caption, ("", *labels), tuple(rows))
 
 
 def _lost(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Table:
-    """One row per interpreter: the share of increments that each variant lost."""
+    """One row per variant, one column per interpreter: how many increments were lost."""
     labels = list(dict.fromkeys(result.cell.label for result in results))
     rows = []
+    totals: dict[str, int] = {}
     for pair in _rows(run, results):
         cells = []
         for label in labels:
@@ -104,11 +107,15 @@ def _lost(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Ta
             if result is None or not samples:
                 cells.append(_EMPTY)
                 continue
-            total = result.cell.params["threads"] * result.cell.params["k"]
-            mean = statistics.fmean(samples)
-            cells.append("0" if not any(samples) else f"{mean:,.0f} ({mean / total:.1%})")
+            totals[label] = result.cell.params["threads"] * result.cell.params["k"]
+            cells.append(f"{statistics.fmean(samples):,.0f}")
         rows.append((_row_name(run, pair, several=False), *cells))
-    return Table("mean increments lost per sample, and their share", ("", *labels), tuple(rows))
+    rows.append(("of", *(f"{totals.get(label, 0):,.0f}" for label in labels)))
+    turned = zip(("", *labels), *rows, strict=True)
+    columns, *lines = turned
+    return Table(
+        "mean number of increments lost per sample; the last column is how many were made", columns, tuple(lines)
+    )
 
 
 def _across(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Table:
@@ -116,7 +123,6 @@ def _across(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> 
     pairs = _rows(run, results)
     label = experiment.baseline
     first = run.find(experiment.name, label, *pairs[0])
-    metrics = (experiment.metric, *(f"{kernel}_s" for kernel in KERNELS))
     rows = []
     for pair in pairs:
         result = run.find(experiment.name, label, *pair)
@@ -124,10 +130,39 @@ def _across(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> 
         level = result.level(experiment.metric) if result else None
         build = "+".join(interpreter.optimised) or "plain"
         cells = [build, seconds(level.value) if level else _EMPTY]
-        cells += [_ratio_cell(run, result, first, metric) if result is not first else "1" for metric in metrics]
+        cells.append("1" if result is first else _ratio_cell(result, first, experiment.metric))
+        cells += [_plain_ratio(result, first, f"{kernel}_s") for kernel in KERNELS]
         rows.append((_row_name(run, pair, several=False), *cells))
-    caption = f"geometric mean of the kernels, and ratios to {run.names[pairs[0][0]]}: less is faster"
+    caption = (
+        f"geometric mean of the kernels, and ratios to {run.names[pairs[0][0]]}: less is faster; the kernels' intervals "
+        "are in `--json`"
+    )
     return Table(caption, ("", "build", "time", "all", *KERNELS), tuple(rows))
+
+
+def _plain_ratio(result: CellResult | None, first: CellResult | None, metric: str) -> str:
+    interval = result.ratio_to(first, metric) if result is not None and first is not None else None
+    return f"{interval.value:.2f}" if interval is not None else _EMPTY
+
+
+def _in_c(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Table:
+    """One row per variant, one column per placement: the level itself."""
+    labels = list(dict.fromkeys(result.cell.label for result in results))
+    placements = list(dict.fromkeys(result.cell.placement for result in results))
+    rows = []
+    for label in labels:
+        cells = []
+        for placement in placements:
+            result = run.find(experiment.name, label, ONE_WORKER, placement)
+            level = result.level(experiment.metric) if result is not None else None
+            cells.append(f"{seconds(level.value)} {_spread(level)}" if level is not None else _EMPTY)
+        rows.append((label, *cells))
+    columns = ("", *(placements if len(placements) > 1 else (_what(experiment),)))
+    return Table(f"{_what(experiment)} in C, ± the 95 % interval", columns, tuple(rows))
+
+
+def _what(experiment: Experiment) -> str:
+    return experiment.metric.rpartition("_")[0].replace("_", " ") + " time"
 
 
 def experiment_tables(run: Run, experiment: Experiment) -> list[Table]:
@@ -143,7 +178,7 @@ def experiment_tables(run: Run, experiment: Experiment) -> list[Table]:
     elif python:
         tables.append(_against_baseline(run, experiment, python, experiment.baseline))
     if native:
-        tables.append(_against_baseline(run, experiment, native, native[0].cell.label))
+        tables.append(_in_c(run, experiment, native))
     return tables
 
 
@@ -165,7 +200,8 @@ def costs_table(run: Run) -> Table | None:
         starts.setdefault(result.cell.interpreter, []).extend(result.values("interpreter_start_s"))
         if result.samples("pool_start_s") and result.cell.workload != "ping-pong":
             models.setdefault(result.cell.model, {}).setdefault(result.cell.interpreter, result)
-    names = [model for model in models if model != "serial"]
+    # The asyncio pools are a loop and a pool that have columns of their own.
+    names = [model for model in models if model not in {"serial", "asyncio-threads", "asyncio-processes"}]
     if not names:
         return None
     rows = []
@@ -182,7 +218,9 @@ def costs_table(run: Run) -> Table | None:
             )
         )
     caption = "kept out of every figure above: starting the interpreter, starting a pool of the model, pickling its tasks once"
-    return Table(caption, ("", "interpreter", *names, "pickling"), tuple(rows))
+    return Table(
+        caption, ("", "interpreter", *(name.replace("processes-", "") for name in names), "pickling"), tuple(rows)
+    )
 
 
 def _pickles(result: CellResult | None) -> bool:

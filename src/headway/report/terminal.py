@@ -25,7 +25,7 @@ def render_table(table: Table) -> RenderableType:
     """Return a table with its caption below."""
     shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
     for position, column in enumerate(table.columns):
-        shown.add_column(column, justify="left" if position == 0 else "right", overflow="fold")
+        shown.add_column(column, justify="left" if position == 0 else "right")
     for row in table.rows:
         shown.add_row(*(Text(cell) for cell in row))
     return Group(shown, Text(table.caption, style="dim"))
@@ -43,7 +43,9 @@ def _header(run: Run) -> Iterator[RenderableType]:
     )
     yield Text("CPython " + ", ".join(f"{run.names[key]} ({one.version})" for key, one in run.interpreters.items()))
     state = "" if run.header.complete else f", INCOMPLETE: {run.header.done} of {run.header.planned} launches"
-    yield Text(f"size {settings['size']}, {settings['launches']} launches a cell, in shuffled blocks, seed {run.seed}{state}")
+    yield Text(
+        f"size {settings['size']}, {settings['launches']} launches a cell, in shuffled blocks, seed {run.seed}{state}"
+    )
     for check in run.doctor:
         if check.status == "warning":
             yield Text(f"! {check.name}: {check.fact}", style="yellow")
@@ -71,7 +73,9 @@ def _notes(run: Run, experiment: Experiment) -> Iterator[str]:
         yield f"outlying samples kept: {outliers_found.mild} mild, {outliers_found.severe} severe"
     courses.pop("too few samples", None)
     if courses:
-        yield "course of samples within launches: " + ", ".join(f"{name} {count}" for name, count in courses.most_common())
+        yield "course of samples within launches: " + ", ".join(
+            f"{name} {count}" for name, count in courses.most_common()
+        )
     yield from _busy(run, experiment)
 
 
@@ -88,11 +92,16 @@ def _busy(run: Run, experiment: Experiment) -> Iterator[str]:
             switches.setdefault(result.cell.label, []).append(sum(rate))
     if cores:
         parts = [
-            f"{label} {min(values):.1f}-{max(values):.1f} ({min(switches[label]):,.0f}-{max(switches[label]):,.0f}/s)"
+            f"{label} {_range(values, '.1f')} ({_range(switches[label], ',.0f')}/s)"
             for label, values in cores.items()
             if label in switches
         ]
         yield "busy cores (and context switches): " + ", ".join(parts)
+
+
+def _range(values: Sequence[float], form: str) -> str:
+    low, high = format(min(values), form), format(max(values), form)
+    return low if low == high else f"{low} to {high}"
 
 
 def _experiment(run: Run, experiment: Experiment) -> Iterator[RenderableType]:
@@ -108,9 +117,7 @@ def _measured(run: Run, verdict: Verdict) -> str:
     """`3.13 1.02 [0.98, 1.07]`: the deciding figure of a verdict."""
     name = run.names.get(verdict.interpreter, "")
     one = verdict.deciding
-    if one is None:
-        return name
-    return f"{name} {_figure(one)}".strip()
+    return f"{name} {_figure(one)}".strip() if one is not None else name
 
 
 def _figure(one: Evidence) -> str:
@@ -124,22 +131,52 @@ def _claim(run: Run, verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
     first = verdicts[0]
     published = ", ".join(f"{value:.2f} ({source})" for source, value in first.published())
     beside = f"; published ratio {published}" if published else ""
+    whole = _overall(verdicts)
+    yield Text("")
     yield Text(f"  {first.claim.text}", style="bold") + Text(f"  [{first.claim.source}{beside}]", style="not bold dim")
+    if whole in verdicts and whole.interpreter == "all":
+        yield Padding(_verdict_lines(whole.outcome, f"over all: {_measured(run, whole)}", whole.sentence), (0, 0, 0, 4))
+    singles = [verdict for verdict in verdicts if verdict.interpreter != "all"]
     for outcome in ORDER:
-        group = [verdict for verdict in verdicts if verdict.outcome == outcome]
+        group = [verdict for verdict in singles if verdict.outcome == outcome]
         if not group:
             continue
         figures = ", ".join(filter(None, (_measured(run, verdict) for verdict in group)))
-        line = Text("    ") + Text(f"{outcome:<12} ", style=_STYLES[outcome]) + Text(figures)
-        yield line
-        yield Padding(Text(group[0].sentence, style="dim"), (0, 0, 0, 17))
+        # Below a verdict over all, single interpreters need no sentence unless they say something else.
+        sentence = (
+            "" if whole.interpreter == "all" and outcome in (whole.outcome, "inconclusive") else group[0].sentence
+        )
+        yield Padding(_verdict_lines(outcome, figures, sentence), (0, 0, 0, 4))
+
+
+def _verdict_lines(outcome: str, figures: str, sentence: str) -> RenderableType:
+    grid = RichTable.grid(padding=(0, 1))
+    grid.add_column(width=12)
+    grid.add_column()
+    grid.add_row(Text(outcome, style=_STYLES[outcome]), Text(figures))
+    if sentence:
+        grid.add_row("", Text(sentence, style="dim"))
+    return grid
+
+
+def _overall(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return the verdict that speaks for a claim: over all interpreters, else the least favourable single one."""
+    for verdict in verdicts:
+        if verdict.interpreter == "all":
+            return verdict
+    for outcome in ("refuted", "inconclusive", "supported", "not measured"):
+        for verdict in verdicts:
+            if verdict.outcome == outcome:
+                return verdict
+    return verdicts[0]
 
 
 def _verdicts(run: Run, verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
-    counts = Counter(verdict.outcome for verdict in verdicts)
+    counts = Counter(_overall(group).outcome for group in by_claim(verdicts).values())
     claims = by_claim(verdicts)
     summary = ", ".join(f"{counts[outcome]} {outcome}" for outcome in ORDER if counts[outcome])
-    yield _heading(f"Verdicts: {len(claims)} claims, {len(verdicts)} verdicts on this machine ({summary})")
+    yield _heading(f"Verdicts on this machine: {len(claims)} claims ({summary})")
+    yield Text("  ratio [95 % interval]: over all interpreters, then by interpreter", style="dim")
     for group in claims.values():
         yield from _claim(run, group)
 
@@ -147,15 +184,17 @@ def _verdicts(run: Run, verdicts: Sequence[Verdict]) -> Iterator[RenderableType]
 def _failures(run: Run) -> Iterator[RenderableType]:
     if run.failures:
         yield _heading(f"Failed launches: {len(run.failures)}")
-        reasons = Counter((one.key.replace("|", ", "), one.launch.reason) for one in run.failures)
-        for (key, reason), count in reasons.most_common(20):
-            yield Text(f"  {count} x {key}: {reason}", style="red")
+        failures = Counter(f"{one.key.replace('|', ', ')}: {one.launch.reason}" for one in run.failures)
+        for failure, count in failures.most_common(20):
+            yield Text(f"  {count} x {failure}", style="red")
         yield Text("  their stderr is in `headway report --json`", style="dim")
     if run.skipped:
         reasons = Counter(one.reason for one in run.skipped)
         yield _heading(f"Not run here: {len(run.skipped)} cells")
         for reason, count in reasons.most_common():
-            where = sorted({run.names.get(one.interpreter, one.interpreter) for one in run.skipped if one.reason == reason})
+            where = sorted(
+                {run.names.get(one.interpreter, one.interpreter) for one in run.skipped if one.reason == reason}
+            )
             yield Text(f"  {count} x {reason} ({', '.join(where)})", style="dim")
 
 

@@ -82,9 +82,7 @@ class Limits:
 
     def refcount(self, kind, threads, sharing, pairs, objects, work):
         """Run `threads` threads of `pairs` incref and decref pairs; return a RefcountResult."""
-        config = RefcountConfig(
-            REFCOUNT_KINDS[kind], threads, REFCOUNT_SHARING[sharing], objects, pairs, work, None
-        )
+        config = RefcountConfig(REFCOUNT_KINDS[kind], threads, REFCOUNT_SHARING[sharing], objects, pairs, work, None)
         result = RefcountResult()
         self._check(self._library.hw_refcount(ctypes.byref(config), ctypes.byref(result)), "hw_refcount")
         return result

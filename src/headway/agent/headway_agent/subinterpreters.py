@@ -133,7 +133,7 @@ class Pool:
         futures = [self.submit(function, *args) for args in zip(*iterables)]
         return (future.result() for future in futures)
 
-    def shutdown(self, wait=True):
+    def shutdown(self, wait=True):  # noqa: FBT002  (Executor's signature)
         """Let every worker finish what is queued and destroy its interpreter."""
         for _ in self._threads:
             self._tasks.put(None)

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from headway.lab.design import Above, Below, Between, Claim, Comparison, Count, Experiment, Published, Size, Variant
+from headway.lab.design import Claim, Comparison, Count, Experiment, Published, Size, Variant, above, below, between
 from headway.lab.machine import Machine
 
 __all__ = ["EXPERIMENTS"]
 
-_EQUAL = Between(0.9, 1.1)
-_NOT_FASTER = Above(0.95)
+_EQUAL = between(0.9, 1.1)
+_NOT_FASTER = above(0.95)
 _POOL_APART = (
     "From the first submit to the last result, with the pool already there. Pool start-up, pickling and the "
     "interpreter's own start are shown apart."
@@ -32,7 +32,7 @@ def _process_speed_up(machine: Machine) -> Sequence[Comparison]:
     # 5 % for noise: a pool that seems a little faster than its cores is a quiet moment, not a discovery.
     most = min(_TASKS, len(machine.cores)) * 1.05
     return [
-        Comparison(top="serial", bottom=label, relation=Below(most))
+        Comparison(top="serial", bottom=label, relation=below(most))
         for label in ("processes-spawn", "processes-forkserver")
     ]
 
@@ -53,7 +53,7 @@ _CPU_BOUND = Experiment(
             id="cpu-bound/processes-faster",
             text="processes are faster than serial",
             evidence=lambda _: [
-                Comparison(top=label, bottom="serial", relation=Below(1))
+                Comparison(top=label, bottom="serial", relation=below(1))
                 for label in ("processes-spawn", "processes-forkserver")
             ],
             source="A1, A5",
@@ -88,7 +88,7 @@ _CPU_BOUND = Experiment(
         Claim(
             id="cpu-bound/threads-faster-without-gil",
             text="threads are faster than serial on a free-threaded interpreter",
-            evidence=lambda _: [Comparison(top="threads", bottom="serial", relation=Below(1))],
+            evidence=lambda _: [Comparison(top="threads", bottom="serial", relation=below(1))],
             source="experiments.md, cpu-bound",
             where="free-threaded",
             why="without a GIL threads run Python at the same time",
@@ -125,7 +125,7 @@ def _falls_to_cores(machine: Machine) -> Sequence[Comparison]:
         ideal = 1 / min(count, len(machine.cores))
         # A quarter above the ideal still reads as "falls to 1/n"; nothing but noise lies far below it.
         comparisons.append(
-            Comparison(top=_threads(count), bottom="1 thread", relation=Between(ideal * 0.8, ideal * 1.25))
+            Comparison(top=_threads(count), bottom="1 thread", relation=between(ideal * 0.8, ideal * 1.25))
         )
     return comparisons
 
@@ -165,14 +165,14 @@ _COUNTDOWN = Experiment(
 )
 
 # ---------------------------------------------------------------- sigma
-_CHUNKS = 10
+_EVERY = 1_000
 
 
 def _sigma(size: Size) -> list[Variant]:
     n = {"quick": 100_000, "standard": 1_000_000, "published": 10_000_000}[size]
 
     def variant(label: str, model: str, times: int, *, yields: bool = False) -> Variant:
-        params = {"n": n, "times": times, "chunks": _CHUNKS, "yields": yields}
+        params = {"n": n, "times": times, "every": _EVERY, "yields": yields}
         return Variant(
             label=label, workload="sigma", model=model, params=params, samples=5 if size == "standard" else 3
         )
@@ -192,8 +192,8 @@ _SIGMA = Experiment(
     name="sigma",
     question="Does asyncio help a sum that never awaits?",
     method=(
-        f"The sum of 0..N, once and three times, each sum in {_CHUNKS} pieces that note which task ran. asyncio gathers "
-        "coroutines that never await, or that give way with `sleep(0)` after each piece; asyncio-threads and "
+        f"The sum of 0..N, once and three times, noting every {_EVERY:,} additions which task runs. asyncio gathers "
+        "coroutines that never await, or that give way with `sleep(0)` as often; asyncio-threads and "
         "asyncio-processes hand the sums to a pool. N is 100,000 quick, 1,000,000 standard, 10,000,000 published."
     ),
     included=_POOL_APART,
@@ -232,14 +232,14 @@ _SIGMA = Experiment(
         Claim(
             id="sigma/sleep0-costs",
             text="and cost more than without",
-            evidence=lambda _: [Comparison(top="asyncio, sleep(0)", bottom="asyncio", relation=Above(1))],
+            evidence=lambda _: [Comparison(top="asyncio, sleep(0)", bottom="asyncio", relation=above(1))],
             source="experiments.md, sigma",
             why="each sleep(0) is one more turn of the loop",
         ),
         Claim(
             id="sigma/process-pool-gains",
             text="a process pool gains",
-            evidence=lambda _: [Comparison(top="asyncio-processes", bottom="serial", relation=Below(1))],
+            evidence=lambda _: [Comparison(top="asyncio-processes", bottom="serial", relation=below(1))],
             source="experiments.md, sigma",
             why="the sums run under different GILs",
         ),
@@ -278,7 +278,7 @@ def _no_gain_past_cores(machine: Machine) -> Sequence[Comparison]:
     # The first thread count that fills the physical cores; hyper-threads are what the claim says do not help.
     full = next((count for count in _COUNTS if count >= machine.physical_cores), _COUNTS[-1])
     return [
-        Comparison(top=_threads(count), bottom=_threads(full), relation=Above(0.9)) for count in _COUNTS if count > full
+        Comparison(top=_threads(count), bottom=_threads(full), relation=above(0.9)) for count in _COUNTS if count > full
     ]
 
 
@@ -297,9 +297,7 @@ _SHA256 = Experiment(
         Claim(
             id="sha256/two-threads-halve",
             text="two threads halve the time",
-            evidence=lambda machine: [
-                Comparison(top="2 threads", bottom="1 thread", relation=Between(0.42, 0.6))
-            ],
+            evidence=lambda machine: [Comparison(top="2 threads", bottom="1 thread", relation=between(0.42, 0.6))],
             source="C2",
             published=(Published("C2", "threads_2", "threads_1"),),
             why="hashlib lets go of the GIL for messages of 2,048 bytes and more",

@@ -1,6 +1,6 @@
 """One thread: what each version and build of CPython did to single-threaded speed (source C, last section)."""
 
-from headway.lab.design import Above, Below, Claim, Comparison, Experiment, Size, Variant
+from headway.lab.design import Claim, Comparison, Experiment, Size, Variant, above, below
 
 __all__ = ["EXPERIMENTS", "KERNELS"]
 
@@ -34,6 +34,7 @@ _SINGLE_THREAD = Experiment(
     ),
     baseline="kernels",
     variants=_single_thread,
+    compares="interpreters",
     sources=(),
     claims=(
         Claim(
@@ -43,7 +44,7 @@ _SINGLE_THREAD = Experiment(
                 Comparison(
                     top="kernels",
                     bottom="kernels",
-                    relation=Below(1),
+                    relation=below(1),
                     top_interpreter="3.11",
                     bottom_interpreter="3.10",
                 )
@@ -59,7 +60,7 @@ _SINGLE_THREAD = Experiment(
                 Comparison(
                     top="kernels",
                     bottom="kernels",
-                    relation=Above(1),
+                    relation=above(1),
                     top_interpreter="3.13t",
                     bottom_interpreter="3.13",
                 )

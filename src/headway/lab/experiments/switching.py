@@ -1,6 +1,6 @@
 """The cost of a switch: context-switch and context-switch-one-way (source E)."""
 
-from headway.lab.design import Above, Between, Claim, Comparison, Experiment, Placement, Published, Size, Variant
+from headway.lab.design import Claim, Comparison, Experiment, Placement, Published, Size, Variant, above, between
 from headway.lab.interpreters import Interpreter
 
 __all__ = ["EXPERIMENTS"]
@@ -71,7 +71,7 @@ _CONTEXT_SWITCH = Experiment(
         Claim(
             id="context-switch/threads-faster",
             text="threads switch somewhat faster than processes",
-            evidence=lambda _: [Comparison(top="processes", bottom="threads", relation=Above(1))],
+            evidence=lambda _: [Comparison(top="processes", bottom="threads", relation=above(1))],
             source="E2",
             published=(Published("E2", "threads", "processes"),),
             why="threads of one process keep the address space",
@@ -79,7 +79,7 @@ _CONTEXT_SWITCH = Experiment(
         Claim(
             id="context-switch/threads-faster-in-c",
             text="and in C, without an interpreter around it",
-            evidence=lambda _: [Comparison(top="C processes", bottom="C threads", relation=Above(1))],
+            evidence=lambda _: [Comparison(top="C processes", bottom="C threads", relation=above(1))],
             source="E2",
             published=(Published("E2", "threads", "processes"),),
             scope="native",
@@ -127,7 +127,7 @@ _ONE_WAY = Experiment(
         Claim(
             id="context-switch-one-way/cannot-tell",
             text="the one-way latency cannot tell threads from processes",
-            evidence=lambda _: [Comparison(top="processes", bottom="threads", relation=Between(1 / 1.25, 1.25))],
+            evidence=lambda _: [Comparison(top="processes", bottom="threads", relation=between(1 / 1.25, 1.25))],
             source="E1",
             why="the difference is smaller than the spread of single stamps",
         ),

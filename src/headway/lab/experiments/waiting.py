@@ -1,6 +1,6 @@
 """Waiting without work: sleep (source D)."""
 
-from headway.lab.design import Between, Claim, Comparison, Experiment, Published, Size, Variant
+from headway.lab.design import Claim, Comparison, Experiment, Published, Size, Variant, between
 
 __all__ = ["EXPERIMENTS"]
 
@@ -29,8 +29,8 @@ def _sleep(size: Size) -> list[Variant]:
 
 
 # A timer fires late, never early: the window is open towards late.
-_AS_ONE = Between(0.97 / _TIMES, 1.15 / _TIMES)
-_AS_ALL = Between(0.97, 1.1)
+_AS_ONE = between(0.97 / _TIMES, 1.15 / _TIMES)
+_AS_ALL = between(0.97, 1.1)
 
 _SLEEP = Experiment(
     name="sleep",

@@ -49,25 +49,23 @@ _order = []
 """The task that finished each chunk, in order. Threads and coroutines share it; other processes have their own."""
 
 
-def sigma(n, chunks, task):
-    """Sum 0..n in `chunks` pieces, noting after each piece that `task` ran (source D)."""
+def sigma(n, every, task):
+    """Sum 0..n in pieces of `every` additions, noting after each piece that `task` ran (source D)."""
     total = 0
-    step = n // chunks + 1
-    for start in range(0, n + 1, step):
-        for value in range(start, min(start + step, n + 1)):
+    for start in range(0, n + 1, every):
+        for value in range(start, min(start + every, n + 1)):
             total += value
         _order.append(task)
     return total
 
 
-async def sigma_yielding(n, chunks, task):
+async def sigma_yielding(n, every, task):
     """The same in a coroutine that gives way with `sleep(0)` after each piece."""
     from asyncio import sleep
 
     total = 0
-    step = n // chunks + 1
-    for start in range(0, n + 1, step):
-        for value in range(start, min(start + step, n + 1)):
+    for start in range(0, n + 1, every):
+        for value in range(start, min(start + every, n + 1)):
             total += value
         _order.append(task)
         await sleep(0)
@@ -75,7 +73,7 @@ async def sigma_yielding(n, chunks, task):
 
 
 class Sigma(Tasks):
-    """`times` sums of 0..n. `yields`: give way after each of the `chunks` pieces (asyncio only).
+    """`times` sums of 0..n. `yields`: give way after each piece of `every` additions (asyncio only).
 
     A further metric, `order_changes`: how often the running task changed from one piece to the next. `times - 1` means
     that the tasks ran one after the other. Only where the tasks share this interpreter.
@@ -89,7 +87,7 @@ class Sigma(Tasks):
             type(self).function = sigma_yielding
 
     def make_arguments(self):
-        return [(self.params["n"], self.params["chunks"], task) for task in range(self.params["times"])]
+        return [(self.params["n"], self.params["every"], task) for task in range(self.params["times"])]
 
     def expected(self):
         n = self.params["n"]
@@ -98,7 +96,7 @@ class Sigma(Tasks):
     def sample(self):
         _order.clear()
         metrics = super().sample()
-        if len(_order) == self.params["times"] * self.params["chunks"]:
+        if len(_order) == self.params["times"] * len(range(0, self.params["n"] + 1, self.params["every"])):
             metrics["order_changes"] = sum(a != b for a, b in zip(_order, _order[1:]))
         return metrics
 

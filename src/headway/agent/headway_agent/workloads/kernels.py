@@ -57,7 +57,8 @@ def containers(n):
     for _ in range(n):
         for word in words:
             counts[word] = counts.get(word, 0) + 1
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[0]
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ranked[0]
 
 
 def text(n):

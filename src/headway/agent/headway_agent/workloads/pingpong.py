@@ -205,7 +205,7 @@ class _Queues:
 class _Asyncio:
     """Two tasks of one event loop over two `asyncio.Queue`."""
 
-    def __init__(self, model, cpus):
+    def __init__(self, model, _cpus):
         if model != "asyncio":
             raise ValueError("asyncio queues join asyncio tasks only, not %r" % model)
         import asyncio

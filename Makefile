@@ -1,0 +1,89 @@
+# Headway's one entry point. `make help` lists the targets; CI calls the same ones.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+UV_VERSION := 0.13.8
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/headway
+# uv on PATH, or our own copy in the cache.
+UV := $(or $(shell command -v uv 2>/dev/null),$(CACHE)/uv-$(UV_VERSION)/bin/uv)
+VENV := .venv
+BIN := $(VENV)/bin
+# Headway writes nothing into the measured interpreters' folders, but uv may find a variable of the user's own venv.
+unexport VIRTUAL_ENV
+
+NATIVE_SOURCES := $(shell find native -name '*.[ch]' -o -name CMakeLists.txt)
+ARGS ?=
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: lab
+lab: setup interpreters ## Set everything up and run the quick lab (ARGS="countdown --standard" for other choices)
+	@$(BIN)/headway lab $(ARGS)
+
+.PHONY: test
+test: setup interpreters ## Set everything up and run all tests: lint, types, Python, native under sanitizers
+	@tools/step.sh "lint and types" $(MAKE) --no-print-directory check
+	@tools/step.sh "native tests" $(MAKE) --no-print-directory test-native
+	@tools/step.sh "Python tests" $(BIN)/pytest $(ARGS)
+
+.PHONY: setup
+setup: $(VENV)/.installed ## Create the environment from the lock and build the native library
+
+$(CACHE)/uv-$(UV_VERSION)/bin/uv:
+	@echo "setup: fetching uv $(UV_VERSION)" >&2
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --target $(CACHE)/uv-$(UV_VERSION) uv==$(UV_VERSION)
+
+$(VENV)/.locked: requirements/dev.lock | $(UV)
+	@echo "setup: creating $(VENV) from requirements/dev.lock" >&2
+	@$(UV) venv --quiet --allow-existing --no-python-downloads --python "$$(tools/find_python.sh $(PYTHON))" $(VENV)
+	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.lock
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.locked pyproject.toml $(NATIVE_SOURCES)
+	@echo "setup: building the native library and installing headway" >&2
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --reinstall-package headway --editable .
+	@touch $@
+
+.PHONY: interpreters
+interpreters: | setup ## Add CPython 3.13t, 3.14 and 3.15 in a private prefix, where the machine has not got them
+	@$(BIN)/python tools/provision_missing.py
+
+.PHONY: native
+native: ## Build the native library again
+	@touch native/CMakeLists.txt && $(MAKE) --no-print-directory setup
+
+.PHONY: check
+check: | setup ## Lint, format check, types, import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python tools/check_layers.py
+	find native -name '*.[ch]' | xargs $(BIN)/clang-format --dry-run --Werror
+
+.PHONY: fix
+fix: | setup ## Format the code and mend what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	find native -name '*.[ch]' | xargs $(BIN)/clang-format -i
+
+.PHONY: test-native
+test-native: | setup ## Build and test the C code: debug, then address, undefined-behaviour and thread sanitizers
+	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd native && for preset in dev asan ubsan tsan; do \
+		echo "== native, $$preset" && cmake --preset $$preset --log-level=WARNING >/dev/null && cmake --build --preset $$preset -- -k 0 >/dev/null \
+		&& ctest --preset $$preset || exit 1; done
+
+.PHONY: bench
+bench: | setup ## What Headway itself costs, beside its peers
+	@for program in bench/*.py; do echo "== $$program" && $(BIN)/python $$program || exit 1; done
+
+.PHONY: lock
+lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group dev pyproject.toml --output-file requirements/dev.lock
+
+.PHONY: clean
+clean: ## Remove the environment and build folders (caches and results stay)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

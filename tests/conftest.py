@@ -1,0 +1,55 @@
+"""Fixtures for all tests: a store and caches of their own, and synthetic runs."""
+
+from pathlib import Path
+
+import pytest
+from synthetic import make_interpreter, make_machine
+
+from headway.lab.design import Cell
+from headway.lab.launch import Launch
+from headway.lab.results import Run, read_run
+from headway.lab.store import Store
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the user's results out of reach: every test has a store of its own."""
+    monkeypatch.setenv("HEADWAY_STORE", str(tmp_path / "results.sqlite"))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+@pytest.fixture
+def make_run(tmp_path: Path):
+    """Return a function that stores launches by cell and reads the run back.
+
+    It takes {cell: {metric: [values of launch 0, values of launch 1, ...]}}, the interpreters and a machine.
+    """
+
+    def make(
+        cells: dict[Cell, dict[str, list[list[float]]]], interpreters=None, machine=None, launches: int = 5
+    ) -> Run:
+        interpreters = interpreters or [make_interpreter()]
+        settings = {
+            "version": "0",
+            "size": "quick",
+            "launches": launches,
+            "seed": 7,
+            "limit_s": 30.0,
+            "memory_limit_bytes": None,
+            "experiments": sorted({cell.experiment for cell in cells}),
+            "models": [],
+            "placement": None,
+            "machine": (machine or make_machine()).to_json(),
+            "doctor": [],
+            "interpreters": [one.to_json() for one in interpreters],
+            "skipped": [],
+        }
+        with Store(tmp_path / "synthetic.sqlite", create=True) as store:
+            run_id = store.new_run(settings, list(cells))
+            for cell, metrics in cells.items():
+                for block in range(max(map(len, metrics.values()), default=0)):
+                    samples = {name: values[block] for name, values in metrics.items()}
+                    store.add_launch(run_id, cell.key, block, Launch(status="ok", samples=samples, wall_s=1.0))
+            return read_run(store, run_id)
+
+    return make

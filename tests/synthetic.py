@@ -1,0 +1,63 @@
+"""Things that exist only on paper: interpreters, machines, cells."""
+
+from headway.lab.design import Cell
+from headway.lab.interpreters import Interpreter
+from headway.lab.machine import Machine
+
+MODELS = (
+    "serial",
+    "threads",
+    "processes-spawn",
+    "processes-forkserver",
+    "asyncio",
+    "asyncio-threads",
+    "asyncio-processes",
+)
+
+
+def make_interpreter(version: str = "3.13.0", *, free_threaded: bool = False, **changes: object) -> Interpreter:
+    """Return an interpreter that exists only on paper."""
+    values = {
+        "id": version + "t" * free_threaded,
+        "executable": f"/nowhere/python{version}",
+        "origin": "path",
+        "version": version,
+        "minor": version.rpartition(".")[0],
+        "free_threaded": free_threaded,
+        "gil_enabled": not free_threaded,
+        "jit_available": False,
+        "jit_enabled": False,
+        "debug": False,
+        "shared_libpython": True,
+        "switch_interval_s": 0.005,
+        "optimised": (),
+        "compiler": "cc",
+        "ctypes": True,
+        "cross_interpreter_queue": False,
+        "models": MODELS,
+        "missing_models": {"interpreters": "none before 3.12"},
+    }
+    return Interpreter.from_json({**values, **changes})
+
+
+def make_machine(cores: int = 2) -> Machine:
+    """Return a machine with that many cores."""
+    numbers = tuple(range(cores))
+    return Machine("paper", numbers, cores, numbers[:2] if cores > 1 else (), 2**34, "6.0", "Paper OS")
+
+
+def make_cell(experiment: str, label: str, interpreter: str, placement: str = "free", **changes: object) -> Cell:
+    """Return a cell of an experiment."""
+    values = {
+        "experiment": experiment,
+        "label": label,
+        "workload": "increment",
+        "model": "serial",
+        "params": {},
+        "samples": 3,
+        "warmups": 1,
+        "placement": placement,
+        "interpreter": interpreter,
+        "group": f"{experiment}|{placement}|{interpreter}",
+    }
+    return Cell(**{**values, **changes})

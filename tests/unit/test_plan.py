@@ -1,0 +1,117 @@
+"""From experiments to launches."""
+
+import itertools
+
+import pytest
+from synthetic import make_interpreter, make_machine
+
+from headway.errors import UsageError
+from headway.lab.experiments import experiment, experiments
+from headway.lab.plan import cell_from_json, cell_to_json, make_plan
+
+
+def plan(names=("cpu-bound",), interpreters=None, machine=None, **choices):
+    chosen = [experiment(name) for name in names]
+    values = {"size": "quick", "seed": 1, **choices}
+    return make_plan(chosen, interpreters or [make_interpreter()], machine or make_machine(), **values)
+
+
+def test_every_cell_is_launched_once_a_block():
+    """The order holds each cell exactly once per block."""
+    made = plan(("cpu-bound", "sleep"), [make_interpreter("3.8.1"), make_interpreter("3.13.0")], launches=3)
+
+    order = made.order()
+
+    assert len(order) == 3 * len(made.cells) == len({(block, cell.key) for block, cell in order})
+
+
+def test_the_seed_alone_decides_the_order():
+    """The same seed gives the same order, another one another."""
+    keys = [[(block, cell.key) for block, cell in plan(seed=seed).order()] for seed in (1, 1, 2)]
+
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_compared_cells_stand_next_to_each_other():
+    """Within a block the cells of a group are neighbours, and their order changes from block to block."""
+    made = plan(("cpu-bound", "sleep"), [make_interpreter("3.8.1"), make_interpreter("3.13.0")], launches=6)
+
+    for _, block in itertools.groupby(made.order(), key=lambda item: item[0]):
+        groups = [group for group, _ in itertools.groupby(cell.group for _, cell in block)]
+        assert len(groups) == len(set(groups)) == 4
+    inner = {
+        tuple(cell.label for b, cell in made.order() if b == block and cell.group == "sleep|free|3.8.1")
+        for block in range(6)
+    }
+    assert len(inner) > 1
+
+
+def test_interpreters_are_neighbours_where_they_are_compared():
+    """single-thread compares interpreters, so all of them are one group."""
+    made = plan(("single-thread",), [make_interpreter("3.8.1"), make_interpreter("3.13.0")])
+
+    assert {cell.group for cell in made.cells} == {"single-thread|free|kernels"}
+
+
+def test_a_model_choice_keeps_the_baseline():
+    """`--model processes` means every start method, and the baseline comes along for the ratios."""
+    assert {cell.label for cell in plan(models=["processes"]).cells} == {
+        "serial",
+        "processes-spawn",
+        "processes-forkserver",
+    }
+
+
+def test_what_an_interpreter_cannot_run_is_skipped_with_its_reason():
+    """Sub-interpreters before 3.12 are skipped, not failed."""
+    skipped = plan().skipped
+
+    assert [(one.label, one.reason) for one in skipped] == [("interpreters", "none before 3.12")]
+
+
+def test_split_needs_two_cores():
+    """On one core the split cells are skipped and the others run."""
+    made = plan(("context-switch-one-way",), machine=make_machine(1))
+
+    assert {cell.placement for cell in made.cells} == {"same"}
+
+
+def test_native_cells_run_once_or_say_why_not():
+    """C cells are planned once per run, not per interpreter; without a library they are skipped."""
+    interpreters = [make_interpreter("3.8.1"), make_interpreter("3.13.0")]
+    made = plan(("context-switch-one-way",), interpreters)
+    without = plan(("context-switch-one-way",), interpreters, native_missing="no compiler")
+
+    assert sum(cell.interpreter == "native" for cell in made.cells) == 4
+    assert {one.reason for one in without.skipped} == {"no compiler"}
+
+
+@pytest.mark.parametrize(
+    ("choices", "what"),
+    [
+        ({"models": ["interpreters"]}, "none before 3.12"),
+        ({"models": ["fibres"]}, "`fibres` is in none of the chosen experiments"),
+        ({"placement": "split"}, "does not run at placement `split`"),
+    ],
+)
+def test_contradictory_choices_are_refused_before_anything_runs(choices, what):
+    """A choice that leaves nothing, or names nothing, is a UsageError that says so."""
+    with pytest.raises(UsageError, match=what) as caught:
+        plan(**choices)
+
+    assert caught.value.hint
+
+
+def test_cells_survive_the_store():
+    """Every cell of every experiment at every size is the same after a round trip through JSON."""
+    for size in ("quick", "standard", "published"):
+        made = make_plan(experiments(), [make_interpreter()], make_machine(), size=size, seed=1)
+        for cell in made.cells:
+            assert cell_from_json(cell_to_json(cell)) == cell
+
+
+def test_cell_keys_are_unique():
+    """No two cells of a run share a key."""
+    made = make_plan(experiments(), [make_interpreter()], make_machine(), size="standard", seed=1)
+
+    assert len({cell.key for cell in made.cells}) == len(made.cells)

@@ -1,0 +1,182 @@
+"""What a run says of the claims."""
+
+import pytest
+from synthetic import make_cell, make_interpreter, make_machine
+
+from headway.lab.design import above, below, between
+from headway.lab.experiments import experiments
+from headway.lab.published import published_ratio, results
+from headway.lab.verdicts import judge
+
+
+def launches(*values):
+    return {"work_s": [[value] for value in values]}
+
+
+def cpu_bound(make_run, threads, *, interpreter=None, **others):
+    interpreter = interpreter or make_interpreter()
+    cells = {"serial": [1.0, 1.01, 0.99, 1.0], "threads": threads, **others}
+    return make_run(
+        {make_cell("cpu-bound", label, interpreter.id): launches(*values) for label, values in cells.items()},
+        [interpreter],
+    )
+
+
+def verdict_of(run, claim):
+    return next(verdict for verdict in judge(run) if verdict.claim.id == claim)
+
+
+@pytest.mark.parametrize(
+    ("threads", "outcome"),
+    [
+        ([1.3, 1.31, 1.29, 1.3], "supported"),
+        ([0.5, 0.51, 0.49, 0.5], "refuted"),
+        ([0.6, 1.4, 0.7, 1.3], "inconclusive"),
+    ],
+)
+def test_a_ratio_claim_follows_its_interval(make_run, threads, outcome):
+    """Supported, refuted and inconclusive follow from where the interval lies."""
+    verdict = verdict_of(cpu_bound(make_run, threads), "cpu-bound/threads-not-faster")
+
+    assert verdict.outcome == outcome
+    assert verdict.deciding.what == "threads / serial"
+    assert verdict.deciding.interval.low <= verdict.deciding.interval.value <= verdict.deciding.interval.high
+    assert verdict.sentence
+
+
+def test_an_inconclusive_verdict_says_how_many_launches_would_do(make_run):
+    """The sentence of an undecided comparison carries an estimate larger than what was spent."""
+    verdict = verdict_of(cpu_bound(make_run, [1.0, 1.3, 0.95, 1.2]), "cpu-bound/threads-not-faster")
+
+    assert verdict.outcome == "inconclusive"
+    assert verdict.deciding.launches_to_decide > 4
+    assert str(verdict.deciding.launches_to_decide) in verdict.sentence
+
+
+def test_a_claim_is_as_good_as_its_worst_comparison(make_run):
+    """One start method that refutes the claim refutes it, whatever the other says."""
+    run = cpu_bound(
+        make_run,
+        [1.0] * 4,
+        **{"processes-spawn": [0.5, 0.51, 0.5, 0.5], "processes-forkserver": [1.5, 1.51, 1.5, 1.5]},
+    )
+
+    verdict = verdict_of(run, "cpu-bound/processes-faster")
+
+    assert verdict.outcome == "refuted"
+    assert verdict.deciding.what == "processes-forkserver / serial"
+
+
+def test_claims_about_the_gil_keep_to_interpreters_with_one(make_run):
+    """On a free-threaded interpreter the GIL's claim is not judged, and the other one is."""
+    run = cpu_bound(make_run, [0.5, 0.51, 0.49, 0.5], interpreter=make_interpreter(free_threaded=True))
+
+    assert verdict_of(run, "cpu-bound/threads-not-faster").outcome == "not measured"
+    assert verdict_of(run, "cpu-bound/threads-faster-without-gil").outcome == "supported"
+
+
+def race(make_run, lost_by_version):
+    interpreters = [make_interpreter(version) for version in lost_by_version]
+    cells = {}
+    for version, lost in lost_by_version.items():
+        for label in ("+= 1, 5 ms", "list.append, 5 ms"):
+            values = lost if label.startswith("+=") else 0
+            cells[make_cell("race", label, version, params={"threads": 4, "k": 10})] = {"lost": [[values], [0]]}
+    return make_run(cells, interpreters)
+
+
+def test_one_interpreter_that_loses_updates_is_enough(make_run):
+    """The claim of non-atomicity holds if any interpreter shows it, and says which."""
+    verdict = verdict_of(race(make_run, {"3.8.1": 0, "3.9.1": 12}), "race/not-atomic")
+
+    assert verdict.outcome == "supported"
+    assert "3.9 12" in verdict.sentence
+
+
+def test_no_loss_anywhere_refutes_it(make_run):
+    """Without any loss the claim of non-atomicity is refuted."""
+    assert verdict_of(race(make_run, {"3.8.1": 0, "3.9.1": 0}), "race/not-atomic").outcome == "refuted"
+
+
+def test_nothing_lost_supports_append(make_run):
+    """A count of nought in every sample supports a claim of none."""
+    verdict = verdict_of(race(make_run, {"3.8.1": 5}), "race/append-safe")
+
+    assert (verdict.outcome, verdict.deciding.count) == ("supported", 0)
+
+
+def test_pairs_of_interpreters_are_compared_by_their_short_names(make_run):
+    """A claim on 3.11 against 3.10 finds the run's patches of them; without one of them it is not measured."""
+
+    def run(*versions):
+        interpreters = [make_interpreter(version) for version in versions]
+        levels = {"3.10.13": 1.0, "3.11.7": 0.7}
+        cells = {
+            make_cell("single-thread", "kernels", version, group="g"): launches(*[levels[version]] * 3)
+            for version in versions
+        }
+        return make_run(cells, interpreters)
+
+    both = verdict_of(run("3.10.13", "3.11.7"), "single-thread/3.11-faster")
+    alone = verdict_of(run("3.11.7"), "single-thread/3.11-faster")
+
+    assert (both.outcome, both.deciding.what) == ("supported", "3.11 / 3.10")
+    assert alone.outcome == "not measured"
+    assert "3.10" in alone.sentence
+
+
+@pytest.mark.parametrize(
+    ("relation", "low", "high", "contains", "excludes"),
+    [
+        (below(1), 0.5, 0.9, True, False),
+        (below(1), 0.5, 1.0, False, False),
+        (below(1), 1.0, 1.2, False, True),
+        (above(1), 1.1, 2.0, True, False),
+        (above(1), 0.9, 2.0, False, False),
+        (above(1), 0.5, 1.0, False, True),
+        (between(0.9, 1.1), 0.95, 1.05, True, False),
+        (between(0.9, 1.1), 0.8, 1.05, False, False),
+        (between(0.9, 1.1), 0.5, 0.89, False, True),
+        (between(0.9, 1.1), 1.2, 1.3, False, True),
+    ],
+)
+def test_relations_at_their_edges(relation, low, high, contains, excludes):
+    """A relation contains, crosses or excludes an interval."""
+    assert (relation.contains(low, high), relation.excludes(low, high)) == (contains, excludes)
+
+
+def test_every_published_figure_of_a_claim_is_there():
+    """Each claim's published ratios resolve, and each experiment's sources are in published.toml."""
+    sources = {result["source"] for result in results()}
+    for experiment in experiments():
+        assert set(experiment.sources) <= sources
+        for claim in experiment.claims:
+            for published in claim.published:
+                assert published_ratio(published) > 0
+
+
+def test_every_published_result_of_these_experiments_is_cited():
+    """No published result of an experiment here is left without that experiment naming it."""
+    for experiment in experiments():
+        theirs = {result["source"] for result in results() if result["experiment"] == experiment.name}
+        assert theirs <= set(experiment.sources)
+
+
+def test_claims_name_variants_that_exist():
+    """Every label in a claim's evidence is a variant of its experiment, at every size and on 1 to 64 cores."""
+    for experiment in experiments():
+        for size in ("quick", "standard", "published"):
+            labels = {variant.label for variant in experiment.variants(size)}
+            for claim in experiment.claims:
+                for cores in (1, 2, 4, 8, 64):
+                    for piece in claim.evidence(make_machine(cores)):
+                        named = set(piece.labels) if hasattr(piece, "labels") else {piece.top, piece.bottom}
+                        assert named <= labels, claim.id
+
+
+def test_claim_ids_are_unique_and_begin_with_their_experiment():
+    """Ids name the experiment and no two are equal."""
+    ids = [claim.id for experiment in experiments() for claim in experiment.claims]
+    assert len(ids) == len(set(ids))
+    for experiment in experiments():
+        assert all(claim.id.startswith(f"{experiment.name}/") for claim in experiment.claims)
