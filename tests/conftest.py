@@ -22,11 +22,11 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def make_run(tmp_path: Path):
     """Return a function that stores launches by cell and reads the run back.
 
-    It takes {cell: {metric: [values of launch 0, values of launch 1, ...]}}, the interpreters and a machine.
+    It takes [(cell, {metric: [values of launch 0, values of launch 1, ...]})], the interpreters and a machine.
     """
 
     def make(
-        cells: dict[Cell, dict[str, list[list[float]]]], interpreters=None, machine=None, launches: int = 5
+        cells: list[tuple[Cell, dict[str, list[list[float]]]]], interpreters=None, machine=None, launches: int = 5
     ) -> Run:
         interpreters = interpreters or [make_interpreter()]
         settings = {
@@ -36,7 +36,7 @@ def make_run(tmp_path: Path):
             "seed": 7,
             "limit_s": 30.0,
             "memory_limit_bytes": None,
-            "experiments": sorted({cell.experiment for cell in cells}),
+            "experiments": sorted({cell.experiment for cell, _ in cells}),
             "models": [],
             "placement": None,
             "machine": (machine or make_machine()).to_json(),
@@ -45,8 +45,8 @@ def make_run(tmp_path: Path):
             "skipped": [],
         }
         with Store(tmp_path / "synthetic.sqlite", create=True) as store:
-            run_id = store.new_run(settings, list(cells))
-            for cell, metrics in cells.items():
+            run_id = store.new_run(settings, [cell for cell, _ in cells])
+            for cell, metrics in cells:
                 for block in range(max(map(len, metrics.values()), default=0)):
                     samples = {name: values[block] for name, values in metrics.items()}
                     store.add_launch(run_id, cell.key, block, Launch(status="ok", samples=samples, wall_s=1.0))

@@ -23,7 +23,7 @@ of trixie's python3.13, since Debian has no free-threaded package.
 Rejected: LD_LIBRARY_PATH (every process that Python starts would inherit it); a wrapper script (sys.executable would
 be the loader); containers or chroot (need root); Debian's own patchelf, run by the private loader (0.18 breaks python).
 
-One file, longer than our modules are, so that CI can run it before anything is installed. Standard library only.
+One file, because it runs before anything is installed; standard library only, with `apt_archive` beside it.
 """
 
 from __future__ import annotations
@@ -46,13 +46,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from apt_archive import UV_HINT, ProvisionError, find_archive, keyring_of
+
 MARKER = ".headway-complete"
 LOG_TAIL_LINES = 15
 SELF_CHECK_TIMEOUT_S = 60
-# Rolling names, and releases since the oldest still met. Only names: which host serves them is the machine's matter.
-DEBIAN_SUITES = frozenset(
-    ["sid", "unstable", "testing", "stable", "oldstable", "buster", "bullseye", "bookworm", "trixie", "forky", "duke"]
-)
 # Where the packaged interpreters and the free-threaded one's source are found.
 BINARY_SUITE = "sid"
 SOURCE_SUITE = "trixie"
@@ -62,8 +60,6 @@ ESSENTIAL_MODULES = ("_multiprocessing", "math", "select", "_socket", "_asyncio"
 WANTED_MODULES = ("ssl", "_hashlib", "sqlite3", "ctypes", "zlib", "bz2", "lzma", "_uuid", "readline", "curses")
 # Before 0.19, patchelf made overlapping segments of Debian's non-PIE python (it then dies with SIGSEGV at start).
 PATCHELF_MIN_VERSION = (0, 19)
-UV_HINT = "on other systems `uv python install 3.13t 3.14 3.15` provides the same interpreters"
-
 # Run with `-I` by each new interpreter, from a file, because spawn and forkserver import the main script again.
 SELF_CHECK = """\
 import asyncio, concurrent.futures, hashlib, importlib, json, multiprocessing, subprocess, sys, sysconfig, time
@@ -119,14 +115,6 @@ if __name__ == "__main__":
 """
 
 
-class ProvisionError(Exception):
-    """One interpreter cannot be had; `str()` is the reason in one line, `hint` the next step."""
-
-    def __init__(self, reason: str, *, hint: str = "") -> None:
-        super().__init__(reason)
-        self.hint = hint
-
-
 @dataclass(frozen=True)
 class Target:
     """An interpreter this tool can provide; `name` is both its folder and the end of its binary's name."""
@@ -142,34 +130,6 @@ class Target:
 
 # The packaged ones first: they take seconds, the build takes minutes.
 TARGETS = (Target("3.14", from_source=False), Target("3.15", from_source=False), Target("3.13t", from_source=True))
-
-
-@dataclass(frozen=True)
-class Archive:
-    """A Debian archive as the machine's own apt configuration names it."""
-
-    uri: str
-    suites: tuple[str, ...]
-    components: tuple[str, ...]
-    signed_by: str  # path of a keyring, or "" for apt's own default
-
-    def is_debian_main(self) -> bool:
-        """Whether it may be the main archive: Debian's release names, component main, not signed by someone else's key.
-
-        The security archive has suites of its own (`-security`), as have most others that are not Debian's.
-        """
-        names = {re.sub(r"-(updates|backports|proposed-updates)$", "", suite) for suite in self.suites}
-        is_foreign = self.signed_by != "" and "debian" not in Path(self.signed_by).name
-        return (
-            "main" in self.components
-            and bool(names & DEBIAN_SUITES)
-            and not is_foreign
-            and not self.uri.startswith("cdrom:")
-        )
-
-    def likeness(self) -> tuple[bool, bool]:
-        """How likely this is Debian's, to compare by: others, too, call their suites `stable` and `bookworm`."""
-        return "debian-archive" in self.signed_by, re.search(r"/debian/?(\d{8}T\d{6}Z/?)?$", self.uri) is not None
 
 
 @dataclass
@@ -338,58 +298,6 @@ def find_one(folder: Path, pattern: str) -> Path:
 
 
 # ---- the machine's own apt configuration ----
-
-
-def parse_one_line_list(text: str) -> Iterator[Archive]:
-    """The `deb` entries of a sources.list in the one-line format."""
-    entry = re.compile(r"\s*deb\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<uri>\S+)\s+(?P<suite>\S+)\s+(?P<components>[^#]+)")
-    for match in filter(None, map(entry.match, text.splitlines())):
-        signed_by = re.search(r"signed-by=(\S+)", match["options"] or "", re.IGNORECASE)
-        keyring = signed_by[1] if signed_by else ""
-        yield Archive(match["uri"], (match["suite"],), tuple(match["components"].split()), keyring)
-
-
-def parse_deb822_list(text: str) -> Iterator[Archive]:
-    """The enabled `deb` entries of a .sources file (paragraphs of `Field: value`, continued by indented lines)."""
-    uncommented = re.sub(r"^#.*\n?", "", text, flags=re.MULTILINE)
-    for paragraph in re.split(r"\n\s*\n", uncommented):
-        pairs = re.findall(r"^([A-Za-z-]+):[ \t]*((?:.*)(?:\n[ \t]+.*)*)", paragraph, re.MULTILINE)
-        fields = {name.lower(): value.strip() for name, value in pairs}
-        if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in {"no", "false", "0"}:
-            continue
-        # Signed-By may hold a whole key instead of a path; the default keyring stands in for it then.
-        signed_by = fields.get("signed-by", "")
-        keyring = signed_by.split()[0] if signed_by.startswith("/") else ""
-        for uri in fields.get("uris", "").split():
-            yield Archive(
-                uri, tuple(fields.get("suites", "").split()), tuple(fields.get("components", "").split()), keyring
-            )
-
-
-def find_archive(etc_apt: Path = Path("/etc/apt")) -> Archive:
-    """The Debian main archive that this machine already uses.
-
-    Raises:
-        ProvisionError: its apt configuration names none, as on Ubuntu.
-    """
-    candidates: list[Archive] = []
-    for file in [etc_apt / "sources.list", *sorted((etc_apt / "sources.list.d").glob("*"))]:
-        parse = {".list": parse_one_line_list, ".sources": parse_deb822_list}.get(file.suffix)
-        if parse is not None and file.is_file():
-            candidates += filter(Archive.is_debian_main, parse(file.read_text("utf-8", errors="replace")))
-    if not candidates:
-        reason = f"{etc_apt} names no Debian main archive, so this is not a Debian machine"
-        raise ProvisionError(reason, hint=UV_HINT)
-    return max(candidates, key=Archive.likeness)
-
-
-def keyring_of(archive: Archive) -> str:
-    """The keyring to verify `archive` with, or "" to leave the choice to apt."""
-    standard = [f"/usr/share/keyrings/debian-archive-keyring.{suffix}" for suffix in ("pgp", "gpg")]
-    return next((path for path in [archive.signed_by, *standard] if path and os.access(path, os.R_OK)), "")
-
-
-# ---- apt with private state ----
 
 
 @dataclass

@@ -17,7 +17,7 @@ def cpu_bound(make_run, threads, *, interpreter=None, **others):
     interpreter = interpreter or make_interpreter()
     cells = {"serial": [1.0, 1.01, 0.99, 1.0], "threads": threads, **others}
     return make_run(
-        {make_cell("cpu-bound", label, interpreter.id): launches(*values) for label, values in cells.items()},
+        [(make_cell("cpu-bound", label, interpreter.id), launches(*values)) for label, values in cells.items()],
         [interpreter],
     )
 
@@ -77,11 +77,12 @@ def test_claims_about_the_gil_keep_to_interpreters_with_one(make_run):
 
 def race(make_run, lost_by_version):
     interpreters = [make_interpreter(version) for version in lost_by_version]
-    cells = {}
+    cells = []
     for version, lost in lost_by_version.items():
         for label in ("+= 1, 5 ms", "list.append, 5 ms"):
             values = lost if label.startswith("+=") else 0
-            cells[make_cell("race", label, version, params={"threads": 4, "k": 10})] = {"lost": [[values], [0]]}
+            cell = make_cell("race", label, version, params={"threads": 4, "k": 10})
+            cells.append((cell, {"lost": [[values], [0]]}))
     return make_run(cells, interpreters)
 
 
@@ -111,10 +112,10 @@ def test_pairs_of_interpreters_are_compared_by_their_short_names(make_run):
     def run(*versions):
         interpreters = [make_interpreter(version) for version in versions]
         levels = {"3.10.13": 1.0, "3.11.7": 0.7}
-        cells = {
-            make_cell("single-thread", "kernels", version, group="g"): launches(*[levels[version]] * 3)
+        cells = [
+            (make_cell("single-thread", "kernels", version, group="g"), launches(*[levels[version]] * 3))
             for version in versions
-        }
+        ]
         return make_run(cells, interpreters)
 
     both = verdict_of(run("3.10.13", "3.11.7"), "single-thread/3.11-faster")
@@ -180,3 +181,23 @@ def test_claim_ids_are_unique_and_begin_with_their_experiment():
     assert len(ids) == len(set(ids))
     for experiment in experiments():
         assert all(claim.id.startswith(f"{experiment.name}/") for claim in experiment.claims)
+
+
+def test_the_mean_over_interpreters_says_what_no_single_one_can(make_run):
+    """Two noisy interpreters whose noise is not shared leave each open and their mean decided."""
+    first, second = make_interpreter("3.12.1"), make_interpreter("3.13.0")
+    noise = [1.25, 0.85, 1.2, 0.8]
+    cells = []
+    for interpreter, factors in ((first, noise), (second, [1 / factor for factor in noise])):
+        cells.append((make_cell("cpu-bound", "serial", interpreter.id), launches(1.0, 1.0, 1.0, 1.0)))
+        cells.append(
+            (make_cell("cpu-bound", "threads", interpreter.id), launches(*[1.1 * factor for factor in factors]))
+        )
+
+    verdicts = [
+        one for one in judge(make_run(cells, [first, second])) if one.claim.id == "cpu-bound/threads-not-faster"
+    ]
+
+    outcomes = {one.interpreter: one.outcome for one in verdicts}
+    assert outcomes == {"all": "supported", first.id: "inconclusive", second.id: "inconclusive"}
+    assert verdicts[0].deciding.interval.value == pytest.approx(1.1)

@@ -1,0 +1,52 @@
+"""The machine's checks."""
+
+from headway.lab import doctor
+
+
+def test_every_named_check_answers_in_order():
+    """Each check gives one answer under its name, with a fact; a warning has a remedy and nothing else has one."""
+    checks = doctor.examine()
+
+    assert [check.name for check in checks] == list(doctor.CHECKS)
+    for check in checks:
+        assert check.status in {"ok", "skipped", "warning"}
+        assert check.fact
+        assert bool(check.remedy) == (check.status == "warning")
+
+
+def test_a_check_that_cannot_read_is_skipped(monkeypatch):
+    """An unreadable file skips its check and stops no other."""
+
+    def broken(_name):
+        raise PermissionError(13, "no")
+
+    monkeypatch.setitem(doctor.CHECKS, "load", broken)
+
+    found = {check.name: check for check in doctor.examine()}
+
+    assert found["load"].status == "skipped"
+    assert found["cores"].status in {"ok", "warning"}
+
+
+def test_a_quota_is_a_warning(monkeypatch, tmp_path):
+    """A cgroup's CPU quota is told in cores."""
+    (tmp_path / "cpu.max").write_text("150000 100000\n")
+    monkeypatch.setattr(doctor, "_own_cgroup", lambda: tmp_path)
+
+    check = doctor._quota("cpu-quota")
+
+    assert (check.status, check.fact) == ("warning", "a quota of 1.50 cores")
+
+
+def test_a_busy_machine_is_a_warning(monkeypatch):
+    """Load over half a core warns."""
+    monkeypatch.setattr(doctor.os, "getloadavg", lambda: (3.0, 1.0, 1.0))
+
+    assert doctor._load("load").status == "warning"
+
+
+def test_one_core_is_a_warning(monkeypatch):
+    """On one core nothing runs in parallel, and the check says so."""
+    monkeypatch.setattr(doctor.os, "sched_getaffinity", lambda _pid: {0})
+
+    assert doctor._cores("cores").status == "warning"

@@ -1,0 +1,162 @@
+"""The house rules that can be checked: layers, exports, docstrings, sizes, printing, versions, documents."""
+
+import ast
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import check_layers
+import pytest
+
+import headway
+from headway.cli.main import _COMMANDS
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "headway"
+AGENT = PACKAGE / "agent" / "headway_agent"
+MODULES = [
+    info.name
+    for info in pkgutil.walk_packages([str(PACKAGE)], "headway.")
+    if "headway_agent" not in info.name and info.name != "headway.__main__"
+]
+
+
+def test_imports_run_one_way():
+    """The table of allowed imports holds."""
+    assert check_layers.violations() == []
+
+
+@pytest.mark.parametrize(
+    ("part", "line"),
+    [
+        ("lab/x.py", "from headway.cli import main"),
+        ("lab/x.py", "def f():\n    import headway.report.tables"),
+        ("report/x.py", "from headway.lab import runner"),
+        ("report/x.py", "from headway.lab.runner import run"),
+        ("agent/x.py", "import headway"),
+        ("unknown/x.py", "pass"),
+    ],
+)
+def test_imports_against_the_table_are_found(tmp_path, monkeypatch, part, line):
+    """The check finds an import in the wrong direction, also inside a function."""
+    path = tmp_path / part
+    path.parent.mkdir(parents=True)
+    path.write_text(line + "\n")
+    monkeypatch.setattr(check_layers, "ROOT", tmp_path)
+
+    assert len(check_layers.violations(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_lists_its_exports(name):
+    """`__all__` is sorted and every name in it exists."""
+    module = importlib.import_module(name)
+
+    assert sorted(module.__all__, key=lambda n: (not n.isupper(), not n[0].isupper(), n)) == module.__all__
+    assert all(hasattr(module, exported) for exported in module.__all__)
+
+
+def sources():
+    return [path for folder in ("src", "tools", "bench", "tests") for path in (ROOT / folder).rglob("*.py")]
+
+
+def test_modules_stay_small():
+    """No module is over 800 lines, and one over 500 says in its docstring why it is one thing."""
+    for path in sources():
+        lines = path.read_text().count("\n")
+        assert lines <= 800, path
+        if lines > 500:
+            assert "one file" in (ast.get_docstring(ast.parse(path.read_text())) or "").lower(), path
+
+
+def test_only_the_command_line_prints():
+    """`print` stands in cli/ and nowhere else in the package."""
+    for path in PACKAGE.rglob("*.py"):
+        calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        printing = any(isinstance(call.func, ast.Name) and call.func.id == "print" for call in calls)
+        assert not printing or path.is_relative_to(PACKAGE / "cli"), path
+
+
+def test_tests_state_their_fact():
+    """Every test has a docstring."""
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                assert ast.get_docstring(node), f"{path}: {node.name}"
+
+
+def test_the_agent_imports_the_standard_library_only():
+    """Nothing in the agent imports headway or a third-party package."""
+    for path in AGENT.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module]
+            for name in names:
+                top = name.split(".")[0]
+                assert top in sys.stdlib_module_names | {"_interpreters", "_xxsubinterpreters"}, f"{path}: {name}"
+
+
+def test_the_version_is_said_once_and_the_same():
+    """pyproject.toml and `headway.__version__` agree."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        assert tomllib.load(file)["project"]["version"] == headway.__version__
+
+
+def test_the_abi_version_is_the_same_on_both_sides():
+    """The header, the controller and the agent name one ABI version."""
+    header = (ROOT / "native/include/headway/version.h").read_text()
+    version = int(re.search(r"#define HW_ABI_VERSION (\d+)", header).group(1))
+    agent = re.search(r"^ABI_VERSION = (\d+)", (AGENT / "limits.py").read_text(), re.MULTILINE)
+
+    assert version == int(agent.group(1)) == importlib.import_module("headway.native").ABI_VERSION
+
+
+def test_the_agents_kernels_are_the_experiments():
+    """The kernels that the experiment tabulates are those that the agent runs."""
+    from headway.lab.experiments.speed import KERNELS
+
+    tree = ast.parse((AGENT / "workloads" / "kernels.py").read_text())
+    assigned = next(n for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id == "KERNELS")
+    assert tuple(element.id for element in assigned.value.elts) == KERNELS
+
+
+def test_readme_commands_are_make_targets():
+    """Every `make X` in README and docs is a target of the Makefile."""
+    makefile = (ROOT / "Makefile").read_text()
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\bmake ([a-z-]+)", path.read_text()):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{path}: make {target}"
+
+
+def test_documented_commands_exist():
+    """Every `headway X` in code spans of README and docs is a command."""
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for command in re.findall(r"`(?:\.venv/bin/)?headway ([a-z]+)", path.read_text()):
+            assert command in _COMMANDS, f"{path}: headway {command}"
+
+
+def test_make_help_lists_every_target():
+    """No .PHONY target is missing from `make help`."""
+    targets = re.findall(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    shown = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    assert {line.split()[0] for line in shown.splitlines()} == set(targets)
+
+
+def test_no_registry_host_is_named():
+    """Nothing that is committed names a package registry's host."""
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    hosts = re.compile(
+        "|".join(["pypi" + r"\.org", "pythonhosted" + r"\.org", "debian" + r"\.org/debian", "npmjs" + r"\.org"])
+    )
+    for name in files:
+        path = ROOT / name
+        if path.is_file():
+            assert not hosts.search(path.read_text(errors="replace")), name

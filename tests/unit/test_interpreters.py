@@ -1,0 +1,137 @@
+"""Choosing interpreters, and finding them on a machine made for the test."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from synthetic import make_interpreter
+
+from headway.errors import InterpreterError, UsageError
+from headway.lab import interpreters
+from headway.lab.interpreters import Interpreter, discover, probe, select
+
+FOUND = [
+    make_interpreter("3.8.18"),
+    make_interpreter("3.11.7"),
+    make_interpreter("3.11.2"),
+    make_interpreter("3.13.5", free_threaded=True),
+]
+
+
+def test_the_default_is_the_newest_patch_of_each():
+    """Without a choice each minor version and build is taken once."""
+    assert [one.id for one in select(FOUND)] == ["3.8.18", "3.11.7", "3.13.5t"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ids"),
+    [
+        (["3.11"], ["3.11.7"]),
+        (["3.11.2"], ["3.11.2"]),
+        (["3.13t"], ["3.13.5t"]),
+        (["3.8", "3.8.18"], ["3.8.18"]),
+        (["all"], ["3.8.18", "3.11.7", "3.11.2", "3.13.5t"]),
+    ],
+)
+def test_names_choose(wanted, ids):
+    """Short names, versions and `all` choose, and nothing is chosen twice."""
+    assert [one.id for one in select(FOUND, wanted)] == ids
+
+
+def test_an_unknown_name_lists_what_is_there():
+    """The error names the wish and what was found."""
+    with pytest.raises(UsageError, match=r"`3\.7`; found: 3\.8, 3\.11, 3\.13t"):
+        select(FOUND, ["3.7"])
+
+
+def test_an_interpreter_survives_json():
+    """Stored and read back, an interpreter is the same."""
+    for one in FOUND:
+        assert Interpreter.from_json(one.to_json()) == one
+
+
+def test_builds_of_one_version_get_ids_of_their_own():
+    """Two executables of one version are told apart by their folder."""
+    answer = {key: value for key, value in FOUND[0].to_json().items() if key not in {"id", "name"}}
+    named = interpreters._named(
+        [("path", Path("/a/bin/python3.8"), answer), ("path", Path("/b/bin/python3.8"), answer)]
+    )
+
+    assert [one.id for one in named] == ["3.8.18@/a/bin", "3.8.18@/b/bin"]
+
+
+@pytest.fixture
+def bare_machine(tmp_path, monkeypatch):
+    """A machine whose only python folders are below tmp_path."""
+    for variable in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "PYENV_ROOT", "HEADWAY_INTERPRETERS", "UV_PYTHON_INSTALL_DIR"):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    real = interpreters._folders
+    monkeypatch.setattr(interpreters, "_folders", lambda: (item for item in real() if item[0] != "system"))
+    return folder
+
+
+def test_links_to_one_interpreter_are_one(bare_machine):
+    """python3, python3.11 and a link elsewhere are found once."""
+    for name in ("python3", "python3.11", "python3.12"):
+        (bare_machine / name).symlink_to(os.path.realpath(sys.executable))
+
+    found, passed_over = discover()
+
+    assert [one.executable for one in found] == [os.path.realpath(sys.executable)]
+    assert passed_over == []
+
+
+def test_what_is_no_cpython_is_passed_over_with_a_reason(bare_machine):
+    """A script called python3.9 is reported, not taken, and asked only once."""
+    script = bare_machine / "python3.9"
+    script.write_text("#!/bin/sh\necho run >> $0.log\necho surprise >&2\nexit 3\n")
+    script.chmod(0o755)
+
+    found, passed_over = discover()
+    discover()
+
+    assert found == []
+    assert passed_over == [f"the interpreter {script} failed the probe (exit code 3): surprise"]
+    assert Path(f"{script}.log").read_text() == "run\n"
+
+
+def test_shims_are_not_interpreters(bare_machine, monkeypatch):
+    """A folder of shims on PATH is not searched."""
+    shims = bare_machine.parent / "shims"
+    shims.mkdir()
+    (shims / "python3").symlink_to(sys.executable)
+    monkeypatch.setenv("PATH", str(shims))
+
+    assert discover()[0] == []
+
+
+def test_private_interpreters_count_only_when_complete(bare_machine, monkeypatch):
+    """A private prefix without its completion marker is still being made."""
+    private = bare_machine.parent / "HEADWAY_INTERPRETERS" / "3.11"
+    (private / "bin").mkdir(parents=True)
+    (private / "bin" / "python3.11").symlink_to(os.path.realpath(sys.executable))
+    before = discover()[0]
+    (private / ".headway-complete").write_text("{}")
+    after = discover()[0]
+
+    assert (before, [one.origin for one in after]) == ([], ["private"])
+
+
+def test_probe_tells_what_this_interpreter_is():
+    """The probe of our own interpreter agrees with what we see from inside."""
+    found = probe(sys.executable)
+
+    assert found.version.startswith(".".join(map(str, sys.version_info[:3])))
+    assert found.switch_interval_s == sys.getswitchinterval()
+    assert {"serial", "threads", "asyncio", "processes-spawn"} <= set(found.models)
+
+
+@pytest.mark.parametrize("path", ["/nowhere/python3", "/etc/passwd"])
+def test_a_path_without_an_executable_is_refused(path):
+    """The error names the path."""
+    with pytest.raises(InterpreterError, match=path):
+        probe(path)

@@ -1,0 +1,119 @@
+"""The results store."""
+
+import sqlite3
+
+import pytest
+from synthetic import make_cell
+
+from headway.errors import StoreError
+from headway.lab.launch import Launch
+from headway.lab.store import Store
+
+SETTINGS = {"launches": 2, "size": "quick", "experiments": [], "interpreters": []}
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "deep" / "results.sqlite", create=True) as opened:
+        yield opened
+
+
+def test_a_launch_comes_back_as_it_was_stored(store):
+    """Samples in order, facts and stderr survive the round trip."""
+    cell = make_cell("sleep", "serial", "3.13.0", params={"times": 3})
+    run_id = store.new_run(SETTINGS, [cell])
+    launch = Launch("failed", "why", {"work_s": [3.0, 1.0, 2.0], "lost": [0.0]}, {"gil_enabled": True}, "trace\n", 1.5)
+
+    assert store.add_launch(run_id, cell.key, 0, launch)
+
+    (found,) = store.launches(run_id)
+    assert (found.key, found.block, found.launch) == (cell.key, 0, launch)
+    assert store.cells(run_id) == [cell]
+
+
+def test_no_launch_counts_twice(store):
+    """A second launch of the same cell and block is refused and changes nothing."""
+    cell = make_cell("sleep", "serial", "3.13.0")
+    run_id = store.new_run(SETTINGS, [cell])
+
+    assert store.add_launch(run_id, cell.key, 0, Launch("ok", samples={"work_s": [1.0]}))
+    assert not store.add_launch(run_id, cell.key, 0, Launch("ok", samples={"work_s": [9.0]}))
+
+    assert [one.launch.samples for one in store.launches(run_id)] == [{"work_s": [1.0]}]
+    assert store.done(run_id) == {(cell.key, 0)}
+
+
+def test_a_run_is_complete_when_every_planned_launch_is_there(store):
+    """Headers count planned, stored and failed launches."""
+    cell = make_cell("sleep", "serial", "3.13.0")
+    run_id = store.new_run(SETTINGS, [cell])
+    store.add_launch(run_id, cell.key, 0, Launch("ok"))
+    before = store.find_run(run_id)
+    store.add_launch(run_id, cell.key, 1, Launch("failed"))
+    after = store.find_run(run_id)
+
+    assert (before.planned, before.done, before.complete) == (2, 1, False)
+    assert (after.done, after.failed, after.complete) == (2, 1, True)
+
+
+def test_runs_are_found_by_id_beginning_and_age(store):
+    """`last`, `last~1`, an id and its unambiguous beginning name a run; anything else is an error with a hint."""
+    first, second = (store.new_run(SETTINGS, []) for _ in range(2))
+
+    assert store.find_run("last").id == second
+    assert store.find_run("last~1").id == first
+    assert store.find_run(first).id == first
+    for name in ("last~2", "last~x", "nothing", "2"):
+        with pytest.raises(StoreError) as caught:
+            store.find_run(name)
+        assert "headway runs" in caught.value.hint
+
+
+def test_one_writer_at_a_time(store):
+    """A second lab on the same store is refused, with the process that holds it; afterwards it is free again."""
+    with Store(store.path) as other:
+        with store.sole_writer(), pytest.raises(StoreError, match="another lab run"), other.sole_writer():
+            pass
+        with other.sole_writer():
+            pass
+
+
+def test_a_missing_store_is_an_error_unless_it_may_be_made(tmp_path):
+    """Reading does not create."""
+    with pytest.raises(StoreError, match="no results store"):
+        Store(tmp_path / "none.sqlite")
+    assert not (tmp_path / "none.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database, but long enough to be taken for one" * 40, b"SQLite format 3\x00" + b"\xff" * 5000]
+)
+def test_a_damaged_store_is_named(tmp_path, content):
+    """A file that SQLite cannot read gives one error with its path, and is left alone."""
+    path = tmp_path / "broken.sqlite"
+    path.write_bytes(content)
+
+    with pytest.raises(StoreError, match=r"broken\.sqlite") as caught:
+        Store(path, create=True)
+
+    assert caught.value.hint
+    assert path.read_bytes() == content
+
+
+def test_a_foreign_database_is_refused(tmp_path):
+    """Somebody else's SQLite file is not taken for a store."""
+    path = tmp_path / "foreign.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE things (name)")
+    db.close()
+
+    with pytest.raises(StoreError, match="no results store of this version"):
+        Store(path, create=True)
+
+
+def test_an_unwritable_place_is_refused(tmp_path):
+    """A path below a file cannot be a store."""
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(StoreError, match="cannot be"):
+        Store(tmp_path / "file" / "results.sqlite", create=True)

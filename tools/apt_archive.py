@@ -1,0 +1,100 @@
+"""The Debian archive that this machine already uses, read from its own apt configuration. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+# Rolling names, and releases since the oldest still met. Only names: which host serves them is the machine's matter.
+DEBIAN_SUITES = frozenset(
+    ["sid", "unstable", "testing", "stable", "oldstable", "buster", "bullseye", "bookworm", "trixie", "forky", "duke"]
+)
+UV_HINT = "on other systems `uv python install 3.13t 3.14 3.15` provides the same interpreters"
+
+
+class ProvisionError(Exception):
+    """One interpreter cannot be had; `str()` is the reason in one line, `hint` the next step."""
+
+    def __init__(self, reason: str, *, hint: str = "") -> None:
+        super().__init__(reason)
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A Debian archive as the machine's own apt configuration names it."""
+
+    uri: str
+    suites: tuple[str, ...]
+    components: tuple[str, ...]
+    signed_by: str  # path of a keyring, or "" for apt's own default
+
+    def is_debian_main(self) -> bool:
+        """Whether it may be the main archive: Debian's release names, component main, not signed by someone else's key.
+
+        The security archive has suites of its own (`-security`), as have most others that are not Debian's.
+        """
+        names = {re.sub(r"-(updates|backports|proposed-updates)$", "", suite) for suite in self.suites}
+        is_foreign = self.signed_by != "" and "debian" not in Path(self.signed_by).name
+        return (
+            "main" in self.components
+            and bool(names & DEBIAN_SUITES)
+            and not is_foreign
+            and not self.uri.startswith("cdrom:")
+        )
+
+    def likeness(self) -> tuple[bool, bool]:
+        """How likely this is Debian's, to compare by: others, too, call their suites `stable` and `bookworm`."""
+        return "debian-archive" in self.signed_by, re.search(r"/debian/?(\d{8}T\d{6}Z/?)?$", self.uri) is not None
+
+
+def parse_one_line_list(text: str) -> Iterator[Archive]:
+    """The `deb` entries of a sources.list in the one-line format."""
+    entry = re.compile(r"\s*deb\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<uri>\S+)\s+(?P<suite>\S+)\s+(?P<components>[^#]+)")
+    for match in filter(None, map(entry.match, text.splitlines())):
+        signed_by = re.search(r"signed-by=(\S+)", match["options"] or "", re.IGNORECASE)
+        keyring = signed_by[1] if signed_by else ""
+        yield Archive(match["uri"], (match["suite"],), tuple(match["components"].split()), keyring)
+
+
+def parse_deb822_list(text: str) -> Iterator[Archive]:
+    """The enabled `deb` entries of a .sources file (paragraphs of `Field: value`, continued by indented lines)."""
+    uncommented = re.sub(r"^#.*\n?", "", text, flags=re.MULTILINE)
+    for paragraph in re.split(r"\n\s*\n", uncommented):
+        pairs = re.findall(r"^([A-Za-z-]+):[ \t]*((?:.*)(?:\n[ \t]+.*)*)", paragraph, re.MULTILINE)
+        fields = {name.lower(): value.strip() for name, value in pairs}
+        if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in {"no", "false", "0"}:
+            continue
+        # Signed-By may hold a whole key instead of a path; the default keyring stands in for it then.
+        signed_by = fields.get("signed-by", "")
+        keyring = signed_by.split()[0] if signed_by.startswith("/") else ""
+        for uri in fields.get("uris", "").split():
+            yield Archive(
+                uri, tuple(fields.get("suites", "").split()), tuple(fields.get("components", "").split()), keyring
+            )
+
+
+def find_archive(etc_apt: Path = Path("/etc/apt")) -> Archive:
+    """The Debian main archive that this machine already uses.
+
+    Raises:
+        ProvisionError: its apt configuration names none, as on Ubuntu.
+    """
+    candidates: list[Archive] = []
+    for file in [etc_apt / "sources.list", *sorted((etc_apt / "sources.list.d").glob("*"))]:
+        parse = {".list": parse_one_line_list, ".sources": parse_deb822_list}.get(file.suffix)
+        if parse is not None and file.is_file():
+            candidates += filter(Archive.is_debian_main, parse(file.read_text("utf-8", errors="replace")))
+    if not candidates:
+        reason = f"{etc_apt} names no Debian main archive, so this is not a Debian machine"
+        raise ProvisionError(reason, hint=UV_HINT)
+    return max(candidates, key=Archive.likeness)
+
+
+def keyring_of(archive: Archive) -> str:
+    """The keyring to verify `archive` with, or "" to leave the choice to apt."""
+    standard = [f"/usr/share/keyrings/debian-archive-keyring.{suffix}" for suffix in ("pgp", "gpg")]
+    return next((path for path in [archive.signed_by, *standard] if path and os.access(path, os.R_OK)), "")
