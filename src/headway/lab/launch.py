@@ -13,7 +13,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, final
@@ -53,10 +53,13 @@ class Launch:
     wall_s: float = 0.0
 
 
-def _environment() -> dict[str, str]:
-    """Our environment without what steers a Python, and with the agent as the only import path of ours."""
+def _environment(paths: Sequence[str]) -> dict[str, str]:
+    """Our environment without what steers a Python, and with the agent as the only import path of ours.
+
+    By a variable and not by `sys.path`, so that child processes and sub-interpreters have it too.
+    """
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    return {**kept, "PYTHONPATH": str(AGENT_PATH)}
+    return {**kept, "PYTHONPATH": os.pathsep.join([*paths, str(AGENT_PATH)])}
 
 
 def _prepare_child(parent: int, memory_limit_bytes: int | None) -> None:
@@ -87,7 +90,6 @@ def _job(cell: Cell, machine: Machine, library: Path | None, limit_s: float) -> 
         "cpus": cpus,
         "party_cpus": party_cpus,
         "library": str(library) if library else None,
-        "paths": list(cell.paths),
         # Late enough to say where it hangs, early enough to be said before the kill.
         "stacks_after_s": limit_s * 0.9,
     }
@@ -123,7 +125,7 @@ class _Listener:
 
 @contextlib.contextmanager
 def _process(
-    executable: str, answers_fd: int, stderr: BinaryIO, memory_limit_bytes: int | None
+    executable: str, paths: Sequence[str], answers_fd: int, stderr: BinaryIO, memory_limit_bytes: int | None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start the agent; leave no process of its session behind, however the block is left."""
     runner = os.getpid()
@@ -134,7 +136,7 @@ def _process(
         stderr=stderr,
         pass_fds=[answers_fd],
         cwd=scratch_folder(),
-        env=_environment(),
+        env=_environment(paths),
         start_new_session=True,
         # Safe here: the runner has one thread (see subprocess on preexec_fn).
         preexec_fn=lambda: _prepare_child(runner, memory_limit_bytes),  # noqa: PLW1509
@@ -212,7 +214,7 @@ def run_launch(
         begun_ns = time.monotonic_ns()
         listener = _Listener(begun_ns)
         try:
-            with _process(executable, writer, stderr, memory_limit_bytes) as process:
+            with _process(executable, cell.paths, writer, stderr, memory_limit_bytes) as process:
                 os.close(writer)
                 writer = -1
                 in_time = _converse(process, reader, listener, _job(cell, machine, library, limit_s), limit_s)

@@ -37,7 +37,7 @@ WORKLOADS = {
     "one-way": "headway_agent.workloads.pingpong:OneWay",
     "one-way-native": "headway_agent.workloads.native:NativeOneWay",
 }
-"""Workload name -> "module:class". A job may also name any importable "module:class" itself."""
+"""Workload name -> "module:class". A job may also name any importable "module:class" itself (see `Variant.paths`)."""
 
 
 def load(name):
@@ -55,8 +55,6 @@ def gil_enabled():
 def run_job(job, emit):
     """Run one job and pass each answer (a dict) to `emit`. Whatever the workload raises goes through."""
     proc.pin(job.get("cpus"))
-    for path in job.get("paths", ()):
-        sys.path.insert(0, path)
     if job.get("switch_interval_s"):
         sys.setswitchinterval(job["switch_interval_s"])
     workload = load(job["workload"])(job)

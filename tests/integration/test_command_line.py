@@ -1,0 +1,231 @@
+"""The command line as a user meets it: real processes, real files."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyperf
+import pytest
+
+from headway import lab
+
+pytestmark = pytest.mark.slow
+
+
+def headway(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "headway", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A store with one small run, made by the command line."""
+    path = tmp_path_factory.mktemp("store") / "results.sqlite"
+    done = headway(
+        "lab", "sleep", "race", "--interpreter", "3.13t,3.14", "--launches", 2, "--json", HEADWAY_STORE=str(path)
+    )
+    assert done.returncode == 0, done.stderr
+    return path, json.loads(done.stdout)
+
+
+def test_json_holds_samples_intervals_and_verdicts(stored):
+    """`lab --json` prints only JSON on stdout: raw samples, levels with intervals, verdicts with published ratios."""
+    _, run = stored
+
+    cell = next(one for one in run["cells"] if one["label"] == "asyncio" and one["interpreter"] == "3.14.10")
+    assert len(cell["launches"]) == 2
+    assert len(cell["launches"][0]["samples"]["work_s"]) == 2
+    level = cell["metrics"]["work_s"]["level"]
+    assert level["low"] <= level["value"] <= level["high"]
+    gather = [one for one in run["verdicts"] if one["claim"] == "sleep/gather-is-longest"]
+    assert {one["interpreter"] for one in gather} == {"all", "3.13.5t", "3.14.10"}
+    assert gather[0]["published"] == [{"source": "D1", "ratio": pytest.approx(202.3728 / 608.6299)}]
+    lost = next(one for one in run["verdicts"] if one["claim"] == "race/always-without-gil")
+    assert lost["verdict"] == "supported"
+    assert lost["evidence"][0]["count"] > 0
+    assert run["complete"]
+    assert run["settings"]["doctor"]
+
+
+def test_the_report_shows_a_stored_run_again(stored):
+    """`report` prints tables and every claim's verdict; `--verdicts` leaves the tables out."""
+    path, run = stored
+    whole = headway("report", run["run"], "--store", path)
+    short = headway("report", "--verdicts", "--store", path)
+
+    for text in ("Do waits overlap?", "In the figure:", "list.append", "published ratio 0.33 (D1)", "Start-up"):
+        assert text in whole.stdout
+    assert "Do waits overlap?" not in short.stdout
+    assert "a gather takes as long as the longest sleep" in short.stdout
+    assert "\x1b" not in whole.stdout
+
+
+def test_the_report_fits_eighty_columns(stored):
+    """Nothing is wider than the terminal."""
+    path, _ = stored
+    done = headway("report", "--store", path, COLUMNS="80")
+
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_pyperf_reads_the_export(stored, tmp_path):
+    """`report --pyperf` writes a suite that pyperf loads, with one run per launch, and does not overwrite."""
+    path, _ = stored
+    target = tmp_path / "suite.json"
+    first = headway("report", "--store", path, "--pyperf", target)
+    second = headway("report", "--store", path, "--pyperf", target)
+    forced = headway("report", "--store", path, "--pyperf", target, "--force")
+
+    assert first.returncode == 0, first.stderr
+    suite = pyperf.BenchmarkSuite.load(str(target))
+    assert len(suite.get_benchmarks()) == 8
+    assert suite.get_benchmark("sleep, serial, free, 3.14").get_nrun() == 2
+    assert (second.returncode, forced.returncode) == (2, 0)
+    assert "is there already" in second.stderr
+
+
+def test_runs_are_listed(stored):
+    """`runs` lists the store in a table and as JSON."""
+    path, run = stored
+
+    assert run["run"] in headway("runs", "--store", path).stdout
+    assert json.loads(headway("runs", "--store", path, "--json").stdout)[0]["complete"]
+    assert json.loads(headway("runs", "--json").stdout) == []
+
+
+def test_a_run_compared_with_itself_has_no_difference(stored):
+    """`compare` says "no difference" where the interval holds 1, in words and as JSON."""
+    path, run = stored
+    done = headway("compare", run["run"], "last", "--store", path)
+    cells = json.loads(headway("compare", "last", "last", "--store", path, "--json").stdout)["cells"]
+
+    assert "no difference" in done.stdout
+    assert {one["verdict"] for one in cells if one["metric"] == "work_s"} == {"no difference"}
+    assert all(one["ratio"]["value"] == pytest.approx(1) for one in cells if one["ratio"])
+
+
+def test_interpreters_are_listed():
+    """`interpreters` names what is there, in a table and as JSON."""
+    found = json.loads(headway("interpreters", "--json").stdout)["interpreters"]
+    table = headway("interpreters").stdout
+
+    names = {one["name"] for one in found}
+    assert {"3.13t", "3.14", "3.15"} <= names
+    free_threaded = next(one for one in found if one["name"] == "3.13t")
+    assert (free_threaded["free_threaded"], free_threaded["gil_enabled"]) == (True, False)
+    assert "interpreters" in free_threaded["models"]
+    assert all(name in table for name in names)
+    assert len({os.path.realpath(one["executable"]) for one in found}) == len(found)
+
+
+def test_doctor_lists_every_check():
+    """`doctor` prints each check in words and as JSON and ends with 0."""
+    done = headway("doctor")
+    checks = json.loads(headway("doctor", "--json").stdout)
+
+    assert done.returncode == 0
+    assert all(check["name"] in done.stdout for check in checks)
+
+
+def test_list_and_explain_need_no_run():
+    """`lab --list` names every experiment; `--explain` tells question, method, claims, thresholds and published figures."""
+    listed = headway("lab", "--list").stdout
+    explained = headway("lab", "--explain", "cpu-bound").stdout
+
+    assert [line.split()[0] for line in listed.splitlines()] == [one.name for one in lab.experiments()]
+    for text in ("Method:", "processes-forkserver", "threads are not faster", "above 0.95", "serial 2.1103", "A5"):
+        assert text in explained
+    assert len(json.loads(headway("lab", "--list", "--json").stdout)) == 10
+
+
+BAD = [
+    (["lab", "cpu-bond"], 2, "no experiment is called `cpu-bond`", "did you mean `cpu-bound`?"),
+    (["lab", "--interpreter", "2.7"], 2, "no interpreter is called `2.7`", "headway interpreters"),
+    (["lab", "--interpreter", "/nowhere/python3"], 3, "no executable at /nowhere/python3", "headway interpreters"),
+    (["lab", "--interpreter", "/bin/true"], 3, "/bin/true failed the probe", "CPython 3.8"),
+    (["lab", "--quick", "--published"], 2, "not allowed with argument", "--help"),
+    (["lab", "--placement", "attic"], 2, "invalid choice: 'attic'", "--help"),
+    (["lab", "--launches", "0"], 2, "the launches is 0", "leave it out"),
+    (["lab", "--launches", "many"], 2, "invalid int value: 'many'", "--help"),
+    (["lab", "sleep", "--placement", "split"], 2, "does not run at placement `split`", "--explain"),
+    (["lab", "sleep", "--model", "fibres"], 2, "the model `fibres` is in none", "--explain"),
+    (["lab", "--resume", "last", "--quick"], 2, "would change them", "leave them out"),
+    (["lab", "--resume", "last"], 4, "no results store", "headway lab"),
+    (["lab", "--store", "/proc/x/y"], 4, "cannot be", "--store"),
+    (["lab", "--explain", "nothing"], 2, "no experiment is called `nothing`", "--list"),
+    (["report"], 4, "no results store", "headway lab"),
+    (["report", "--store", "/dev/null/x"], 4, "no results store at /dev/null/x", "headway lab"),
+    (["report", "--pyperf", "/nowhere/x.json"], 2, "/nowhere is not there", "make it first"),
+    (["compare", "a"], 2, "required: AFTER", "--help"),
+    (["dance"], 2, "invalid choice: 'dance'", "--help"),
+    ([], 2, "COMMAND", "--help"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message", "hint"), BAD, ids=[" ".join(case[0]) or "none" for case in BAD]
+)
+def test_bad_input_gets_one_message_and_a_hint(arguments, code, message, hint):
+    """One message with the value, a hint, the exit code, nothing on stdout and no traceback."""
+    done = headway(*arguments)
+
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.count("error: ") == 1
+    assert message in done.stderr
+    assert hint in done.stderr.partition("hint: ")[2]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_damaged_store_is_one_message(tmp_path):
+    """A corrupted store is refused before anything runs and is left as it was."""
+    path = tmp_path / "broken.sqlite"
+    path.write_bytes(b"not a database at all, rather a letter" * 100)
+    before = path.read_bytes()
+    for command in (["lab", "sleep"], ["report"], ["runs"]):
+        done = headway(*command, "--store", path)
+        assert done.returncode == 4
+        assert "cannot be used" in done.stderr
+        assert "Traceback" not in done.stderr
+    assert path.read_bytes() == before
+
+
+def test_progress_goes_to_stderr_and_results_to_stdout(stored):
+    """What a script reads from stdout is data alone."""
+    done = headway("lab", "sleep", "--interpreter", "3.14", "--launches", 1)
+
+    assert "launches" in done.stderr
+    assert "Run " in done.stdout
+    assert "about" not in done.stdout.splitlines()[0]
+
+
+def test_a_closed_pipe_is_no_error(stored):
+    """`headway report | head` ends quietly."""
+    path, _ = stored
+    done = subprocess.run(
+        f"{sys.executable} -m headway report --store {path} | head -n 1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stdout.startswith("Run ")
+    assert done.stderr == ""
+
+
+def test_the_command_line_starts_quickly_because_it_imports_little():
+    """Neither numpy, scipy, rich nor asyncio is imported before a table is printed."""
+    code = "import sys; from headway.cli import main; main(['lab', '--list']); print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert not {"numpy", "scipy", "rich", "asyncio"} & set(done.stdout.splitlines()[-1].split())
+    assert Path(done.stdout.splitlines()[0]).name.startswith("cpu-bound")

@@ -1,0 +1,177 @@
+"""Real launches on real interpreters: every workload through every model, and every way to fail."""
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from synthetic import make_cell
+
+from headway import native
+from headway.lab.experiments import experiments
+from headway.lab.interpreters import discover, select
+from headway.lab.launch import run_launch
+from headway.lab.machine import this_machine
+from headway.lab.plan import make_plan
+
+HERE = str(Path(__file__).parent)
+FOUND = select(discover()[0], ["all"])
+BY_NAME = {interpreter.name: interpreter for interpreter in reversed(FOUND)}
+
+pytestmark = pytest.mark.slow
+
+
+def faulty(name, **changes):
+    return make_cell("x", name, "i", workload=f"faulty_workloads:{name}", paths=(HERE,), **changes)
+
+
+def launch(cell, interpreter=None, limit_s=20.0, **options):
+    interpreter = interpreter or FOUND[-1]
+    return run_launch(cell, interpreter.executable, this_machine(), limit_s=limit_s, **options)
+
+
+@pytest.mark.parametrize("name", ["3.13t", "3.14", "3.15"])
+def test_the_set_up_provides_the_newest_interpreters(name):
+    """`make test` provisions a free-threaded 3.13, 3.14 and 3.15; without them the tests would prove too little."""
+    assert name in BY_NAME, f"{name} is missing: run `make interpreters` and read what it says"
+
+
+@pytest.mark.parametrize("interpreter", FOUND, ids=[one.id for one in FOUND])
+def test_every_variant_runs_on_every_interpreter(interpreter):
+    """Every variant of every experiment gives its metric, or was skipped with a reason, on every interpreter."""
+    machine = this_machine()
+    plan = make_plan(experiments(), [interpreter], machine, size="quick", seed=1, launches=1)
+    metrics = {experiment.name: experiment.metric for experiment in experiments()}
+    problems = []
+    for cell in plan.cells:
+        if cell.interpreter == "native":
+            continue
+        done = run_launch(replace(cell, samples=1, warmups=0), interpreter.executable, machine, limit_s=60)
+        if done.status != "ok" or not done.samples.get(metrics[cell.experiment]):
+            problems.append(f"{cell.key}: {done.reason}\n{done.stderr}")
+        elif done.samples["interpreter_start_s"][0] <= 0 or "utilisation" not in done.facts:
+            problems.append(f"{cell.key}: facts are missing: {done.facts}")
+        elif done.facts["gil_enabled"] != interpreter.gil_enabled:
+            problems.append(f"{cell.key}: the GIL changed")
+
+    assert problems == []
+    assert all(skipped.reason for skipped in plan.skipped)
+
+
+def test_the_c_limits_run():
+    """Every native variant gives its metric."""
+    machine = this_machine()
+    plan = make_plan(experiments(), [FOUND[-1]], machine, size="quick", seed=1, launches=1)
+    cells = [cell for cell in plan.cells if cell.interpreter == "native"]
+
+    results = {
+        cell.key: run_launch(
+            replace(cell, samples=1), FOUND[-1].executable, machine, library=native.library_path(), limit_s=60
+        )
+        for cell in cells
+    }
+
+    assert len(results) >= 20
+    assert {key: one.stderr for key, one in results.items() if one.status != "ok"} == {}
+
+
+def test_a_free_threaded_interpreter_loses_updates_and_appends_do_not():
+    """Without a GIL `+= 1` loses increments and `list.append` none."""
+    params = {"threads": 4, "k": 50_000}
+    lost = {}
+    for variant in ("plain", "append", "lock", "count"):
+        cell = make_cell("race", variant, "i", workload="race", model="threads", params={**params, "variant": variant})
+        lost[variant] = launch(cell, BY_NAME["3.13t"]).samples["lost"]
+
+    assert sum(lost["plain"]) > 0
+    assert sum(lost["append"] + lost["lock"] + lost["count"]) == 0
+
+
+@pytest.mark.parametrize("name", [name for name in ("3.12", "3.13", "3.13t", "3.14", "3.15") if name in BY_NAME])
+def test_subinterpreters_have_their_own_modules_and_large_results_come_back(name):
+    """Tasks run in other interpreters than ours, errors come back as such, and a result may exceed a pipe's buffer."""
+    cell = make_cell("x", "sub", "i", workload="subinterpreter_workload:Check", model="interpreters", paths=(HERE,))
+    done = launch(cell, BY_NAME[name])
+
+    assert (done.status, done.stderr) == ("ok", "")
+    assert done.samples["interpreters"] == [2.0] * 3
+    assert done.samples["result_bytes"] == [300_000.0] * 3
+    assert done.samples["error_came_back"] == [1.0] * 3
+
+
+def test_placement_pins_the_launch():
+    """`same` runs on one core, `split` on the two that were chosen, `free` on all."""
+    machine = this_machine()
+
+    cores = {place: launch(faulty("Says", placement=place)).samples["cores"][0] for place in ("free", "same", "split")}
+
+    assert cores == {"free": len(machine.cores), "same": 1, "split": len(machine.split) or 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("Raises", "exit code 1: ZeroDivisionError: on purpose"),
+        ("Crashes", "killed by SIGSEGV"),
+        ("Killed", "killed by SIGKILL, perhaps by the kernel for want of memory"),
+        ("Leaves", "exit code 0: nothing on stderr"),
+        ("Hungry", "out of memory: MemoryError"),
+    ],
+)
+def test_a_launch_that_goes_wrong_is_a_failed_launch(name, reason):
+    """Whatever happens inside, the launch comes back as failed with one line that says how."""
+    done = launch(faulty(name), memory_limit_bytes=2**32)
+
+    assert (done.status, done.reason) == ("failed", reason)
+
+
+def test_a_traceback_is_kept():
+    """Stderr of a failed launch is in its result."""
+    assert "on purpose" in launch(faulty("Raises")).stderr
+
+
+def test_a_launch_that_hangs_is_killed_and_says_where():
+    """Past its limit a launch is killed, with the stacks it had shortly before."""
+    done = launch(faulty("Hangs"), limit_s=2.0)
+
+    assert (done.status, done.reason) == ("failed", "killed after its limit of 2 s")
+    assert "in sample" in done.stderr
+    assert done.wall_s < 10
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_nothing_of_a_launch_stays_behind():
+    """Output on stdout does no harm, and a child that the workload left behind is gone with its launch."""
+    done = launch(faulty("Talks"))
+
+    assert done.status == "ok"
+    deadline_s = time.monotonic() + 10
+    while alive(int(done.stderr.split()[1])):
+        assert time.monotonic() < deadline_s
+
+
+def test_python_variables_of_the_user_do_not_reach_the_launch(monkeypatch):
+    """PYTHONPATH and the like would change what is measured."""
+    monkeypatch.setenv("PYTHONPATH", "/nonsense")
+    monkeypatch.setenv("PYTHONSTARTUP", "/nonsense")
+    monkeypatch.setenv("PYTHONHOME", "/nonsense")
+
+    assert launch(faulty("Good")).status == "ok"
+
+
+def test_descriptors_do_not_leak():
+    """A failed and a good launch leave the runner's descriptors as they were."""
+    before = os.listdir("/proc/self/fd")
+    launch(faulty("Raises"))
+    launch(faulty("Good"))
+
+    assert len(os.listdir("/proc/self/fd")) == len(before)

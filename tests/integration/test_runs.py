@@ -1,0 +1,210 @@
+"""Whole runs: killed, resumed, interrupted, failing in the middle."""
+
+import contextlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from synthetic import make_cell
+
+from headway import lab
+from headway.errors import InterpreterError, StoreError, UsageError
+from headway.lab import runner
+from headway.lab.interpreters import discover, select
+from headway.lab.machine import this_machine
+from headway.lab.plan import Plan
+from headway.lab.store import Store
+
+HERE = str(Path(__file__).parent)
+
+pytestmark = pytest.mark.slow
+
+COMMAND = [sys.executable, "-m", "headway", "lab", "sleep", "--interpreter", "3.13t", "--launches", "12", "--seed", "1"]
+PLANNED = 4 * 12
+
+
+@pytest.fixture
+def store_path(tmp_path):
+    return tmp_path / "results.sqlite"
+
+
+def stored(path):
+    """Return (cell key, block) of every launch in the store."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        try:
+            return db.execute(
+                "SELECT c.key, l.block FROM launches l JOIN cells c ON c.id = l.cell ORDER BY l.id"
+            ).fetchall()
+        except sqlite3.OperationalError:
+            return []  # The schema is being made.
+
+
+@contextlib.contextmanager
+def running_lab(store_path, at_least):
+    """Start a lab in a process of its own and yield it once it has stored `at_least` launches."""
+    process = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        deadline_s = time.monotonic() + 60
+        while not store_path.exists() or len(stored(store_path)) < at_least:
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline_s
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def agents():
+    """Return the pids of live agents."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{entry}/cmdline", "rb") as file:
+                if b"headway_agent.worker" in file.read():
+                    found.append(int(entry))
+    return found
+
+
+def wait_until(condition, limit_s=20.0):
+    deadline_s = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline_s
+    return True
+
+
+def test_a_killed_run_is_completed_by_resume_and_no_launch_counts_twice(store_path):
+    """Kill -9 of the runner keeps every stored launch, leaves no agent behind, and `--resume` runs only the rest."""
+    with running_lab(store_path, 5) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert wait_until(lambda: agents() == [])
+    before = stored(store_path)
+    assert 5 <= len(before) < PLANNED
+
+    resumed = subprocess.run(
+        [sys.executable, "-m", "headway", "lab", "--resume", "last"], capture_output=True, text=True, check=True
+    )
+
+    after = stored(store_path)
+    assert after[: len(before)] == before
+    assert len(after) == PLANNED == len(set(after))
+    assert f"{len(before)} of them done before" in resumed.stderr
+    assert lab.load_run("last", store=store_path).header.complete
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_cleanly_with_what_is_there(store_path, number):
+    """An interrupted lab reports what it has, says how to go on, leaves nothing behind and exits with 130."""
+    with running_lab(store_path, 8) as process:
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert "INCOMPLETE" in out
+    assert "a gather takes as long as the longest sleep" in out
+    assert "--resume" in err
+    assert "Traceback" not in err
+    assert agents() == []
+
+
+def test_a_second_lab_on_the_same_store_is_refused(store_path):
+    """Two labs would measure each other."""
+    with running_lab(store_path, 1) as process, pytest.raises(StoreError, match=f"process {process.pid}"):
+        lab.run(lab.Request(experiments=["sleep"], interpreters=["3.13t"], launches=1))
+
+
+def test_a_worker_killed_in_mid_launch_is_one_failed_launch(store_path):
+    """Kill -9 of the agent fails its launch; the run goes on, ends and says so."""
+    with running_lab(store_path, 2) as process:
+        wait_until(lambda: agents() != [])
+        os.kill(agents()[0], signal.SIGKILL)
+        _, err = process.communicate(timeout=60)
+
+    run = lab.load_run("last", store=store_path)
+    assert run.header.complete
+    assert [one.launch.reason for one in run.failures] == [
+        "killed by SIGKILL, perhaps by the kernel for want of memory"
+    ]
+    assert process.returncode == 1
+    assert "1 launches failed" in err
+
+
+def test_a_run_goes_on_past_failing_cells(store_path):
+    """Crashing, hanging and raising cells fail by themselves; the good cells between them are all measured."""
+    names = ("Good", "Raises", "Crashes", "Hangs")
+    cells = tuple(
+        make_cell("sleep", name, "i", workload=f"faulty_workloads:{name}", paths=(HERE,), samples=1) for name in names
+    )
+    plan = Plan("quick", 2, 1, 1.5, None, cells, ())
+    executable = select(discover()[0], ["3.13t"])[0].executable
+    seen = []
+    with Store(store_path, create=True) as store:
+        run_id = store.new_run({"launches": 2, "size": "quick"}, cells)
+        session = runner._Session(store, run_id, plan, this_machine(), {"i": executable}, None, seen.append)
+        session.go()
+        launches = store.launches(run_id)
+
+    status = {}
+    for one in launches:
+        status.setdefault(one.key.split("|")[1], []).append(one.launch.status)
+    assert status == {"Good": ["ok"] * 2, "Raises": ["failed"] * 2, "Crashes": ["failed"] * 2, "Hangs": ["failed"] * 2}
+    assert (seen[-1].done, seen[-1].failed, seen[-1].cell) == (8, 6, None)
+
+
+def test_three_lines_of_python_give_values():
+    """`lab.run` returns a run whose levels, ratios and verdicts are values."""
+    run = lab.run(lab.Request(experiments=["sleep"], interpreters=["3.14"], launches=2))
+    verdicts = {one.claim.id: one for one in lab.judge(run)}
+
+    gather = verdicts["sleep/gather-is-longest"]
+    assert 0.3 < gather.deciding.interval.value < 0.5
+    result = next(result for result in run.of("sleep") if result.cell.label == "serial")
+    assert len(result.values("work_s")) == 2
+    assert result.level("work_s").value >= 0.06
+    assert result.values("interpreter_start_s")[0] > 0
+    assert run.doctor
+
+
+def test_two_runs_are_compared():
+    """The same experiment twice gives a ratio with an interval for each cell and no invented difference in the sleeps."""
+    request = lab.Request(experiments=["sleep"], interpreters=["3.14"], launches=3)
+    before, after = lab.run(request), lab.run(request)
+
+    differences = lab.compare(before, after)
+
+    assert len(differences) == 4
+    for one in differences:
+        assert one.ratio.low < 1.1
+        assert one.ratio.high > 0.9
+    other = lab.run(lab.Request(experiments=["race"], models=["threads"], interpreters=["3.14"], launches=1))
+    with pytest.raises(StoreError, match="no cell in common"):
+        lab.compare(before, other)
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (lab.Request(experiments=["slep"]), UsageError),
+        (lab.Request(size="huge"), UsageError),
+        (lab.Request(placement="upstairs"), UsageError),
+        (lab.Request(launches=0), UsageError),
+        (lab.Request(limit_s=-1), UsageError),
+        (lab.Request(interpreters=["3.7"]), UsageError),
+        (lab.Request(interpreters=["/bin/true"]), InterpreterError),
+        (lab.Request(experiments=["sleep"], models=["interpreters"]), UsageError),
+        (lab.Request(store=Path("/proc/nowhere/results.sqlite")), StoreError),
+    ],
+)
+def test_bad_requests_fail_before_anything_runs(request_, error, store_path):
+    """Nothing is stored for a request that cannot be run, and the error carries a hint."""
+    with pytest.raises(error) as caught:
+        lab.run(request_)
+
+    assert caught.value.message
+    assert caught.value.hint
+    assert not store_path.exists() or Store(store_path).runs() == []
