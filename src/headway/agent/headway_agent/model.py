@@ -57,7 +57,8 @@ class _Pooled:
         self.pool = None
 
     def run(self, function, arguments):
-        return list(self.pool.map(function, *zip(*arguments)))
+        submit = self.pool.submit
+        return [future.result() for future in [submit(function, *args) for args in arguments]]
 
     def close(self):
         if self.pool is not None:

@@ -1,8 +1,7 @@
 """One pool over every CPython's sub-interpreters, with one GIL each (PEP 684): 3.12 and later.
 
 3.14+ has `concurrent.futures.InterpreterPoolExecutor`; 3.13 has the private `_interpreters`, 3.12 `_xxsubinterpreters`.
-`open_pool` returns the first where it is there, else `Pool`, which looks the same to its user: `submit`, `map`,
-`shutdown`.
+`open_pool` returns the first where it is there, else `Pool`, which looks the same to its user: `submit`, `shutdown`.
 
 `Pool` keeps one thread per interpreter; that thread creates its interpreter, runs every task in it and destroys it,
 because 3.12 waits for ever in `destroy` when `threading` was imported by another OS thread than the destroyer's.
@@ -127,11 +126,6 @@ class Pool:
         future = Future()
         self._tasks.put((future, pickle.dumps((function, args))))
         return future
-
-    def map(self, function, *iterables):
-        """Yield results in order of the arguments, like `Executor.map`."""
-        futures = [self.submit(function, *args) for args in zip(*iterables)]
-        return (future.result() for future in futures)
 
     def shutdown(self, wait=True):  # noqa: FBT002  (Executor's signature)
         """Let every worker finish what is queued and destroy its interpreter."""

@@ -1,0 +1,103 @@
+"""What the agent adds to what it measures: one loop timed by the lab's launch, and by a bare script.
+
+Both run in fresh processes of the same interpreter, in pairs whose order is drawn; both take one warm-up and forty
+samples. The quickest sample of each is compared: what the agent costs is in every sample, what a busy host costs is
+not. The medians stand beside it. Target: the ratio of the quickest is within 2 %.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+
+from headway.lab import discover, select, this_machine
+from headway.lab.design import Cell
+from headway.lab.launch import run_launch
+from headway.lab.stats import Interval, launch_value, paired_ratio_interval
+
+TARGET = 0.02
+N = 200_000
+SAMPLES = 40
+
+BARE = """
+import json, time
+def increment(n):
+    value = 0
+    for _ in range(n):
+        value += 1
+    return value
+samples = []
+for _ in range({samples} + 1):
+    begun = time.perf_counter()
+    increment({n})
+    samples.append(time.perf_counter() - begun)
+print(json.dumps(samples[1:]))
+"""
+
+
+def through_the_lab(executable: str) -> list[float]:
+    """Return the times of the loop in seconds, measured by a launch."""
+    cell = Cell(
+        experiment="bench",
+        label="serial",
+        workload="increment",
+        model="serial",
+        params={"n": N, "tasks": 1},
+        samples=SAMPLES,
+        warmups=1,
+        placement="free",
+        interpreter="bench",
+        group="bench",
+    )
+    launch = run_launch(cell, executable, this_machine(), limit_s=60)
+    if launch.status != "ok":
+        sys.exit(f"the launch failed: {launch.reason}\n{launch.stderr}")
+    return launch.samples["work_s"]
+
+
+def bare(executable: str) -> list[float]:
+    """Return the times of the loop in seconds, measured by a script of its own."""
+    script = BARE.format(n=N, samples=SAMPLES)
+    done = subprocess.run([executable, "-s", "-c", script], capture_output=True, text=True, check=True, timeout=60)
+    times_s: list[float] = json.loads(done.stdout)
+    return times_s
+
+
+def measure(executable: str, pairs: int) -> tuple[Interval, Interval]:
+    """Return the ratio of the lab's figure to the bare script's over `pairs` pairs: of the quickest, of the medians."""
+    quickest, medians = [], []
+    for _ in range(pairs):
+        order = [through_the_lab, bare]
+        random.shuffle(order)
+        times_s = {program: program(executable) for program in order}
+        quickest.append((min(times_s[through_the_lab]), min(times_s[bare])))
+        medians.append((launch_value(times_s[through_the_lab]), launch_value(times_s[bare])))
+    return paired_ratio_interval(quickest), paired_ratio_interval(medians)
+
+
+def main() -> int:
+    """Print a line per interpreter; 1 if any interval lies wholly outside the target."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--interpreter", action="append", help="which (default: 3.8, 3.13 and 3.13t where they are)")
+    parser.add_argument("--pairs", type=int, default=30, help="pairs of launches (default: %(default)s)")
+    arguments = parser.parse_args()
+    found, _ = discover()
+    names = arguments.interpreter or [name for name in ("3.8", "3.13", "3.13t") if name in {one.name for one in found}]
+    missed = False
+    for interpreter in select(found, names):
+        ratio, medians = measure(interpreter.executable, arguments.pairs)
+        outside = ratio.low > 1 + TARGET or ratio.high < 1 - TARGET
+        inside = ratio.low >= 1 - TARGET and ratio.high <= 1 + TARGET
+        verdict = "within 2 %" if inside else "NOT within 2 %" if outside else "undecided: the interval crosses 2 %"
+        missed |= outside
+        print(
+            f"{interpreter.name:<6} lab / bare script {ratio.value:.4f} [{ratio.low:.4f}, {ratio.high:.4f}], "
+            f"medians {medians.value:.3f} [{medians.low:.3f}, {medians.high:.3f}], {arguments.pairs} pairs: {verdict}",
+            flush=True,
+        )
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
