@@ -67,3 +67,17 @@ class Says(Good):
 
     def sample(self):
         return {"cores": len(os.sched_getaffinity(0)), "first_core": min(os.sched_getaffinity(0))}
+
+
+class NoInterpreters(Good):
+    """Sub-interpreters that cannot be made."""
+
+    def open(self):
+        from headway_agent import model, subinterpreters
+
+        def create():
+            raise RuntimeError("on purpose")
+
+        subinterpreters.create = create
+        model.open_model("interpreters", 3).start()
+        return {}

@@ -153,10 +153,16 @@ BAD = [
     (["lab", "--interpreter", "/bin/true"], 3, "/bin/true failed the probe", "CPython 3.8"),
     (["lab", "--quick", "--published"], 2, "not allowed with argument", "--help"),
     (["lab", "--placement", "attic"], 2, "invalid choice: 'attic'", "--help"),
-    (["lab", "--launches", "0"], 2, "the launches is 0", "leave it out"),
+    (["lab", "--launches", "0"], 2, "the number of launches is 0", "leave it out"),
+    (["lab", "--limit", "nan"], 2, "the time limit in seconds is nan", "leave it out"),
+    (["lab", "--memory-limit", "inf"], 2, "invalid int value: 'inf'", "--help"),
+    (["lab", "--interpreter", "~nobodyhere/python3"], 3, "no executable at ~nobodyhere/python3", "interpreters"),
+    (["lab", "--interpreter", ""], 2, "an empty name", "leave the option out"),
+    (["lab", "--list", "--explain", "race"], 2, "exclude each other", "one at a time"),
+    (["lab", "--resume", "last", "--launches", "0"], 2, "would change them", "leave them out"),
     (["lab", "--launches", "many"], 2, "invalid int value: 'many'", "--help"),
-    (["lab", "sleep", "--placement", "split"], 2, "does not run at placement `split`", "--explain"),
-    (["lab", "sleep", "--model", "fibres"], 2, "the model `fibres` is in none", "--explain"),
+    (["lab", "sleep", "--placement", "split"], 2, "does not run with placement `split`", "--explain"),
+    (["lab", "sleep", "--model", "fibres"], 2, "does not run with the model `fibres`", "--explain"),
     (["lab", "--resume", "last", "--quick"], 2, "would change them", "leave them out"),
     (["lab", "--resume", "last"], 4, "no results store", "headway lab"),
     (["lab", "--store", "/proc/x/y"], 4, "cannot be", "--store"),
@@ -182,6 +188,23 @@ def test_bad_input_gets_one_message_and_a_hint(arguments, code, message, hint):
     assert done.stderr.count("error: ") == 1
     assert message in done.stderr
     assert hint in done.stderr.partition("hint: ")[2]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_full_disk_is_one_message(stored):
+    """Output that cannot be written is an error, not a traceback."""
+    path, _ = stored
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "headway", "report", "--store", str(path)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert done.returncode == 1
+    assert "No space left" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -140,6 +140,24 @@ def test_a_launch_that_hangs_is_killed_and_says_where():
     assert done.wall_s < 10
 
 
+def test_a_process_that_cannot_be_started_is_a_failed_launch():
+    """A missing executable and an impossible memory limit are failed launches, not crashes of the runner."""
+    gone = run_launch(faulty("Good"), "/nowhere/python3", this_machine(), limit_s=5)
+    small = launch(faulty("Good"), memory_limit_bytes=1 << 20)
+
+    assert (gone.status, gone.reason.startswith("the process could not be started")) == ("failed", True)
+    assert small.status == "failed"
+
+
+def test_a_pool_of_interpreters_that_cannot_start_fails_at_once():
+    """Where a sub-interpreter cannot be made, the launch says so long before its limit."""
+    cell = make_cell("x", "sub", "i", workload="faulty_workloads:NoInterpreters", model="interpreters", paths=(HERE,))
+    done = launch(cell, BY_NAME["3.13t"], limit_s=30)
+
+    assert (done.status, "on purpose" in done.reason) == ("failed", True), done.stderr
+    assert done.wall_s < 20
+
+
 def alive(pid):
     try:
         os.kill(pid, 0)

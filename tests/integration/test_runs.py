@@ -13,6 +13,7 @@ import pytest
 from synthetic import make_cell
 
 from headway import lab
+from headway.agent import AGENT_PATH
 from headway.errors import InterpreterError, StoreError, UsageError
 from headway.lab import runner
 from headway.lab.interpreters import discover, select
@@ -24,7 +25,8 @@ HERE = str(Path(__file__).parent)
 
 pytestmark = pytest.mark.slow
 
-COMMAND = [sys.executable, "-m", "headway", "lab", "sleep", "--interpreter", "3.13t", "--launches", "12", "--seed", "1"]
+LAB = [sys.executable, "-m", "headway", "lab"]
+COMMAND = [*LAB, "sleep", "--interpreter", "3.13t", "--launches", "12", "--seed", "1"]
 PLANNED = 4 * 12
 
 
@@ -59,13 +61,14 @@ def running_lab(store_path, at_least):
         process.communicate()
 
 
-def agents():
-    """Return the pids of live agents."""
+def agents(name="environ"):
+    """Return the pids of live agents and all that they started (`environ` holds our path), or of the agents alone."""
     found = []
+    mark = {"environ": b"PYTHONPATH=" + bytes(AGENT_PATH), "cmdline": b"headway_agent.worker"}[name]
     for entry in os.listdir("/proc"):
         if entry.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{entry}/cmdline", "rb") as file:
-                if b"headway_agent.worker" in file.read():
+            with contextlib.suppress(OSError), open(f"/proc/{entry}/{name}", "rb") as file:
+                if mark in file.read():
                     found.append(int(entry))
     return found
 
@@ -97,6 +100,20 @@ def test_a_killed_run_is_completed_by_resume_and_no_launch_counts_twice(store_pa
     assert lab.load_run("last", store=store_path).header.complete
 
 
+def test_a_killed_runner_leaves_no_pool_behind():
+    """Kill -9 of the runner in the middle of a process pool's work ends the workers too."""
+    command = [*LAB, "cpu-bound", "--published", "--model", "processes-spawn", "--interpreter", "3.13t"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        # The agent, its resource tracker and four workers.
+        wait_until(lambda: len(agents()) >= 6, limit_s=120)
+    finally:
+        process.kill()
+        process.wait()
+
+    assert wait_until(lambda: agents() == [])
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_cleanly_with_what_is_there(store_path, number):
     """An interrupted lab reports what it has, says how to go on, leaves nothing behind and exits with 130."""
@@ -112,17 +129,17 @@ def test_ctrl_c_ends_cleanly_with_what_is_there(store_path, number):
     assert agents() == []
 
 
-def test_a_second_lab_on_the_same_store_is_refused(store_path):
+def test_a_second_lab_is_refused(store_path):
     """Two labs would measure each other."""
-    with running_lab(store_path, 1) as process, pytest.raises(StoreError, match=f"process {process.pid}"):
+    with running_lab(store_path, 1) as process, pytest.raises(HeadwayError, match=f"process {process.pid}"):
         lab.run(lab.Request(experiments=["sleep"], interpreters=["3.13t"], launches=1))
 
 
 def test_a_worker_killed_in_mid_launch_is_one_failed_launch(store_path):
     """Kill -9 of the agent fails its launch; the run goes on, ends and says so."""
     with running_lab(store_path, 2) as process:
-        wait_until(lambda: agents() != [])
-        os.kill(agents()[0], signal.SIGKILL)
+        wait_until(lambda: agents("cmdline") != [])
+        os.kill(agents("cmdline")[0], signal.SIGKILL)
         _, err = process.communicate(timeout=60)
 
     run = lab.load_run("last", store=store_path)
@@ -193,7 +210,11 @@ def test_two_runs_are_compared():
         (lab.Request(size="huge"), UsageError),
         (lab.Request(placement="upstairs"), UsageError),
         (lab.Request(launches=0), UsageError),
+        (lab.Request(launches=10**12), UsageError),
         (lab.Request(limit_s=-1), UsageError),
+        (lab.Request(limit_s=float("nan")), UsageError),
+        (lab.Request(limit_s=float("inf")), UsageError),
+        (lab.Request(memory_limit_bytes=10**40), UsageError),
         (lab.Request(interpreters=["3.7"]), UsageError),
         (lab.Request(interpreters=["/bin/true"]), InterpreterError),
         (lab.Request(experiments=["sleep"], models=["interpreters"]), UsageError),

@@ -131,7 +131,7 @@ def test_readme_commands_are_make_targets():
     """Every `make X` in README and docs is a target of the Makefile."""
     makefile = (ROOT / "Makefile").read_text()
     for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
-        for target in re.findall(r"\bmake ([a-z-]+)", path.read_text()):
+        for target in re.findall(r"(?:`|^ {4})make ([a-z-]+)", path.read_text(), re.MULTILINE):
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{path}: make {target}"
 
 

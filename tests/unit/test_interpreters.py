@@ -86,7 +86,7 @@ def test_links_to_one_interpreter_are_one(bare_machine):
 
 
 def test_what_is_no_cpython_is_passed_over_with_a_reason(bare_machine):
-    """A script called python3.9 is reported, not taken, and asked only once."""
+    """A script called python3.9 is reported, not taken, and asked again next time: it may have been mended."""
     script = bare_machine / "python3.9"
     script.write_text("#!/bin/sh\necho run >> $0.log\necho surprise >&2\nexit 3\n")
     script.chmod(0o755)
@@ -96,7 +96,27 @@ def test_what_is_no_cpython_is_passed_over_with_a_reason(bare_machine):
 
     assert found == []
     assert passed_over == [f"the interpreter {script} failed the probe (exit code 3): surprise"]
-    assert Path(f"{script}.log").read_text() == "run\n"
+    assert Path(f"{script}.log").read_text() == "run\nrun\n"
+
+
+@pytest.mark.parametrize("output", ["1", "[]", '{"minor": "x"}', "\\377\\376"])
+def test_odd_answers_are_passed_over(bare_machine, output):
+    """Whatever a file called python3 prints, it stops nothing."""
+    script = bare_machine / "python3"
+    script.write_text(f"#!/bin/sh\nprintf '{output}'\n")
+    script.chmod(0o755)
+
+    found, passed_over = discover()
+
+    assert (found, len(passed_over)) == ([], 1)
+
+
+def test_final_releases_come_before_their_candidates():
+    """Of one minor version the newest is chosen, and a final release is newer than its pre-releases."""
+    versions = ["3.15.0a3", "3.15.0r1", "3.15.0b2", "3.15.0"]
+    ordered = sorted((make_interpreter(version) for version in versions), key=lambda one: one.order)
+
+    assert [one.version for one in ordered] == ["3.15.0", "3.15.0r1", "3.15.0b2", "3.15.0a3"]
 
 
 def test_shims_are_not_interpreters(bare_machine, monkeypatch):

@@ -62,6 +62,26 @@ def test_a_model_choice_keeps_the_baseline():
     }
 
 
+def test_a_model_choice_brings_no_baseline_where_nothing_else_fits():
+    """`--model interpreters` leaves out experiments that have no such variant, baseline and all."""
+    fit = make_interpreter("3.13.0", models=("serial", "threads", "interpreters"))
+    made = plan(("cpu-bound", "sleep", "race"), [fit], models=["interpreters"])
+
+    assert {cell.key.rpartition("|")[0] for cell in made.cells} == {
+        "cpu-bound|serial|free",
+        "cpu-bound|interpreters|free",
+    }
+
+
+def test_a_placement_choice_leaves_other_experiments_out_silently():
+    """What was not asked for is not reported as impossible."""
+    fit = make_interpreter("3.14.0", models=("threads", "processes-spawn"), cross_interpreter_queue=True)
+    made = plan(("sleep", "context-switch-one-way"), [fit], placement="same")
+
+    assert {cell.experiment for cell in made.cells} == {"context-switch-one-way"}
+    assert made.skipped == ()
+
+
 def test_what_an_interpreter_cannot_run_is_skipped_with_its_reason():
     """Sub-interpreters before 3.12 are skipped, not failed."""
     skipped = plan().skipped
@@ -90,8 +110,9 @@ def test_native_cells_run_once_or_say_why_not():
     ("choices", "what"),
     [
         ({"models": ["interpreters"]}, "none before 3.12"),
-        ({"models": ["fibres"]}, "`fibres` is in none of the chosen experiments"),
-        ({"placement": "split"}, "does not run at placement `split`"),
+        ({"models": ["fibres"]}, "cpu-bound does not run with the model `fibres`"),
+        ({"models": ["threads", "fibres"]}, "`fibres` is in none of the chosen experiments"),
+        ({"placement": "split"}, "cpu-bound does not run with placement `split`"),
     ],
 )
 def test_contradictory_choices_are_refused_before_anything_runs(choices, what):

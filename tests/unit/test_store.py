@@ -1,12 +1,14 @@
 """The results store."""
 
+import os
 import sqlite3
 
 import pytest
 from synthetic import make_cell
 
-from headway.errors import StoreError
+from headway.errors import HeadwayError, StoreError
 from headway.lab.launch import Launch
+from headway.lab.lock import only_lab
 from headway.lab.store import Store
 
 SETTINGS = {"launches": 2, "size": "quick", "experiments": [], "interpreters": []}
@@ -69,13 +71,25 @@ def test_runs_are_found_by_id_beginning_and_age(store):
         assert "headway runs" in caught.value.hint
 
 
-def test_one_writer_at_a_time(store):
-    """A second lab on the same store is refused, with the process that holds it; afterwards it is free again."""
-    with Store(store.path) as other:
-        with store.sole_writer(), pytest.raises(StoreError, match="another lab run"), other.sole_writer():
-            pass
-        with other.sole_writer():
-            pass
+def test_one_lab_at_a_time():
+    """A second lab is refused, with the process that measures; afterwards the machine is free again."""
+    with only_lab(), pytest.raises(HeadwayError, match=f"another lab \\(process {os.getpid()}\\)"), only_lab():
+        pass
+    with only_lab():
+        pass
+
+
+def test_reading_leaves_a_store_as_it_is(store):
+    """A reader changes neither the file nor its folder, also where it may not write."""
+    store.new_run(SETTINGS, [])
+    store.close()
+    before = store.path.read_bytes()
+    store.path.chmod(0o444)
+
+    with Store(store.path) as reader:
+        assert len(reader.runs()) == 1
+
+    assert store.path.read_bytes() == before
 
 
 def test_a_missing_store_is_an_error_unless_it_may_be_made(tmp_path):
@@ -107,8 +121,13 @@ def test_a_foreign_database_is_refused(tmp_path):
         db.execute("CREATE TABLE things (name)")
     db.close()
 
-    with pytest.raises(StoreError, match="no results store of this version"):
-        Store(path, create=True)
+    before = path.read_bytes()
+
+    for create in (False, True):
+        with pytest.raises(StoreError, match="no results store of this version"):
+            Store(path, create=create)
+
+    assert path.read_bytes() == before
 
 
 def test_an_unwritable_place_is_refused(tmp_path):

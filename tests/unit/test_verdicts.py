@@ -94,9 +94,54 @@ def test_one_interpreter_that_loses_updates_is_enough(make_run):
     assert "3.9 12" in verdict.sentence
 
 
-def test_no_loss_anywhere_refutes_it(make_run):
-    """Without any loss the claim of non-atomicity is refuted."""
-    assert verdict_of(race(make_run, {"3.8.1": 0, "3.9.1": 0}), "race/not-atomic").outcome == "refuted"
+def test_no_loss_anywhere_does_not_rule_it_out(make_run):
+    """That no interpreter has shown a loss yet leaves the claim of non-atomicity open."""
+    verdict = verdict_of(race(make_run, {"3.8.1": 0, "3.9.1": 0}), "race/not-atomic")
+
+    assert (verdict.outcome, "does not rule it out" in verdict.sentence) == ("inconclusive", True)
+
+
+def test_cells_whose_launches_all_failed_keep_a_claim_open(make_run):
+    """One start method that never succeeded is not the same as one that was not asked for."""
+    run = cpu_bound(make_run, [1.0] * 4, **{"processes-spawn": [], "processes-forkserver": [0.5, 0.51, 0.5, 0.5]})
+
+    verdict = verdict_of(run, "cpu-bound/processes-faster")
+
+    assert verdict.outcome == "inconclusive"
+    assert verdict.sentence == "no launch of processes-spawn / serial succeeded"
+
+
+def test_a_count_without_launches_supports_nothing(make_run):
+    """An append cell without a successful launch may hide a loss."""
+    cells = [
+        (make_cell("race", "list.append, 5 ms", "3.13.0", params={"threads": 4, "k": 10}), {"lost": [[0], [0]]}),
+        (make_cell("race", "list.append, 1 us", "3.13.0", params={"threads": 4, "k": 10}), {}),
+    ]
+
+    assert verdict_of(make_run(cells), "race/append-safe").outcome == "inconclusive"
+
+
+def test_a_mean_does_not_support_what_an_interpreter_refutes(make_run):
+    """Two interpreters that err in opposite directions do not make a claim true."""
+    first, second = make_interpreter("3.12.1"), make_interpreter("3.13.0")
+    cells = []
+    for interpreter, level in ((first, 0.8), (second, 1.25)):
+        cells.append((make_cell("cpu-bound", "serial", interpreter.id), launches(1.0, 1.0, 1.0, 1.0)))
+        cells.append((make_cell("cpu-bound", "asyncio", interpreter.id), launches(level, level, level, level)))
+
+    verdict = verdict_of(make_run(cells, [first, second]), "cpu-bound/asyncio-equal")
+
+    assert (verdict.interpreter, verdict.outcome) == ("all", "inconclusive")
+    assert "3.12, 3.13" in verdict.sentence
+
+
+def test_more_cores_than_the_sweep_are_said(make_run):
+    """Where the sweep ends below the physical cores, the verdict says so instead of blaming the launches."""
+    run = make_run([(make_cell("sha256", "1 thread", "3.13.0"), launches(1.0, 1.0))], machine=make_machine(16))
+
+    verdict = verdict_of(run, "sha256/no-gain-past-cores")
+
+    assert (verdict.outcome, "16 physical cores" in verdict.sentence) == ("not measured", True)
 
 
 def test_nothing_lost_supports_append(make_run):

@@ -53,7 +53,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--placement", choices=PLACEMENTS, help="only this placement of the parts on cores")
     parser.add_argument("--launches", type=int, metavar="N", help="launches per cell")
     parser.add_argument("--limit", type=float, metavar="SECONDS", help="kill a launch that takes longer")
-    parser.add_argument("--memory-limit", type=float, metavar="MIB", help="address space of each process of a launch")
+    parser.add_argument("--memory-limit", type=int, metavar="MIB", help="address space of each process of a launch")
     parser.add_argument("--seed", type=int, help="for the order of launches and the resampling (default: drawn)")
     parser.add_argument("--resume", metavar="RUN", help="complete a run that was cut short: an id, or `last`")
     parser.add_argument("--list", action="store_true", help="list the experiments and stop")
@@ -66,6 +66,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Do it. Exit code 1 where launches failed."""
+    modes = [f"`--{name}`" for name in ("list", "explain", "resume") if getattr(arguments, name) not in (None, False)]
+    if len(modes) > 1:
+        raise UsageError(f"{' and '.join(modes)} exclude each other", hint="use one at a time")
     if arguments.list:
         return _list(arguments)
     if arguments.explain is not None:
@@ -88,8 +91,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if results.failures else 0
 
 
-def _split(names: list[str]) -> list[str]:
-    return [part.strip() for name in names for part in name.split(",") if part.strip()]
+def _split(option: str, names: list[str]) -> list[str]:
+    parts = [part.strip() for name in names for part in name.split(",")]
+    if "" in parts:
+        raise UsageError(f"`{option}` has an empty name in `{','.join(names)}`", hint="leave the option out for all")
+    return parts
 
 
 def _request(arguments: argparse.Namespace) -> lab.Request:
@@ -97,13 +103,13 @@ def _request(arguments: argparse.Namespace) -> lab.Request:
     return lab.Request(
         experiments=arguments.experiments,
         size=arguments.size or "quick",
-        interpreters=_split(arguments.interpreters),
-        models=_split(arguments.models),
+        interpreters=_split("--interpreter", arguments.interpreters),
+        models=_split("--model", arguments.models),
         placement=arguments.placement,
         launches=arguments.launches,
         seed=arguments.seed,
         limit_s=arguments.limit,
-        memory_limit_bytes=None if mib is None else int(mib * 2**20),
+        memory_limit_bytes=None if mib is None else mib * 2**20,
         store=arguments.store,
     )
 
@@ -125,7 +131,7 @@ def _measure(arguments: argparse.Namespace) -> lab.Run:
     """Run or resume; after Ctrl-C return what is there. Raises HeadwayError."""
     shown = _ProgressLine()
     if arguments.resume is not None:
-        given = [name for name in _WITH_RESUME if getattr(arguments, name)]
+        given = [name for name in _WITH_RESUME if getattr(arguments, name) not in (None, [])]
         if given:
             raise UsageError(
                 f"`--resume` goes on with the run's own settings, and {', '.join(given)} would change them",
@@ -152,7 +158,9 @@ def _terminated_like_ctrl_c() -> Iterator[None]:
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    # What is ignored stays ignored: `nohup headway lab` goes on after a hang-up.
+    heard = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in heard}
     try:
         yield
     finally:

@@ -66,16 +66,28 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    code = 1
     try:
         parsed = _parser().parse_args(arguments)
-        return _command(parsed.command).run(parsed)
+        code = _command(parsed.command).run(parsed)
+        sys.stdout.flush()
     except HeadwayError as error:
         console.complain(error.message, error.hint)
-        return error.exit_code
+        code = error.exit_code
     except KeyboardInterrupt:
         console.say("stopped")
-        return 130
+        code = 130
     except BrokenPipeError:
-        # The reader of our output (`| head`) has left; Python would complain again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        # The reader of our output (`| head`) has left.
+        _discard_output()
+        code = 0
+    except OSError as error:
+        _discard_output()
+        where = f" ({error.filename})" if error.filename else ""
+        console.complain(f"{error.strerror or error}{where}", "free space or choose another place, then try again")
+    return code
+
+
+def _discard_output() -> None:
+    """Send what is still buffered nowhere: Python would complain again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

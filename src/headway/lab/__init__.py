@@ -1,13 +1,16 @@
 """The lab: declared experiments, planned launches on real interpreters, statistics, verdicts.
 
-from headway import lab
-run = lab.run(lab.Request(experiments=["countdown"]))
-for verdict in lab.judge(run): print(verdict.claim.text, verdict.outcome, verdict.deciding.interval)
+Three lines run it and give values::
+
+    from headway import lab
+    run = lab.run(lab.Request(experiments=["countdown"]))
+    for verdict in lab.judge(run): print(verdict.interpreter, verdict.claim.text, verdict.outcome)
 """
 
 from headway.lab.compare import Difference, compare
 from headway.lab.design import Cell, Claim, Comparison, Count, Experiment, Published, Variant
 from headway.lab.doctor import Check, examine
+from headway.lab.evidence import Evidence
 from headway.lab.experiments import experiment, experiments
 from headway.lab.interpreters import Interpreter, discover, probe, select
 from headway.lab.machine import Machine, this_machine
@@ -16,7 +19,7 @@ from headway.lab.results import CellResult, Run, load_run
 from headway.lab.runner import Progress, Request, resume, run
 from headway.lab.stats import Interval
 from headway.lab.store import RunHeader, Store
-from headway.lab.verdicts import Evidence, Verdict, judge
+from headway.lab.verdicts import Verdict, judge
 
 __all__ = [
     "Cell",

@@ -43,7 +43,7 @@ def _difference(before: CellResult, after: CellResult, metric: str, seed: int) -
 
 
 def compare(before: Run, after: Run) -> list[Difference]:
-    """Compare every cell that both runs have, in the order of `before`.
+    """Compare every cell that both runs have, in the order of `before`; interpreters match by their short names.
 
     The launches of two runs were not interleaved: what changed on the machine between them is in every ratio. Cells
     whose parameters differ (another size) are not the same cell.
@@ -51,9 +51,15 @@ def compare(before: Run, after: Run) -> list[Difference]:
     Raises:
         StoreError: The runs have no cell in common.
     """
+
+    def name(run: Run, result: CellResult) -> tuple[str, str, str, str]:
+        cell = result.cell
+        return cell.experiment, cell.label, cell.placement, run.names[cell.interpreter]
+
     differences = []
-    for key, old in before.results.items():
-        new = after.results.get(key)
+    news = {name(after, result): result for result in after.results.values()}
+    for old in before.results.values():
+        new = news.get(name(before, old))
         if new is None or (old.cell.workload, old.cell.params) != (new.cell.workload, new.cell.params):
             continue
         differences.append(_difference(old, new, experiment(old.cell.experiment).metric, before.seed))

@@ -149,8 +149,7 @@ class Comparison:
     """A ratio of two cells of one interpreter, and what it should be.
 
     Attributes:
-        top, bottom: Labels of the variants; `bottom` "" compares the level of `top` with `per` instead.
-        per: What the level of `top` is divided by, where there is no `bottom`, in the metric's unit.
+        top, bottom: Labels of the variants.
         relation: What the ratio should be.
         metric: Which metric; "" means the experiment's own.
         placement: Which placement; "" means every one that was measured, each compared by itself.
@@ -158,8 +157,7 @@ class Comparison:
     """
 
     top: str
-    bottom: str = ""
-    per: float = 1.0
+    bottom: str
     relation: Relation
     metric: str = ""
     placement: str = ""
@@ -188,17 +186,17 @@ class Count:
 @final
 @dataclass(frozen=True)
 class Published:
-    """A ratio of two published values: of `source` in published.toml, `top` over `bottom` (or over `per`).
+    """A ratio of two published values: of `source` in published.toml, `top` over `bottom`.
 
     Attributes:
+        source: Which result.
+        top, bottom: Keys of its values; without `bottom` the value of `top` is a ratio itself.
         setting: Words that the result's setting contains, where one source has several results.
-        row: For tables of rows: the column and value that pick one.
     """
 
     source: str
     top: str
     bottom: str = ""
-    per: float = 1.0
     setting: str = ""
 
 

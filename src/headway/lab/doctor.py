@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, final
 
-from headway.lab.machine import this_machine
+from headway.lab.machine import split_off_runner, this_machine
 from headway.lab.paths import cache_folder
 
 __all__ = ["CHECKS", "Check", "examine"]
@@ -62,9 +62,10 @@ def _cores(name: str) -> Check:
 
 
 def _runner_core(name: str) -> Check:
-    cores = len(this_machine().cores)
-    if cores >= 4:
-        return Check(name, "ok", f"{cores} cores: launches and the runner need not share one")
+    own = this_machine().cores
+    cores = len(own)
+    if split_off_runner(own)[1]:
+        return Check(name, "ok", f"{cores} cores: the runner keeps a physical core to itself")
     return Check(
         name,
         "warning",
@@ -162,8 +163,6 @@ def _tmpfs(name: str) -> Check:
 
 def _disk(name: str) -> Check:
     folder = cache_folder()
-    while not folder.exists():
-        folder = folder.parent
     free_bytes = shutil.disk_usage(folder).free
     fact = f"{free_bytes / 2**30:.1f} GiB free at {folder}"
     if free_bytes < 2**30:

@@ -22,7 +22,7 @@ __all__ = ["Interpreter", "discover", "probe", "select"]
 
 _NAME = re.compile(r"python3(\.\d+t?d?)?$")
 _PROBE_LIMIT_S = 20
-_PROBE_VERSION = 3
+_PROBE_VERSION = 4
 
 # Runs in the interpreter asked, 3.8 or later; standard library only.
 _PROBE = r"""
@@ -125,9 +125,12 @@ class Interpreter:
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Sorts by version, GIL builds before free-threaded ones, newest patch first."""
-        major, minor, patch = (int(part) for part in re.findall(r"\d+", self.version)[:3])
-        return (major, minor, self.free_threaded, self.debug, -patch)
+        """Sorts by version, GIL builds before free-threaded ones; within these the newest first, final releases first."""
+        match = re.match(r"(\d+)\.(\d+)\.(\d+)(?:([a-z])(\d+))?", self.version)
+        assert match is not None
+        major, minor, patch = (int(part) for part in match.group(1, 2, 3))
+        level = "abr".find(match[4]) - 3 if match[4] else 0  # Alpha, beta, release candidate; final is 0.
+        return (major, minor, self.free_threaded, self.debug, -patch, -level, -int(match[5] or 0))
 
     def to_json(self) -> dict[str, Any]:
         """Return every attribute and the short name, as JSON values."""
@@ -143,13 +146,14 @@ class Interpreter:
 
 
 def _ask(executable: Path) -> dict[str, Any]:
-    """Run the probe in `executable`. Raises InterpreterError where it does not start or is no CPython 3.8+."""
+    """Run the probe in `executable`. Raises InterpreterError where it does not start or does not answer."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     try:
         done = subprocess.run(
             [str(executable), "-I", "-c", _PROBE],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=_PROBE_LIMIT_S,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -157,24 +161,29 @@ def _ask(executable: Path) -> dict[str, Any]:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InterpreterError(
-            f"the interpreter {executable} does not start: {error}",
+            f"the interpreter {executable} does not start: {getattr(error, 'strerror', None) or 'it took too long'}",
             hint="name an executable of CPython 3.8 or later; `headway interpreters` lists those found",
         ) from error
     try:
-        answer = json.loads(done.stdout)
-    except json.JSONDecodeError:
-        last = (done.stderr.strip() or "no output").splitlines()[-1]
+        # The last line: what runs at an interpreter's start (.pth files, sitecustomize) may print before us.
+        answer = json.loads((done.stdout.splitlines() or [""])[-1])
+        minor = tuple(int(part) for part in answer["minor"].split("."))
+    except (json.JSONDecodeError, KeyError, TypeError, ValueError):
+        last = (done.stderr.strip() or "no output").splitlines()[-1][:200]
         raise InterpreterError(
             f"the interpreter {executable} failed the probe (exit code {done.returncode}): {last}",
             hint="name an executable of CPython 3.8 or later; `headway interpreters` lists those found",
         ) from None
-    minor = tuple(int(part) for part in answer["minor"].split("."))
-    if answer["implementation"] != "cpython" or minor < (3, 8):
+    return {**answer, "minor_parts": minor}
+
+
+def _refuse_others(executable: Path, answer: dict[str, Any]) -> None:
+    """Raise InterpreterError for what is not CPython 3.8 or later."""
+    if answer["implementation"] != "cpython" or tuple(answer["minor_parts"]) < (3, 8):
         raise InterpreterError(
             f"{executable} is {answer['implementation']} {answer['version']}, expected CPython 3.8 or later",
             hint="`headway interpreters` lists those found",
         )
-    return answer  # type: ignore[no-any-return]
 
 
 class _ProbeCache:
@@ -197,15 +206,11 @@ class _ProbeCache:
     def get(self, executable: Path) -> dict[str, Any]:
         key = self._key(executable)
         if key not in self._answers:
-            try:
-                self._answers[key] = _ask(executable)
-            except InterpreterError as error:
-                # Remembered too: an old or broken interpreter on PATH would cost its probe on every start.
-                self._answers[key] = {"error": error.message, "hint": error.hint}
+            # Also of an interpreter that is too old; but not a failure, which may be mended.
+            self._answers[key] = _ask(executable)
             self._changed = True
         answer: dict[str, Any] = self._answers[key]
-        if "error" in answer:
-            raise InterpreterError(answer["error"], hint=answer["hint"])
+        _refuse_others(executable, answer)
         return answer
 
     def save(self) -> None:
@@ -304,9 +309,16 @@ def discover() -> tuple[list[Interpreter], list[str]]:
     return _named(found), passed_over
 
 
+def _expanded(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)  # `~nobody`: then there is no such file either.
+
+
 def probe(executable: str) -> Interpreter:
     """Return the interpreter at `executable`. Raises InterpreterError where it is none of ours to measure."""
-    path = Path(executable).expanduser()
+    path = _expanded(executable)
     if not path.is_file() or not os.access(path, os.X_OK):
         raise InterpreterError(
             f"there is no executable at {executable}",
@@ -344,7 +356,7 @@ def select(found: Sequence[Interpreter], wanted: Sequence[str] = ()) -> list[Int
         if name == "all":
             fitting = list(found)
         elif "/" in name:
-            real = str(Path(name).expanduser().resolve())
+            real = str(_expanded(name).resolve())
             fitting = [one for one in found if one.executable == real] or [probe(name)]
         else:
             fitting = [one for one in found if name in (one.id, one.version)] or [

@@ -1,7 +1,8 @@
 """One launch: a fresh process of the measured interpreter, watched from outside.
 
-The process leads a session of its own, so that everything it starts can be killed with it, and dies when we do
-(PR_SET_PDEATHSIG). Whatever goes wrong inside becomes a failed launch with its stderr; nothing raises but a bug.
+The process leads a session of its own, so that everything it starts can be killed with it. It dies when we do
+(PR_SET_PDEATHSIG); what it started is then ended by the run's keeper (`lab.keeper`). Whatever goes wrong becomes a
+failed launch with its stderr; nothing raises but a bug.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ from typing import Any, BinaryIO, final
 
 from headway.agent import AGENT_PATH, BOOTSTRAP
 from headway.lab.design import Cell
+from headway.lab.keeper import Keeper
 from headway.lab.machine import Machine
 from headway.lab.paths import scratch_folder
 
@@ -62,9 +64,10 @@ def _environment(paths: Sequence[str]) -> dict[str, str]:
     return {**kept, "PYTHONPATH": os.pathsep.join([*paths, str(AGENT_PATH)])}
 
 
-def _prepare_child(parent: int, memory_limit_bytes: int | None) -> None:
-    """Between fork and exec: die with the runner, and obey the memory limit."""
+def _prepare_child(parent: int, cores: Sequence[int], memory_limit_bytes: int | None) -> None:
+    """Between fork and exec: die with the runner, keep to the launches' cores, and obey the memory limit."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    os.sched_setaffinity(0, cores)
     if os.getppid() != parent:
         os._exit(1)  # The runner died before the line above.
     if memory_limit_bytes is not None:
@@ -101,13 +104,18 @@ class _Listener:
     def __init__(self, begun_monotonic_ns: int) -> None:
         self.launch = Launch()
         self.ended = False
+        self.garbled = False
         self._begun_monotonic_ns = begun_monotonic_ns
         self._partial = b""
 
     def feed(self, data: bytes) -> None:
         *lines, self._partial = (self._partial + data).split(b"\n")
         for line in lines:
-            self._take(json.loads(line))
+            try:
+                self._take(json.loads(line))
+            except (ValueError, KeyError, TypeError):
+                # Somebody else wrote to our descriptor: then nothing that came over it can be trusted.
+                self.garbled = True
 
     def _take(self, answer: dict[str, Any]) -> None:
         kind = answer.pop("kind")
@@ -125,7 +133,13 @@ class _Listener:
 
 @contextlib.contextmanager
 def _process(
-    executable: str, paths: Sequence[str], answers_fd: int, stderr: BinaryIO, memory_limit_bytes: int | None
+    executable: str,
+    cell: Cell,
+    cores: Sequence[int],
+    answers_fd: int,
+    stderr: BinaryIO,
+    memory_limit_bytes: int | None,
+    keeper: Keeper | None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start the agent; leave no process of its session behind, however the block is left."""
     runner = os.getpid()
@@ -136,18 +150,22 @@ def _process(
         stderr=stderr,
         pass_fds=[answers_fd],
         cwd=scratch_folder(),
-        env=_environment(paths),
+        env=_environment(cell.paths),
         start_new_session=True,
-        # Safe here: the runner has one thread (see subprocess on preexec_fn).
-        preexec_fn=lambda: _prepare_child(runner, memory_limit_bytes),  # noqa: PLW1509
+        # Between fork and exec only system calls are made here, which is safe also beside other threads.
+        preexec_fn=lambda: _prepare_child(runner, cores, memory_limit_bytes),  # noqa: PLW1509
     )
     try:
+        if keeper is not None:
+            keeper.watch(process.pid)
         yield process
     finally:
         # The session's members (pool workers, a fork server) may outlive its leader.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        if keeper is not None:
+            keeper.watch(0)
 
 
 def _listen(process: subprocess.Popen[bytes], reader: int, listener: _Listener, deadline_s: float) -> bool:
@@ -195,6 +213,7 @@ def run_launch(
     library: Path | None = None,
     limit_s: float,
     memory_limit_bytes: int | None = None,
+    keeper: Keeper | None = None,
 ) -> Launch:
     """Start `executable`, run the cell once in it, and return what it gave.
 
@@ -205,8 +224,9 @@ def run_launch(
         library: The native library, for native cells.
         limit_s: Kill it after this many seconds.
         memory_limit_bytes: Limit of each process's address space.
+        keeper: Ends what the launch started should we be killed meanwhile; the runner always has one.
 
-    A launch that crashes, hangs or ends early is returned with status "failed". KeyboardInterrupt goes through, after
+    A launch that cannot be started, crashes, hangs or ends early is returned with status "failed". KeyboardInterrupt goes through, after
     the process and all it started are gone.
     """
     reader, writer = os.pipe()
@@ -214,10 +234,12 @@ def run_launch(
         begun_ns = time.monotonic_ns()
         listener = _Listener(begun_ns)
         try:
-            with _process(executable, cell.paths, writer, stderr, memory_limit_bytes) as process:
+            with _process(executable, cell, machine.cores, writer, stderr, memory_limit_bytes, keeper) as process:
                 os.close(writer)
                 writer = -1
                 in_time = _converse(process, reader, listener, _job(cell, machine, library, limit_s), limit_s)
+        except (OSError, subprocess.SubprocessError) as error:
+            return Launch(reason=f"the process could not be started: {error}")
         finally:
             for fd in (reader, writer):
                 if fd >= 0:
@@ -229,6 +251,8 @@ def run_launch(
         launch.stderr = stderr.read().decode(errors="replace")
     if not in_time:
         launch.reason = f"killed after its limit of {limit_s:g} s"
+    elif listener.garbled:
+        launch.reason = "the launch's answers are garbled: something in it wrote to our descriptor"
     elif process.returncode != 0 or not listener.ended:
         launch.reason = _why(process.returncode, launch.stderr)
     else:

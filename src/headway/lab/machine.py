@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
 
-__all__ = ["Machine", "this_machine"]
+__all__ = ["Machine", "split_off_runner", "this_machine"]
 
 
 @final
@@ -17,7 +17,7 @@ class Machine:
 
     Attributes:
         cpu: Model name.
-        cores: Core numbers that this process may use (its affinity).
+        cores: Core numbers that launches may use.
         physical_cores: How many different physical cores those are; hyper-threads of one core count once.
         split: Two core numbers for the placement `split`, on different physical cores where there are two; empty
             with one core.
@@ -61,9 +61,30 @@ def _cpu_model() -> str:
     return match.group(1) if match else platform.machine()
 
 
-def this_machine() -> Machine:
-    """Return the facts of the machine we run on. This function can't fail on Linux."""
-    cores = tuple(sorted(os.sched_getaffinity(0)))
+_CORES_TO_SPARE = 4
+
+
+def split_off_runner(cores: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return (cores for launches, cores for the runner): from four physical cores on, the last is the runner's.
+
+    All hyper-threads of that physical core go to the runner. With fewer cores the second part is empty.
+    """
+    by_physical: dict[str, list[int]] = {}
+    for core in cores:
+        by_physical.setdefault(_siblings(core), []).append(core)
+    if len(by_physical) < _CORES_TO_SPARE:
+        return cores, ()
+    spare = max(by_physical.values(), key=max)
+    return tuple(core for core in cores if core not in spare), tuple(spare)
+
+
+def this_machine(cores: tuple[int, ...] | None = None) -> Machine:
+    """Return the facts of the machine we run on. This function can't fail on Linux.
+
+    Args:
+        cores: The cores that launches may use; None means all that this process may use (its affinity).
+    """
+    cores = tuple(sorted(os.sched_getaffinity(0))) if cores is None else cores
     by_physical: dict[str, int] = {}
     for core in cores:
         by_physical.setdefault(_siblings(core), core)

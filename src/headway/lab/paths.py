@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from headway.errors import UsageError
+
 __all__ = ["cache_folder", "default_store", "interpreters_folder", "scratch_folder"]
 
 
@@ -14,8 +16,20 @@ def _xdg(variable: str, fallback: str) -> Path:
 
 
 def cache_folder() -> Path:
-    """Return the folder for what can be made again: interpreter probes, provisioned interpreters."""
-    return _xdg("XDG_CACHE_HOME", ".cache")
+    """Return the folder for what can be made again (probes, provisioned interpreters), made if need be.
+
+    Raises:
+        UsageError: It cannot be made.
+    """
+    folder = _xdg("XDG_CACHE_HOME", ".cache")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the cache folder {folder} cannot be made: {error.strerror or error}",
+            hint="set XDG_CACHE_HOME to a folder that you may write to",
+        ) from error
+    return folder
 
 
 def default_store() -> Path:

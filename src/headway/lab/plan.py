@@ -73,20 +73,36 @@ class Plan:
         return ordered
 
 
-def _matches(variant: Variant, baseline: str, models: Sequence[str]) -> bool:
-    """Whether a `--model` choice includes the variant. The baseline always comes along: ratios need it."""
-    if not models or variant.label == baseline:
-        return True
-    return any(variant.model == model or variant.model.startswith(f"{model}-") for model in models)
+def _is_model(model: str, wanted: Sequence[str]) -> bool:
+    """Whether a `--model` choice names the model: "processes" names every start method."""
+    return any(model == name or model.startswith(f"{name}-") for name in wanted)
 
 
-def _placements(variant: Variant, wanted: Placement | None, machine: Machine) -> tuple[tuple[Placement, ...], str]:
-    """Return where to run the variant, and why not where that is nowhere."""
-    allowed = variant.placements
-    if wanted is not None:
-        allowed = tuple(placement for placement in allowed if placement == wanted)
-        if not allowed:
-            return (), f"does not run at placement `{wanted}`"
+def _chosen(
+    experiment: Experiment, size: Size, models: Sequence[str], placement: Placement | None
+) -> list[tuple[Variant, tuple[Placement, ...]]]:
+    """Return the variants that the choices leave of an experiment, with their placements.
+
+    The baseline comes along where another variant is left: ratios need it.
+    """
+    placed = [
+        (variant, tuple(place for place in variant.placements if placement in {None, place}))
+        for variant in experiment.variants(size)
+    ]
+    placed = [(variant, places) for variant, places in placed if places]
+    if not models:
+        return placed
+    if not any(_is_model(variant.model, models) for variant, _ in placed):
+        return []
+    return [
+        (variant, places)
+        for variant, places in placed
+        if _is_model(variant.model, models) or variant.label == experiment.baseline
+    ]
+
+
+def _fitting(allowed: tuple[Placement, ...], machine: Machine) -> tuple[tuple[Placement, ...], str]:
+    """Return the placements that the machine has cores for, and why not where that is none."""
     fitting = tuple(placement for placement in allowed if placement != "split" or machine.split)
     return fitting, "" if fitting else "placement `split` needs two cores"
 
@@ -132,10 +148,8 @@ def make_plan(
     cells: list[Cell] = []
     skipped: list[Skipped] = []
     for experiment in experiments:
-        for variant in experiment.variants(size):
-            if not _matches(variant, experiment.baseline, models):
-                continue
-            places, reason = _placements(variant, placement, machine)
+        for variant, allowed in _chosen(experiment, size, models, placement):
+            places, reason = _fitting(allowed, machine)
             where = (
                 [(ONE_WORKER, native_missing)]
                 if variant.native
@@ -187,13 +201,17 @@ def _refuse_nothing(
 ) -> None:
     """Raise UsageError where the choices contradict each other."""
     if not cells:
-        why = "; ".join(sorted({one.reason for one in skipped})) or "nothing fits"
+        names = ", ".join(experiment.name for experiment in experiments)
+        wish = " and ".join(
+            [f"the model `{model}`" for model in models] + ([f"placement `{placement}`"] if placement else [])
+        )
+        why = "; ".join(sorted({one.reason for one in skipped})) or f"{names} does not run with {wish}"
         raise UsageError(
             f"nothing is left to run: {why}",
             hint="leave out `--model` or `--placement`, or name other experiments; `headway lab --explain NAME` shows what fits",
         )
     for model in models:
-        if not any(cell.model == model or cell.model.startswith(f"{model}-") for cell in cells):
+        if not any(_is_model(cell.model, [model]) for cell in cells):
             names = ", ".join(experiment.name for experiment in experiments)
             reasons = sorted({one.reason for one in skipped}) if placement is None else []
             raise UsageError(

@@ -25,6 +25,5 @@ def published_ratio(wanted: Published) -> float:
     for result in results():
         values = result.get("values", {})
         if result["source"] == wanted.source and wanted.setting in result["setting"] and wanted.top in values:
-            below = values[wanted.bottom] if wanted.bottom else wanted.per
-            return float(values[wanted.top]) / float(below)
+            return float(values[wanted.top]) / float(values[wanted.bottom] if wanted.bottom else 1)
     raise LookupError(f"published.toml has no {wanted.top} of {wanted.source} ({wanted.setting or 'any setting'})")

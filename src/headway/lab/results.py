@@ -79,8 +79,12 @@ class CellResult:
         return stats.level_interval(values, seed=self.seed)
 
     def steady_states(self, metric: str) -> list[str]:
-        """Return the course of each launch's samples (see `stats.steady_state`)."""
-        return [stats.steady_state(samples) for samples in self.samples(metric)]
+        """Return the course of each launch's samples (see `stats.steady_state`).
+
+        Empty for a metric with several values a sample: those are no sequence of repetitions.
+        """
+        repetitions = [samples for samples in self.samples(metric) if len(samples) == self.cell.samples]
+        return [stats.steady_state(samples) for samples in repetitions]
 
     def mean_utilisation(self) -> dict[str, float]:
         """Return {core: mean busy share} over the launches' timed parts; {} where they were too short to tell.

@@ -1,13 +1,14 @@
 """The run: every planned launch, one at a time, each stored before the next starts.
 
-The runner sleeps in `select` while a launch runs. Where there are four cores or more it keeps the last one to itself
-and pins launches to the others, so that it never shares a core with what it measures.
+The runner sleeps in `select` while a launch runs. From four physical cores on it keeps the last to itself and launches
+run on the others, so that it never shares a core with what it measures.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
 
@@ -17,15 +18,15 @@ from headway.lab import doctor, interpreters, store
 from headway.lab.design import ONE_WORKER, PLACEMENTS, SIZES, Cell, Placement, Size
 from headway.lab.experiments import experiment, experiments
 from headway.lab.interpreters import Interpreter
+from headway.lab.keeper import Keeper
 from headway.lab.launch import Launch, run_launch
-from headway.lab.machine import Machine, this_machine
+from headway.lab.lock import only_lab
+from headway.lab.machine import Machine, split_off_runner, this_machine
 from headway.lab.paths import default_store
 from headway.lab.plan import Plan, Skipped, make_plan
 from headway.lab.results import Run, read_run
 
 __all__ = ["Progress", "Request", "resume", "run"]
-
-_CORES_TO_SPARE = 4
 
 
 @final
@@ -51,6 +52,9 @@ class Progress:
     failed: int
     left_s: float | None
 
+
+_MOST_LAUNCHES = 10_000
+_MOST_S = 7 * 24 * 3600
 
 Report = Callable[[Progress], None]
 
@@ -96,13 +100,13 @@ def _validate(request: Request) -> None:
             f"the placement is `{request.placement}`, expected one of {', '.join(PLACEMENTS)}",
             hint="see `headway lab --help`",
         )
-    for name, value in (
-        ("launches", request.launches),
-        ("limit", request.limit_s),
-        ("memory limit", request.memory_limit_bytes),
+    for name, value, most in (
+        ("number of launches", request.launches, _MOST_LAUNCHES),
+        ("time limit in seconds", request.limit_s, _MOST_S),
+        ("memory limit in bytes", request.memory_limit_bytes, sys.maxsize),
     ):
-        if value is not None and value <= 0:
-            raise UsageError(f"the {name} is {value}, expected more than 0", hint="leave it out for the size's default")
+        if value is not None and not 0 < value <= most:
+            raise UsageError(f"the {name} is {value}, expected more than 0 and at most {most}", hint="leave it out")
 
 
 def _native_library() -> tuple[Path | None, str]:
@@ -112,20 +116,12 @@ def _native_library() -> tuple[Path | None, str]:
         return None, error.message
 
 
-def _machine_for_launches(machine: Machine) -> Machine:
-    """Leave the runner a core where there are enough."""
-    if len(machine.cores) < _CORES_TO_SPARE:
-        return machine
-    rest = machine.cores[:-1]
-    split = tuple(core for core in machine.split if core in rest)
-    return replace(machine, cores=rest, split=split if len(split) > 1 else rest[:2])
-
-
 @contextmanager
-def _cores_of_launches(machine: Machine) -> Iterator[None]:
-    """Run launches on the machine's cores: children inherit the affinity that we have while starting them."""
+def _on_cores(cores: Sequence[int]) -> Iterator[None]:
+    """Keep ourselves to `cores`, where there are any to spare; launches are given theirs."""
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, machine.cores)
+    if cores:
+        os.sched_setaffinity(0, cores)
     try:
         yield
     finally:
@@ -187,28 +183,29 @@ class _Session:
         planned = self._plan.order()
         pending = [(block, cell) for block, cell in planned if (cell.key, block) not in done]
         failed = 0
-        for position, (block, cell) in enumerate(pending):
-            count = len(planned) - len(pending) + position
-            self._report(
-                Progress(self._run_id, count, len(planned), cell, block, failed, self._left_s(pending[position:]))
-            )
-            launch = self._launch(cell)
-            self._walls_s[cell.key] = launch.wall_s
-            failed += launch.status == "failed"
-            self._store.add_launch(self._run_id, cell.key, block, launch)
+        with Keeper() as keeper, _on_cores(split_off_runner(tuple(sorted(os.sched_getaffinity(0))))[1]):
+            for position, (block, cell) in enumerate(pending):
+                count = len(planned) - len(pending) + position
+                self._report(
+                    Progress(self._run_id, count, len(planned), cell, block, failed, self._left_s(pending[position:]))
+                )
+                launch = self._launch(cell, keeper)
+                self._walls_s[cell.key] = launch.wall_s
+                failed += launch.status == "failed"
+                self._store.add_launch(self._run_id, cell.key, block, launch)
         self._store.end_run(self._run_id)
         self._report(Progress(self._run_id, len(planned), len(planned), None, self._plan.launches, failed, 0.0))
 
-    def _launch(self, cell: Cell) -> Launch:
-        with _cores_of_launches(self._machine):
-            return run_launch(
-                cell,
-                self._executables[cell.interpreter],
-                self._machine,
-                library=self._library,
-                limit_s=self._plan.limit_s,
-                memory_limit_bytes=self._plan.memory_limit_bytes,
-            )
+    def _launch(self, cell: Cell, keeper: Keeper) -> Launch:
+        return run_launch(
+            cell,
+            self._executables[cell.interpreter],
+            self._machine,
+            library=self._library,
+            limit_s=self._plan.limit_s,
+            memory_limit_bytes=self._plan.memory_limit_bytes,
+            keeper=keeper,
+        )
 
 
 def _silent(_progress: Progress) -> None:
@@ -237,7 +234,8 @@ def run(request: Request | None = None, *, report: Report = _silent) -> Run:
     Raises:
         UsageError: Bad or contradictory values, found before anything runs.
         InterpreterError: An interpreter that does not start.
-        StoreError: The store cannot be written, or another run holds it.
+        StoreError: The store cannot be written.
+        HeadwayError: Another lab is measuring on this machine.
     """
     request = request or Request()
     _validate(request)
@@ -248,7 +246,7 @@ def run(request: Request | None = None, *, report: Report = _silent) -> Run:
         raise InterpreterError(
             "no CPython 3.8 or later was found", hint="install one, or name its path with `--interpreter`"
         )
-    machine = _machine_for_launches(this_machine())
+    machine = this_machine(split_off_runner(this_machine().cores)[0])
     library, native_missing = _native_library()
     if not any(interpreter.ctypes for interpreter in chosen):
         native_missing = native_missing or "none of the chosen interpreters can import ctypes"
@@ -265,7 +263,7 @@ def run(request: Request | None = None, *, report: Report = _silent) -> Run:
         memory_limit_bytes=request.memory_limit_bytes,
         native_missing=native_missing,
     )
-    with store.Store(request.store or default_store(), create=True) as results, results.sole_writer():
+    with only_lab(), store.Store(request.store or default_store(), create=True) as results:
         run_id = results.new_run(_settings(plan, machine, chosen, request), plan.cells)
         _Session(results, run_id, plan, machine, _executables(chosen), library, report).go()
         return read_run(results, run_id)
@@ -280,10 +278,11 @@ def resume(name: str = "last", *, store_path: Path | None = None, report: Report
         report: As for `run`.
 
     Raises:
-        StoreError: No such run, or another run holds the store.
+        StoreError: No such run.
+        HeadwayError: Another lab is measuring on this machine.
         InterpreterError: An interpreter of the run is gone, or is another one now.
     """
-    with store.Store(store_path or default_store()) as results, results.sole_writer():
+    with only_lab(), store.Store(store_path or default_store(), write=True) as results:
         header = results.find_run(name)
         settings = header.settings
         stored = [Interpreter.from_json(values) for values in settings["interpreters"]]

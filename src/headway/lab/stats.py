@@ -18,6 +18,7 @@ __all__ = [
     "Interval",
     "Outliers",
     "bimodal",
+    "half_width_factor",
     "launch_value",
     "level_interval",
     "outliers",
@@ -44,7 +45,7 @@ class Interval:
         value: The estimate: a ratio, or a level in the metric's unit.
         low: Lower bound at `CONFIDENCE`; 0 where one launch cannot bound it.
         high: Upper bound; infinity where one launch cannot bound it.
-        method: "paired t" (Student's t on the logs of block-wise ratios), "welch" (Welch's t on logs), "bca" (BCa
+        method: "student" (Student's t on logs), "paired t" (the same on block-wise ratios), "welch" (Welch's t on logs), "bca" (BCa
             bootstrap over launches or blocks) or "one launch".
     """
 
@@ -59,6 +60,13 @@ class Interval:
         if self.value <= 0 or math.isinf(self.high):
             return math.inf
         return max(self.high / self.value, self.value / self.low if self.low > 0 else math.inf) - 1
+
+
+def half_width_factor(launches: int) -> float:
+    """Return by what a standard deviation (of logs) becomes the half-width of a Student interval over `launches`."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(launches - 1, (1 + CONFIDENCE) / 2)) / math.sqrt(launches)
 
 
 def launch_value(samples: Sequence[float]) -> float:
@@ -168,8 +176,8 @@ def paired_ratio_interval(pairs: Sequence[tuple[float, float]], *, seed: int = 0
 
 
 def level_interval(values: Sequence[float], *, seed: int = 0) -> Interval:
-    """Return the geometric mean of launch values with its confidence interval, likewise."""
-    return _interval(values, None, seed, "welch")
+    """Return the geometric mean of launch values with its confidence interval: Student's t on logs, or BCa likewise."""
+    return _interval(values, None, seed, "student")
 
 
 def bimodal(values: Sequence[float]) -> tuple[float, float] | None:
@@ -221,16 +229,27 @@ _STEADY_MINIMUM = 10
 _STEADY_TOLERANCE = 0.02
 
 
+def _clipped(values: Sequence[float], place: int) -> float:
+    """Return the value at `place`, no further from the quartiles of its nine neighbours than 1.5 times their range."""
+    near = values[max(0, place - 4) : place + 5]
+    low, _, high = statistics.quantiles(near, n=4, method="inclusive")
+    reach = 1.5 * (high - low)
+    return min(max(values[place], low - reach), high + reach)
+
+
 def _segments(values: Sequence[float]) -> list[tuple[int, int]]:
     """Split `values` where their level changes: binary segmentation, least squares, a BIC-like penalty.
 
-    Noise is taken from the differences of neighbours, which a change of level hardly touches.
+    Noise is taken from the differences of neighbours, which a change of level hardly touches; but no less than a half
+    of the tolerance, so that a clock's grain is no change. Single spikes are clipped to Tukey's inner fences of their
+    neighbourhood first, because least squares would cut them out.
     """
     import numpy as np
 
-    data = np.asarray(values, dtype=float)
-    noise = float(np.median(np.abs(np.diff(data)))) / 0.9539  # MAD of differences -> sigma of a normal sample.
-    penalty = 3 * noise**2 * math.log(len(data)) if noise > 0 else 1e-30
+    data = np.array([_clipped(values, place) for place in range(len(values))])
+    differences = float(np.median(np.abs(np.diff(data)))) / 0.9539  # MAD of differences -> sigma of a normal sample.
+    noise = max(differences, _STEADY_TOLERANCE / 2 * float(np.median(np.abs(data))))
+    penalty = 3 * noise**2 * math.log(len(data))
     sums = np.concatenate(([0.0], np.cumsum(data)))
 
     def cut(start: int, end: int) -> list[tuple[int, int]]:
@@ -241,7 +260,7 @@ def _segments(values: Sequence[float]) -> list[tuple[int, int]]:
         right = (sums[end] - sums[places]) ** 2 / (end - places)
         gains = left + right - (sums[end] - sums[start]) ** 2 / (end - start)
         best = int(np.argmax(gains))
-        if gains[best] < penalty:
+        if gains[best] <= penalty:
             return [(start, end)]
         place = int(places[best])
         return cut(start, place) + cut(place, end)
@@ -254,19 +273,25 @@ def steady_state(samples: Sequence[float]) -> str:
 
     Returns:
         "flat", "warm-up" (it got faster and stayed so), "slowdown" (it got slower and stayed so), "no steady state"
-        (it still changes in the last fifth), or "too few samples" below ten. Changes under 2 % count as none.
+        (it still changes in the last fifth, or comes back to where it began), or "too few samples" below ten. Changes
+        under 2 % count as none.
     """
     if len(samples) < _STEADY_MINIMUM:
         return "too few samples"
-    levels = [(end, statistics.fmean(samples[start:end])) for start, end in _segments(samples)]
+    levels = [(end, statistics.median(samples[start:end])) for start, end in _segments(samples)]
     merged = [levels[0]]
     for end, level in levels[1:]:
-        if abs(level / merged[-1][1] - 1) < _STEADY_TOLERANCE:
+        if _near(level, merged[-1][1]):
             merged[-1] = (end, merged[-1][1])
         else:
             merged.append((end, level))
+    first, last = merged[0][1], merged[-1][1]
     if len(merged) == 1:
         return "flat"
-    if merged[-2][0] > 0.8 * len(samples):
+    if merged[-2][0] > 0.8 * len(samples) or _near(first, last):
         return "no steady state"
-    return "warm-up" if merged[-1][1] < merged[0][1] else "slowdown"
+    return "warm-up" if last < first else "slowdown"
+
+
+def _near(one: float, other: float) -> bool:
+    return abs(one - other) <= _STEADY_TOLERANCE * max(abs(one), abs(other))

@@ -1,15 +1,12 @@
 """Results in one SQLite file (WAL): a row per launch, committed before the next starts.
 
 Raw samples are kept; every statistic is computed from them later. A killed run loses at most the launch in flight.
-Several processes may read while one writes; a lock file lets one lab run at a time write to a store, because two runs
-at once would measure each other.
+Several processes may read while one writes.
 """
 
 import contextlib
 import datetime as dt
-import fcntl
 import json
-import os
 import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -108,26 +105,44 @@ class Store:
     """The results in one file.
 
     Args:
-        path: Where; created with its folder when `create` is true.
-        create: Make it when it is not there.
+        path: Where.
+        create: Make it, with its folder, when it is not there.
+        write: Open it for writing; reading leaves the file and its folder as they are.
 
     Raises:
         StoreError: It cannot be opened, is no store of ours, or (without `create`) is not there.
     """
 
-    def __init__(self, path: Path, *, create: bool = False) -> None:
+    def __init__(self, path: Path, *, create: bool = False, write: bool = False) -> None:
         self.path = path
         with self._errors():
             if create:
                 path.parent.mkdir(parents=True, exist_ok=True)
             elif not path.exists():
                 raise StoreError(f"there is no results store at {path}", hint="`headway lab` makes one")
-            self._db = sqlite3.connect(path, timeout=30, isolation_level=None)
-            self._db.execute("PRAGMA foreign_keys = ON")
-            self._db.execute("PRAGMA journal_mode = WAL")
-            # With WAL, NORMAL survives any kill of ours; only a power cut may take the last launches.
-            self._db.execute("PRAGMA synchronous = NORMAL")
-            self._check_version()
+            self._db = self._connect("rwc" if create else "rw" if write else "ro")
+            try:
+                self._check_version()
+                if create or write:
+                    self._db.execute("PRAGMA foreign_keys = ON")
+                    self._db.execute("PRAGMA journal_mode = WAL")
+                    # With WAL, NORMAL survives any kill of ours; only a power cut may take the last launches.
+                    self._db.execute("PRAGMA synchronous = NORMAL")
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        uri = self.path.absolute().as_uri()
+        db = sqlite3.connect(f"{uri}?mode={mode}", uri=True, timeout=30, isolation_level=None)
+        if mode == "ro":
+            try:
+                db.execute("SELECT COUNT(*) FROM sqlite_master")
+            except sqlite3.OperationalError:
+                # A folder that we may not write to: SQLite cannot make the side files of WAL there.
+                db.close()
+                db = sqlite3.connect(f"{uri}?immutable=1", uri=True, isolation_level=None)
+        return db
 
     def _check_version(self) -> None:
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
@@ -158,7 +173,7 @@ class Store:
         """Turn SQLite's and the file system's errors into ours."""
         try:
             yield
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, json.JSONDecodeError, KeyError) as error:
             raise StoreError(
                 f"the results store {self.path} cannot be used: {error}",
                 hint="name another file with `--store`; if it is damaged, `sqlite3 FILE .recover` saves what is readable",
@@ -178,27 +193,6 @@ class Store:
             self._db.execute("ROLLBACK")
             raise
         self._db.execute("COMMIT")
-
-    @contextlib.contextmanager
-    def sole_writer(self) -> Iterator[None]:
-        """Hold the store's lock. Raises StoreError where another lab run holds it."""
-        lock_path = self.path.with_name(self.path.name + ".lock")
-        with self._errors():
-            lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                owner = os.pread(lock, 32, 0).decode(errors="replace").strip() or "unknown"
-                raise StoreError(
-                    f"another lab run (process {owner}) is writing to {self.path}",
-                    hint="wait for it: two runs at once would measure each other",
-                ) from None
-            os.ftruncate(lock, 0)
-            os.pwrite(lock, str(os.getpid()).encode(), 0)
-            yield
-        finally:
-            os.close(lock)
 
     def new_run(self, settings: dict[str, Any], cells: Sequence[Cell]) -> str:
         """Store a run's settings and cells; return its id."""
@@ -256,12 +250,11 @@ class Store:
                 " FROM runs r LEFT JOIN cells c ON c.run = r.id LEFT JOIN launches l ON l.cell = c.id"
                 " GROUP BY r.id ORDER BY r.started_at, r.rowid"
             ).fetchall()
-        headers = []
-        for run_id, started_at, ended_at, text, cells, done, failed in rows:
-            settings = json.loads(text)
-            headers.append(
-                RunHeader(run_id, started_at, ended_at, settings, cells * settings["launches"], done, failed)
-            )
+            headers = []
+            for run_id, started_at, ended_at, text, cells, done, failed in rows:
+                settings = json.loads(text)
+                planned = cells * settings["launches"]
+                headers.append(RunHeader(run_id, started_at, ended_at, settings, planned, done, failed))
         return headers
 
     def find_run(self, name: str = "last") -> RunHeader:
@@ -285,7 +278,7 @@ class Store:
         """Return a run's cells, in the order of its plan."""
         with self._errors():
             rows = self._db.execute("SELECT cell FROM cells WHERE run = ? ORDER BY id", (run_id,)).fetchall()
-        return [cell_from_json(json.loads(text)) for (text,) in rows]
+            return [cell_from_json(json.loads(text)) for (text,) in rows]
 
     def done(self, run_id: str) -> set[tuple[str, int]]:
         """Return (cell key, block) of every launch stored."""
@@ -310,9 +303,9 @@ class Store:
                 (run_id,),
             ):
                 samples.setdefault(launch_id, {}).setdefault(metric, []).append(value)
-        return [
-            StoredLaunch(
-                key, block, Launch(status, reason, samples.get(launch_id, {}), json.loads(facts), stderr, wall_s)
-            )
-            for launch_id, key, block, status, reason, wall_s, facts, stderr in rows
-        ]
+            return [
+                StoredLaunch(
+                    key, block, Launch(status, reason, samples.get(launch_id, {}), json.loads(facts), stderr, wall_s)
+                )
+                for launch_id, key, block, status, reason, wall_s, facts, stderr in rows
+            ]

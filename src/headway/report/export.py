@@ -6,8 +6,9 @@ from typing import Any
 
 from headway.lab import stats
 from headway.lab.compare import Difference
+from headway.lab.evidence import Evidence
 from headway.lab.results import CellResult, Run
-from headway.lab.verdicts import Evidence, Verdict, judge
+from headway.lab.verdicts import Verdict, judge
 
 __all__ = ["comparison_to_json", "run_to_json", "run_to_pyperf"]
 
@@ -61,7 +62,7 @@ def _cell(result: CellResult) -> dict[str, Any]:
             "level": _interval(result.level(metric)),
             "launch_values": values,
             "two_modes": stats.bimodal(values),
-            "outliers": {"mild": found.mild, "severe": found.severe},
+            "outlying_launches": {"mild": found.mild, "severe": found.severe},
             "steady_states": result.steady_states(metric),
         }
     cell = result.cell

@@ -11,7 +11,7 @@ from headway.lab.design import ONE_WORKER, Experiment
 from headway.lab.experiments.speed import KERNELS
 from headway.lab.results import CellResult, Run
 
-__all__ = ["Table", "costs_table", "experiment_tables", "ratio", "seconds"]
+__all__ = ["Table", "amount", "costs_table", "experiment_tables", "ratio", "seconds"]
 
 _EMPTY = "-"
 
@@ -38,6 +38,11 @@ def seconds(value_s: float) -> str:
         if abs(value_s) < limit:
             return f"{value_s * factor:.3g} {unit}"
     return f"{value_s:.3g} s"
+
+
+def amount(value: float, unit: str) -> str:
+    """Return a value of an experiment's metric: a time in its unit, or a count."""
+    return seconds(value) if unit == "s" else f"{value:,.0f}"
 
 
 def ratio(interval: stats.Interval) -> str:
@@ -67,10 +72,8 @@ def _ratio_cell(result: CellResult | None, baseline: CellResult | None, metric: 
     values = result.values(metric)
     if not values:
         return "failed" if result.launches else _EMPTY
-    base = baseline.values(metric) if baseline is not None else []
-    if result is baseline or not base:
-        level = result.level(metric)
-        return seconds(level.value) if level is not None else _EMPTY
+    if result is baseline:
+        return _level(result, metric)
     interval = result.ratio_to(baseline, metric) if baseline is not None else None
     if interval is None:
         return _EMPTY
@@ -80,8 +83,6 @@ def _ratio_cell(result: CellResult | None, baseline: CellResult | None, metric: 
 def _against_baseline(run: Run, experiment: Experiment, results: Sequence[CellResult], baseline: str) -> Table:
     """One row per interpreter and placement: the baseline's level, and every variant's ratio to it."""
     labels = list(dict.fromkeys(result.cell.label for result in results))
-    if baseline not in labels:
-        baseline = labels[0]
     labels.sort(key=lambda label: label != baseline)
     pairs = _rows(run, results)
     several = len({placement for _, placement in pairs}) > 1
@@ -217,7 +218,13 @@ def costs_table(run: Run) -> Table | None:
                 _level(pickled, "pickle_s"),
             )
         )
-    caption = "kept out of every figure above: starting the interpreter, starting a pool of the model, pickling its tasks once"
+    sizes = sorted(
+        {int(count) for cells in models.values() for one in cells.values() for count in one.values("workers")}
+    )
+    caption = (
+        "kept out of every figure above: starting the interpreter, starting a pool of the model "
+        f"({' or '.join(map(str, sizes))} workers), pickling its tasks once"
+    )
     return Table(
         caption, ("", "interpreter", *(name.replace("processes-", "") for name in names), "pickling"), tuple(rows)
     )

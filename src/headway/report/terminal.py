@@ -1,5 +1,6 @@
 """A run for the terminal, through rich: readable at 80 columns and without colour."""
 
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -12,9 +13,11 @@ from rich.text import Text
 from headway.lab import stats
 from headway.lab.compare import Difference
 from headway.lab.design import ONE_WORKER, Experiment
+from headway.lab.evidence import Evidence
+from headway.lab.experiments import experiment
 from headway.lab.results import Run
-from headway.lab.verdicts import ORDER, Evidence, Verdict, by_claim, judge
-from headway.report.tables import Table, costs_table, experiment_tables, ratio, seconds
+from headway.lab.verdicts import ORDER, Verdict, by_claim, judge
+from headway.report.tables import Table, amount, costs_table, experiment_tables, ratio, seconds
 
 __all__ = ["render_comparison", "render_run", "render_table"]
 
@@ -57,7 +60,7 @@ def _notes(run: Run, experiment: Experiment) -> Iterator[str]:
     for result in run.of(experiment.name):
         values = result.values(experiment.metric)
         where = f"{result.cell.label} on {run.names[result.cell.interpreter]}, {result.cell.placement}"
-        modes = stats.bimodal(values)
+        modes = stats.bimodal(values) if experiment.unit == "s" else None
         if modes:
             two_modes.append(f"{where}: {seconds(modes[0])} and {seconds(modes[1])}")
         for samples in result.samples(experiment.metric):
@@ -70,13 +73,29 @@ def _notes(run: Run, experiment: Experiment) -> Iterator[str]:
     if two_modes:
         yield "! two modes among launches, so a mean misleads: " + "; ".join(two_modes)
     if outliers_found.mild or outliers_found.severe:
-        yield f"outlying samples kept: {outliers_found.mild} mild, {outliers_found.severe} severe"
+        yield f"outlying samples within launches, kept: {outliers_found.mild} mild, {outliers_found.severe} severe"
     courses.pop("too few samples", None)
+    yield from _spreads(run, experiment)
     if courses:
         yield "course of samples within launches: " + ", ".join(
             f"{name} {count}" for name, count in courses.most_common()
         )
     yield from _busy(run, experiment)
+
+
+def _spreads(run: Run, experiment: Experiment) -> Iterator[str]:
+    """The spread of single values, for metrics with many of them a sample: 5th, 50th and 95th percentile."""
+    together: dict[str, list[float]] = {}
+    for result in run.of(experiment.name):
+        for samples in result.samples(experiment.metric):
+            if len(samples) > 10 * result.cell.samples:
+                together.setdefault(f"{result.cell.label} {result.cell.placement}", []).extend(samples)
+    if together:
+        parts = []
+        for name, values in together.items():
+            cuts = statistics.quantiles(values, n=20)
+            parts.append(f"{name} {seconds(cuts[0])}, {seconds(statistics.median(values))}, {seconds(cuts[-1])}")
+        yield "spread of single values over all interpreters (5 %, 50 %, 95 %): " + "; ".join(parts)
 
 
 def _busy(run: Run, experiment: Experiment) -> Iterator[str]:
@@ -223,24 +242,47 @@ def render_comparison(before: Run, after: Run, differences: Iterable[Difference]
     rows = []
     for one in differences:
         cell = one.before.cell
+        unit = experiment(cell.experiment).unit
         old, new = one.before.level(one.metric), one.after.level(one.metric)
         rows.append(
             (
                 f"{cell.experiment}: {cell.label}",
                 before.names.get(cell.interpreter, cell.interpreter),
                 cell.placement,
-                seconds(old.value) if old else "-",
-                seconds(new.value) if new else "-",
+                amount(old.value, unit) if old else "-",
+                amount(new.value, unit) if new else "-",
                 ratio(one.ratio) if one.ratio else "-",
                 one.outcome,
             )
         )
     counts = Counter(row[-1] for row in rows)
     table = Table(
-        "after over before, ± the 95 % interval; the two runs were not interleaved, so what changed on the machine "
-        "between them is in every ratio",
+        "after over before, ± the 95 % interval. The two runs were not interleaved: what changed on the machine between "
+        "them is in every ratio. Of many cells without a difference, one in twenty seems to have one.",
         ("cell", "CPython", "placement", "before", "after", "ratio", "verdict"),
         tuple(rows),
     )
     summary = ", ".join(f"{count} {name}" for name, count in counts.most_common())
-    return Group(Text(f"{before.id} -> {after.id}: {summary}", style="bold"), render_table(table))
+    heading = Text(f"{before.id} -> {after.id}: {summary}", style="bold")
+    changed = [Text(f"! {line}", style="yellow") for line in _changed(before, after)]
+    return Group(heading, *changed, render_table(table))
+
+
+def _changed(before: Run, after: Run) -> Iterator[str]:
+    """What else differs between two runs than time."""
+    settings = before.header.settings, after.header.settings
+    for name, old, new in (
+        ("the machine", before.machine.cpu, after.machine.cpu),
+        ("the cores", before.machine.cores, after.machine.cores),
+        ("the kernel", before.machine.kernel, after.machine.kernel),
+        ("headway", settings[0]["version"], settings[1]["version"]),
+    ):
+        if old != new:
+            yield f"{name} differed: {old}, then {new}"
+    for name in sorted(set(before.names.values()) & set(after.names.values())):
+        versions = [
+            next((one.version for key, one in run.interpreters.items() if run.names[key] == name), "")
+            for run in (before, after)
+        ]
+        if versions[0] != versions[1]:
+            yield f"CPython {name} differed: {versions[0]}, then {versions[1]}"

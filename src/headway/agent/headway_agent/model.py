@@ -38,9 +38,12 @@ def _start_all(submit, workers):
     go_reader, go_writer = os.pipe()
     try:
         futures = [submit(meet, here_writer, go_reader) for _ in range(workers)]
-        arrived = 0
-        while arrived < workers:
-            arrived += len(os.read(here_reader, workers - arrived))
+        for future in futures:
+            # A worker that ends before it has met the others (it could not start) must not be waited for.
+            future.add_done_callback(lambda done: done.exception() and os.write(here_writer, b"!"))
+        arrived = b""
+        while len(arrived) < workers and b"!" not in arrived:
+            arrived += os.read(here_reader, workers)
         os.write(go_writer, b"." * workers)
         for future in futures:
             future.result()

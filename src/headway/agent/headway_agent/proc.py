@@ -7,8 +7,10 @@ interpreter's GIL back on.
 import os
 
 
-def core_times():
+def core_times(allowed):
     """Return {core number: (busy, total)} since boot, in clock ticks (1/`os.sysconf("SC_CLK_TCK")` s).
+
+    Only of the cores in `allowed`: on a larger host the others are busy with somebody else's work.
 
     Source: /proc/stat, see proc_stat(5). Idle and iowait count as not busy; steal counts as busy by others and is left
     out of `busy`. Empty where /proc/stat cannot be read.
@@ -19,6 +21,8 @@ def core_times():
             for line in stat:
                 if line.startswith("cpu") and line[3].isdigit():
                     name, *fields = line.split()
+                    if int(name[3:]) not in allowed:
+                        continue
                     ticks = [int(field) for field in fields[:8]]
                     user, nice, system, idle, iowait, irq, softirq, steal = ticks + [0] * (8 - len(ticks))
                     busy = user + nice + system + irq + softirq

@@ -96,11 +96,23 @@ class Pool:
 
     def __init__(self, max_workers):
         self._tasks = queue.SimpleQueue()
+        self._broken = None
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(max_workers)]
         for thread in self._threads:
             thread.start()
 
     def _work(self):
+        try:
+            self._serve()
+        except BaseException as error:
+            # This worker is gone; tasks that wait for it fail instead of waiting for ever.
+            self._broken = error
+            while not self._tasks.empty():
+                item = self._tasks.get()
+                if item is not None:
+                    item[0].set_exception(error)
+
+    def _serve(self):
         interpreter = create()
         with _memory_file() as results:
             fd = results.fileno()
@@ -123,6 +135,8 @@ class Pool:
 
     def submit(self, function, *args):
         """Schedule `function(*args)`, both picklable and importable in a fresh interpreter; return a Future."""
+        if self._broken is not None:
+            raise RuntimeError("a sub-interpreter of this pool could not start: %s" % self._broken)
         future = Future()
         self._tasks.put((future, pickle.dumps((function, args))))
         return future

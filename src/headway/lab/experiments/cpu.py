@@ -166,6 +166,7 @@ _COUNTDOWN = Experiment(
 
 # ---------------------------------------------------------------- sigma
 _EVERY = 1_000
+_POOLS = ("asyncio-threads", "asyncio-processes")
 
 
 def _sigma(size: Size) -> list[Variant]:
@@ -185,6 +186,8 @@ def _sigma(size: Size) -> list[Variant]:
         variant("asyncio-processes", "asyncio-processes", 3),
         variant("serial, once", "serial", 1),
         variant("asyncio, once", "asyncio", 1),
+        # One sum gives a pool nothing to share out: for completeness, not for a first look.
+        *(variant(f"{model}, once", model, 1) for model in _POOLS if size != "quick"),
     ]
 
 

@@ -141,8 +141,10 @@ def _refcount(size: Size) -> list[Variant]:
     c = [native(f"C {kind}", kind, 1, "own", _WORK) for kind in kinds]
     c += [native(f"C {kind}, long work", kind, 1, "own", _LONG_WORK) for kind in kinds]
     c += [native(f"C {kind}, no work", kind, 1, "own", 0) for kind in kinds]
-    c += [native(f"C {kind}, 2 threads, own", kind, 2, "own", _WORK) for kind in kinds]
-    c += [native(f"C {kind}, 2 threads, shared", kind, 2, "shared", _WORK) for kind in kinds if kind != "plain"]
+    for threads in (2,) if size == "quick" else (2, 4, 8):
+        c += [native(f"C {kind}, {threads} threads, own", kind, threads, "own", _WORK) for kind in kinds]
+        # Plain counting of shared objects is no experiment: it is wrong.
+        c += [native(f"C {kind}, {threads} threads, shared", kind, threads, "shared", _WORK) for kind in kinds[1:]]
     return python + c
 
 
@@ -152,7 +154,7 @@ _REFCOUNT = Experiment(
     method=(
         "In C: pairs of incref and decref on 64 objects, counted plainly, atomically, biased to an owner (PEP 703) and "
         f"buffered (the Gilectomy's), with {_WORK} dependent multiply-adds between pairs in place of the rest of a "
-        f"bytecode, with {_LONG_WORK} (long work), or with none; 1 and 2 threads. In Python: threads bind and unbind a name to an object of their "
+        f"bytecode, with {_LONG_WORK} (long work), or with none; 1, 2 and (not at quick size) 4 and 8 threads. In Python: threads bind and unbind a name to an object of their "
         "own, to one they share, and to None, which is immortal from 3.12 on."
     ),
     included="Time per pair of one thread, the loop around it included. Thread start is left out.",

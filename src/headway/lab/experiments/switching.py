@@ -116,7 +116,7 @@ _ONE_WAY = Experiment(
     question="Can a time stamp sent one way tell threads from processes?",
     method=(
         "A time stamp through a pipe; the other side notes its age and answers, so that the next is sent to a reader "
-        "that waits. Kept to show why it cannot tell the two apart: read its spread beside the ratio."
+        "that waits. Kept to show why it cannot tell the two apart: the spread of single stamps stands below the table."
     ),
     included="Age of the stamp on arrival: one write, one wake-up, one read, and a clock call on each side.",
     baseline="threads",
@@ -126,10 +126,10 @@ _ONE_WAY = Experiment(
     claims=(
         Claim(
             id="context-switch-one-way/cannot-tell",
-            text="the one-way latency cannot tell threads from processes",
+            text="the one-way latency tells no difference between threads and processes (within 25 %)",
             evidence=lambda _: [Comparison(top="processes", bottom="threads", relation=between(1 / 1.25, 1.25))],
             source="E1",
-            why="the difference is smaller than the spread of single stamps",
+            why="both wait for the same wake-up of a sleeping reader",
         ),
     ),
 )

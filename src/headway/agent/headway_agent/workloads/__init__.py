@@ -12,7 +12,7 @@ from ..model import CROSSES_A_PICKLE, open_model
 class Tasks:
     """Run `function` over `arguments` through the job's model.
 
-    Metrics: `pool_start_s` (creating the pool, until every worker is there) and `pickle_s` (pickling and unpickling
+    Metrics: `pool_start_s` (creating the pool, until every worker is there), `workers` and `pickle_s` (pickling and unpickling
     the tasks once, where the model does so) from `open`; `work_s` (all tasks, from first submit to last result) from
     `sample`. Raises AssertionError where a result differs from `expected`.
     """
@@ -37,7 +37,7 @@ class Tasks:
         begun_ns = time.perf_counter_ns()
         self.model = open_model(self.job["model"], self.workers)
         self.model.start()
-        metrics = {"pool_start_s": (time.perf_counter_ns() - begun_ns) / 1e9}
+        metrics = {"pool_start_s": (time.perf_counter_ns() - begun_ns) / 1e9, "workers": self.workers}
         if self.job["model"] in CROSSES_A_PICKLE:
             import pickle
 

@@ -1,0 +1,59 @@
+"""Cleans up after a runner that was killed: ends what its last launch left behind.
+
+The kernel tells a launch's first process that the runner is gone (PR_SET_PDEATHSIG), but not its pool workers, which
+may be in the middle of a task. The keeper is a process of its own that reads the launch's process group from a pipe
+which only the runner holds; when that pipe closes, however the runner ended, it kills the group it heard of last.
+"""
+
+import contextlib
+import subprocess
+import sys
+from types import TracebackType
+from typing import Self, final
+
+__all__ = ["Keeper"]
+
+_PROGRAM = """
+import os, signal, sys
+group = 0
+for line in sys.stdin:
+    group = int(line)
+if group:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+"""
+
+
+@final
+class Keeper:
+    """Watches one launch at a time, as a context manager around a run."""
+
+    def __enter__(self) -> Self:
+        # A session of its own: Ctrl-C on the terminal is for the runner.
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        return self
+
+    def watch(self, group: int) -> None:
+        """Kill this process group should the runner end now; 0 for none."""
+        assert self._process.stdin is not None
+        # A keeper that somebody killed is no reason to stop measuring.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(f"{group}\n".encode())
+            self._process.stdin.flush()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.watch(0)
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.wait()
