@@ -14,7 +14,7 @@ from synthetic import make_cell
 
 from headway import lab
 from headway.agent import AGENT_PATH
-from headway.errors import InterpreterError, StoreError, UsageError
+from headway.errors import HeadwayError, InterpreterError, StoreError, UsageError
 from headway.lab import runner
 from headway.lab.interpreters import discover, select
 from headway.lab.machine import this_machine
@@ -62,13 +62,15 @@ def running_lab(store_path, at_least):
 
 
 def agents(name="environ"):
-    """Return the pids of live agents and all that they started (`environ` holds our path), or of the agents alone."""
+    """Return the pids of this test's live agents and of all that they started; `cmdline`: of the agents alone."""
     found = []
-    mark = {"environ": b"PYTHONPATH=" + bytes(AGENT_PATH), "cmdline": b"headway_agent.worker"}[name]
+    ours = [b"PYTHONPATH=" + bytes(AGENT_PATH), b"HEADWAY_STORE=" + os.environb[b"HEADWAY_STORE"]]
     for entry in os.listdir("/proc"):
         if entry.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{entry}/{name}", "rb") as file:
-                if mark in file.read():
+            with contextlib.suppress(OSError):
+                environment = Path(f"/proc/{entry}/environ").read_bytes()
+                agent = b"headway_agent.worker" in Path(f"/proc/{entry}/cmdline").read_bytes()
+                if all(mark in environment for mark in ours) and (agent or name == "environ"):
                     found.append(int(entry))
     return found
 
