@@ -73,7 +73,7 @@ fix: | setup ## Format the code and mend what ruff can mend
 .PHONY: test-native
 test-native: | setup ## Build and test the C code: debug, then address, undefined-behaviour and thread sanitizers
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd native && for preset in dev asan ubsan tsan; do \
-		echo "== native, $$preset" && cmake --preset $$preset --log-level=WARNING >/dev/null && cmake --build --preset $$preset -- -k 0 >/dev/null \
+		echo "== native, $$preset" && cmake --preset $$preset --log-level=WARNING >/dev/null && cmake --build --preset $$preset >/dev/null \
 		&& ctest --preset $$preset || exit 1; done
 
 .PHONY: bench

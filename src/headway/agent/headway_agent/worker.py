@@ -78,8 +78,13 @@ def run_job(job, emit):
     cores = proc.core_times(allowed)
     switches = proc.context_switches()
     begun_ns = time.monotonic_ns()
+    # Kept as a bare script would keep them. On 3.13t the time of a loop over ints depends on how far mimalloc's page of
+    # their size class is used, by up to a tenth; while the samples are kept, that state moves on from sample to sample
+    # instead of being the same, good or bad, for the whole launch.
+    kept = []
     for _ in range(job["samples"]):
-        emit({"kind": "sample", "metrics": workload.sample()})
+        kept.append(workload.sample())
+        emit({"kind": "sample", "metrics": kept[-1]})
     ended_ns = time.monotonic_ns()
     switches = [after - before for before, after in zip(switches, proc.context_switches())]
     end = {
