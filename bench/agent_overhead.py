@@ -95,9 +95,9 @@ def main() -> int:
     names = arguments.interpreter or [name for name in ("3.8", "3.13", "3.13t") if name in {one.name for one in found}]
     missed = False
     for interpreter in select(found, names):
-        ratio, medians = measure(interpreter.executable, arguments.pairs)
-        outside = ratio.low > 1 + TARGET or ratio.high < 1 - TARGET
-        inside = ratio.low >= 1 - TARGET and ratio.high <= 1 + TARGET
+        ratio, low, high = measure(interpreter.executable, arguments.pairs)
+        outside = low > 1 + TARGET or high < 1 - TARGET
+        inside = low >= 1 - TARGET and high <= 1 + TARGET
         verdict = "within 2 %" if inside else "NOT within 2 %" if outside else "undecided: the interval crosses 2 %"
         missed |= outside
         print(
