@@ -35,7 +35,7 @@ setup: $(VENV)/.installed ## Create the environment from the lock and build the 
 
 $(CACHE)/uv-$(UV_VERSION)/bin/uv:
 	@echo "setup: fetching uv $(UV_VERSION)" >&2
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --target $(CACHE)/uv-$(UV_VERSION) uv==$(UV_VERSION)
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target $(CACHE)/uv-$(UV_VERSION) uv==$(UV_VERSION)
 
 $(VENV)/.locked: requirements/dev.lock | $(UV)
 	@echo "setup: creating $(VENV) from requirements/dev.lock" >&2
@@ -50,7 +50,7 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml $(NATIVE_SOURCES)
 
 .PHONY: interpreters
 interpreters: | setup ## Add CPython 3.13t, 3.14 and 3.15 in a private prefix, where the machine has not got them
-	@$(BIN)/python tools/provision_missing.py
+	@PATH="$(abspath $(dir $(UV))):$$PATH" $(BIN)/python tools/provision_missing.py
 
 .PHONY: native
 native: ## Build the native library again
