@@ -70,7 +70,7 @@ def _sentence(outcome: Outcome, claim: Claim, evidence: Sequence[Evidence]) -> s
     if outcome == "supported":
         return f"{measured}, {one.relation} with its whole interval: {claim.why}"
     if outcome == "refuted":
-        return f"{measured}, and its whole interval is outside {one.relation}"
+        return f"{measured}, and its whole interval lies outside what the claim says ({one.relation})"
     if one.launches < 2:
         return f"{measured} from one launch, which has no interval: use `--launches`"
     crossing = f"{measured}, but its interval crosses the threshold ({one.relation})"

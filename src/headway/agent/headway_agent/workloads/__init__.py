@@ -8,6 +8,19 @@ import time
 
 from ..model import CROSSES_A_PICKLE, open_model
 
+WARM_CALLS = 16
+
+
+def warm(function, *args):
+    """Call a function often enough for the interpreter to have specialised its code.
+
+    CPython 3.11 specialises a function only after eight calls, however long its loops run (QUICKENING_WARMUP_DELAY,
+    Include/internal/pycore_code.h): a task that eight threads call is then quicker than the same loop in one call,
+    which has nothing to do with threads. Called where a worker imports the function, so that every worker's is warm.
+    """
+    for _ in range(WARM_CALLS):
+        function(*args)
+
 
 class Tasks:
     """Run `function` over `arguments` through the job's model.

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from . import Tasks
+from . import WARM_CALLS, Tasks, warm
 
 
 def increment(n):
@@ -85,6 +85,13 @@ class Sigma(Tasks):
         super().__init__(job)
         if self.params.get("yields"):
             type(self).function = sigma_yielding
+            for _ in range(WARM_CALLS):
+                steps = sigma_yielding(1, 1, 0)
+                try:
+                    while True:
+                        steps.send(None)
+                except StopIteration:
+                    pass
 
     def make_arguments(self):
         return [(self.params["n"], self.params["every"], task) for task in range(self.params["times"])]
@@ -130,3 +137,9 @@ class Sha256(Tasks):
 
     def expected(self):
         return [hashlib.sha256(bytes(self.params["size_bytes"])).hexdigest()] * self.params["tasks"]
+
+
+warm(increment, 1)
+warm(countdown, 1)
+warm(sigma, 1, 1, 0)
+warm(sha256, 1, 1)

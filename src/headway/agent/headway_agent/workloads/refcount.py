@@ -3,6 +3,8 @@
 import threading
 import time
 
+from . import warm
+
 
 def touch(n, target):
     """Take and drop a reference to `target` 8 * n times.
@@ -45,6 +47,7 @@ class Refcount:
         self.params = job["params"]
 
     def open(self):
+        warm(touch, 1, None)
         return {}
 
     def _run(self, start, shared, stamps):
