@@ -1,5 +1,8 @@
 """Fixtures for all tests: a store and caches of their own, and synthetic runs."""
 
+import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -7,8 +10,20 @@ from synthetic import make_interpreter, make_machine
 
 from headway.lab.design import Cell
 from headway.lab.launch import Launch
+from headway.lab.paths import interpreters_folder
 from headway.lab.results import Run, read_run
 from headway.lab.store import Store
+
+# Before any test module is imported: some look for interpreters at once. A cache of our own, so that a lab that the
+# user runs meanwhile neither stops the tests nor is stopped by them; the provisioned interpreters stay where they are.
+os.environ["HEADWAY_INTERPRETERS"] = str(interpreters_folder())
+_CACHE = tempfile.mkdtemp(prefix="headway-tests-")
+os.environ["XDG_CACHE_HOME"] = _CACHE
+
+
+def pytest_unconfigure() -> None:
+    """Remove the cache of this test session."""
+    shutil.rmtree(_CACHE, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

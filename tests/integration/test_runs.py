@@ -49,7 +49,14 @@ def stored(path):
 @contextlib.contextmanager
 def running_lab(store_path, at_least):
     """Start a lab in a process of its own and yield it once it has stored `at_least` launches."""
-    process = subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        COMMAND,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell's background jobs ignore Ctrl-C, and so would a lab that the tests start there.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     try:
         deadline_s = time.monotonic() + 60
         while not store_path.exists() or len(stored(store_path)) < at_least:
