@@ -44,7 +44,12 @@ def print_rendered(what: "RenderableType") -> None:
         width = (
             int(os.environ.get("COLUMNS", _PIPE_COLUMNS)) if os.environ.get("COLUMNS", "").isdigit() else _PIPE_COLUMNS
         )
-    Console(width=width, highlight=False, soft_wrap=False).print(what)
+    console = Console(width=width, highlight=False, soft_wrap=False)
+    with console.capture() as captured:
+        console.print(what)
+    # rich fills lines up with blanks, which pipes and small terminals have no use for.
+    for line in captured.get().splitlines():
+        print(line.rstrip())
 
 
 def check_output(path: Path | None, *, force: bool) -> None:

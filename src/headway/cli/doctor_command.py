@@ -24,5 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     shown = {"ok": "OK", "skipped": "skipped", "warning": "WARNING"}
     rows = tuple((check.name, shown[check.status], check.fact, check.remedy) for check in checks)
-    console.print_rendered(render_table(Table("stored with every run", ("check", "", "found", "remedy"), rows)))
+    console.print_rendered(
+        render_table(Table("`headway lab` stores these checks with each run", ("check", "", "found", "remedy"), rows))
+    )
     return 0

@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
             "shared" if one.shared_libpython else "static",
             "+".join(one.optimised) or "plain",
             f"{one.switch_interval_s * 1000:g} ms",
-            "all" if not one.missing_models else f"all but {', '.join(one.missing_models)}",
+            "all" if not one.missing_models else f"without {', '.join(one.missing_models)}",
             one.origin,
             one.executable,
         )

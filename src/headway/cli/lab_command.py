@@ -69,6 +69,10 @@ def run(arguments: argparse.Namespace) -> int:
     modes = [f"`--{name}`" for name in ("list", "explain", "resume") if getattr(arguments, name) not in (None, False)]
     if len(modes) > 1:
         raise UsageError(f"{' and '.join(modes)} exclude each other", hint="use one at a time")
+    if arguments.experiments and modes:
+        raise UsageError(
+            f"{modes[0]} takes no experiments besides", hint="leave out " + " ".join(arguments.experiments)
+        )
     if arguments.list:
         return _list(arguments)
     if arguments.explain is not None:
@@ -185,6 +189,9 @@ class _ProgressLine:
             self.run = progress.run
             again = f", {progress.done} of them done before" if progress.done else ""
             console.say(f"run {progress.run}: {progress.planned} launches{again}")
+            if progress.cell is None:
+                console.say("nothing is left to do: the run is complete")
+                return
         now_s = time.monotonic()
         # Without a terminal a line now and then is enough; the last one always comes.
         if not self._rewrites and progress.cell is not None and now_s - self._last_s < self._QUIET_S:
@@ -245,11 +252,13 @@ def _described(one: Experiment) -> dict[str, object]:
     }
 
 
-def _published(sources: tuple[str, ...]) -> Iterator[str]:
-    from headway.lab.published import results
+def _published(wanted: tuple[str, ...]) -> Iterator[str]:
+    from headway.lab.published import results, sources
 
+    for letter in sorted({source[0] for source in wanted}):
+        yield f"  {letter}: {sources()[letter]}"
     for result in results():
-        if result["source"] in sources:
+        if result["source"] in wanted:
             yield f"  {result['source']}: {result['setting']} ({result['unit']})"
             for values in result.get("rows", [result.get("values", {})]):
                 yield "      " + ", ".join(f"{name} {value}" for name, value in values.items())

@@ -10,14 +10,23 @@ from typing import Any
 
 from headway.lab.design import Published
 
-__all__ = ["published_ratio", "results"]
+__all__ = ["published_ratio", "results", "sources"]
 
 
 @functools.cache
+def _document() -> dict[str, Any]:
+    text = resources.files("headway.lab").joinpath("published.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
 def results() -> tuple[dict[str, Any], ...]:
     """Return every published result: `source`, `experiment`, `setting`, `unit`, and `values` or `rows`."""
-    text = resources.files("headway.lab").joinpath("published.toml").read_text(encoding="utf-8")
-    return tuple(tomllib.loads(text)["result"])
+    return tuple(_document()["result"])
+
+
+def sources() -> dict[str, str]:
+    """Return what the letters of sources stand for: title, kind, date, machine."""
+    return dict(_document()["source"])
 
 
 def published_ratio(wanted: Published) -> float:

@@ -106,7 +106,10 @@ def _validate(request: Request) -> None:
         ("memory limit in bytes", request.memory_limit_bytes, sys.maxsize),
     ):
         if value is not None and not 0 < value <= most:
-            raise UsageError(f"the {name} is {value}, expected more than 0 and at most {most}", hint="leave it out")
+            raise UsageError(
+                f"the {name} is {value}, expected more than 0 and at most {most}",
+                hint="leave it out for the default, or use 10, say",
+            )
 
 
 def _native_library() -> tuple[Path | None, str]:

@@ -116,6 +116,8 @@ class Store:
     def __init__(self, path: Path, *, create: bool = False, write: bool = False) -> None:
         self.path = path
         with self._errors():
+            if path.is_dir():
+                raise StoreError(f"{path} is a folder, expected a file", hint="name a file with `--store`")
             if create:
                 path.parent.mkdir(parents=True, exist_ok=True)
             elif not path.exists():

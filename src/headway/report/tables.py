@@ -11,7 +11,7 @@ from headway.lab.design import ONE_WORKER, Experiment
 from headway.lab.experiments.speed import KERNELS
 from headway.lab.results import CellResult, Run
 
-__all__ = ["Table", "amount", "costs_table", "experiment_tables", "ratio", "seconds"]
+__all__ = ["Table", "amount", "costs_table", "experiment_tables", "number", "ratio", "seconds"]
 
 _EMPTY = "-"
 
@@ -45,13 +45,22 @@ def amount(value: float, unit: str) -> str:
     return seconds(value) if unit == "s" else f"{value:,.0f}"
 
 
+def number(value: float) -> str:
+    """Return a ratio with as many digits as tell something: `0.52`, `13.3`, `2,509`."""
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
+
+
 def ratio(interval: stats.Interval) -> str:
-    """Return a ratio with its relative half-width: `0.52 ±6%`; `0.52 ±?` where one launch cannot tell."""
-    return f"{interval.value:.2f} {_spread(interval)}"
+    """Return a ratio with its interval: `0.52 [0.49-0.55]`; without one where a single launch cannot tell."""
+    if math.isinf(interval.high):
+        return number(interval.value)
+    return f"{number(interval.value)} [{number(interval.low)}-{number(interval.high)}]"
 
 
-def _spread(interval: stats.Interval) -> str:
-    return "±?" if math.isinf(interval.half_width) else f"±{interval.half_width:.0%}"
+def _level_with_interval(interval: stats.Interval) -> str:
+    if math.isinf(interval.high):
+        return seconds(interval.value)
+    return f"{seconds(interval.value)} [{seconds(interval.low)} - {seconds(interval.high)}]"
 
 
 def _rows(run: Run, results: Sequence[CellResult]) -> list[tuple[str, str]]:
@@ -91,7 +100,7 @@ def _against_baseline(run: Run, experiment: Experiment, results: Sequence[CellRe
         base = run.find(experiment.name, baseline, *pair)
         cells = [_ratio_cell(run.find(experiment.name, label, *pair), base, experiment.metric) for label in labels]
         rows.append((_row_name(run, pair, several=several), *cells))
-    caption = f"{baseline}: {_what(experiment)}; others: ratio to it, ± the 95 % interval"
+    caption = f"{baseline}: {_what(experiment)}; others: ratio to it [95 % interval]"
     return Table(caption, ("", *labels), tuple(rows))
 
 
@@ -156,10 +165,10 @@ def _in_c(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Ta
         for placement in placements:
             result = run.find(experiment.name, label, ONE_WORKER, placement)
             level = result.level(experiment.metric) if result is not None else None
-            cells.append(f"{seconds(level.value)} {_spread(level)}" if level is not None else _EMPTY)
+            cells.append(_level_with_interval(level) if level is not None else _EMPTY)
         rows.append((label, *cells))
     columns = ("", *(placements if len(placements) > 1 else (_what(experiment),)))
-    return Table(f"{_what(experiment)} in C, ± the 95 % interval", columns, tuple(rows))
+    return Table(f"{_what(experiment)} in C [95 % interval]", columns, tuple(rows))
 
 
 def _what(experiment: Experiment) -> str:

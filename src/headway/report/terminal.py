@@ -1,5 +1,6 @@
 """A run for the terminal, through rich: readable at 80 columns and without colour."""
 
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +16,7 @@ from headway.lab.compare import Difference
 from headway.lab.design import ONE_WORKER, Experiment
 from headway.lab.evidence import Evidence
 from headway.lab.experiments import experiment
+from headway.lab.published import sources
 from headway.lab.results import Run
 from headway.lab.verdicts import ORDER, Verdict, by_claim, judge
 from headway.report.tables import Table, amount, costs_table, experiment_tables, ratio, seconds
@@ -26,9 +28,11 @@ _STYLES = {"supported": "green", "refuted": "red", "inconclusive": "yellow", "no
 
 def render_table(table: Table) -> RenderableType:
     """Return a table with its caption below."""
-    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
+    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), show_edge=False)
     for position, column in enumerate(table.columns):
-        shown.add_column(column, justify="left" if position == 0 else "right")
+        # The last column may be a path: broken over lines it can still be read, cut off it cannot.
+        last = position == len(table.columns) - 1
+        shown.add_column(column, justify="left" if position == 0 else "right", overflow="fold" if last else "ellipsis")
     for row in table.rows:
         shown.add_row(*(Text(cell) for cell in row))
     return Group(shown, Text(table.caption, style="dim"))
@@ -141,18 +145,18 @@ def _measured(run: Run, verdict: Verdict) -> str:
 
 def _figure(one: Evidence) -> str:
     if one.interval is not None:
-        high = "?" if one.interval.high == float("inf") else f"{one.interval.high:.2f}"
-        return f"{one.interval.value:.2f} [{one.interval.low:.2f}, {high}]"
+        return ratio(one.interval)
     return f"{one.count:,.0f}" if one.count is not None else "-"
 
 
 def _claim(run: Run, verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
     first = verdicts[0]
-    published = ", ".join(f"{value:.2f} ({source})" for source, value in first.published())
+    published = ", ".join(dict.fromkeys(f"{value:.2f} ({source})" for source, value in first.published()))
     beside = f"; published ratio {published}" if published else ""
     whole = _overall(verdicts)
     yield Text("")
-    yield Text(f"  {first.claim.text}", style="bold") + Text(f"  [{first.claim.source}{beside}]", style="not bold dim")
+    claim = Text(first.claim.text, style="bold") + Text(f"  [{first.claim.source}{beside}]", style="not bold dim")
+    yield Padding(claim, (0, 0, 0, 2))
     if whole in verdicts and whole.interpreter == "all":
         yield Padding(_verdict_lines(whole.outcome, f"over all: {_measured(run, whole)}", whole.sentence), (0, 0, 0, 4))
     singles = [verdict for verdict in verdicts if verdict.interpreter != "all"]
@@ -195,9 +199,28 @@ def _verdicts(run: Run, verdicts: Sequence[Verdict]) -> Iterator[RenderableType]
     claims = by_claim(verdicts)
     summary = ", ".join(f"{counts[outcome]} {outcome}" for outcome in ORDER if counts[outcome])
     yield _heading(f"Verdicts on this machine: {len(claims)} claims ({summary})")
-    yield Text("  ratio [95 % interval]: over all interpreters, then by interpreter", style="dim")
+    yield Text(
+        "  ratio [95 % interval], or a count over all samples; by interpreter where there are several", style="dim"
+    )
+    if not run.header.complete:
+        yield Text(f"  ! INCOMPLETE: {run.header.done} of {run.header.planned} launches", style="yellow")
+    for check in run.doctor:
+        if check.status == "warning" and check.name in {"load", "steal", "cpu-quota"}:
+            yield Text(
+                f"  ! {check.name} when the run began: {check.fact}; intervals cannot tell its share", style="yellow"
+            )
     for group in claims.values():
         yield from _claim(run, group)
+    yield from _sources(verdicts)
+
+
+def _sources(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
+    """What the letters behind claims stand for."""
+    letters = {match for verdict in verdicts for match in re.findall(r"\b([A-Z])\d*\b", verdict.claim.source)}
+    shown = [f"  {letter}: {text}" for letter, text in sources().items() if letter in letters]
+    if shown:
+        yield _heading("Sources")
+        yield Text("\n".join(shown), style="dim")
 
 
 def _failures(run: Run) -> Iterator[RenderableType]:
@@ -257,7 +280,7 @@ def render_comparison(before: Run, after: Run, differences: Iterable[Difference]
         )
     counts = Counter(row[-1] for row in rows)
     table = Table(
-        "after over before, ± the 95 % interval. The two runs were not interleaved: what changed on the machine between "
+        "after over before [95 % interval]. The two runs were not interleaved: what changed on the machine between "
         "them is in every ratio. Of many cells without a difference, one in twenty seems to have one.",
         ("cell", "CPython", "placement", "before", "after", "ratio", "verdict"),
         tuple(rows),

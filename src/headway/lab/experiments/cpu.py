@@ -92,7 +92,7 @@ _CPU_BOUND = Experiment(
             id="cpu-bound/threads-faster-without-gil",
             text="threads are faster than serial on a free-threaded interpreter",
             evidence=lambda _: [Comparison(top="threads", bottom="serial", relation=below(1))],
-            source="experiments.md, cpu-bound",
+            source="Headway",
             where="free-threaded",
             why="without a GIL threads run Python at the same time",
         ),
@@ -108,7 +108,7 @@ def _threads(count: int) -> str:
 
 
 def _countdown(size: Size) -> list[Variant]:
-    n = {"quick": 400_000, "standard": 10_000_000, "published": 100_000_000}[size]
+    n = {"quick": 800_000, "standard": 10_000_000, "published": 100_000_000}[size]
     return [
         Variant(
             label=_threads(count),
@@ -137,7 +137,7 @@ _COUNTDOWN = Experiment(
     name="countdown",
     question="Does a countdown get quicker when it is split over threads?",
     method=(
-        "N decrements split evenly over 1, 2, 4 and 8 threads. N is 400,000 quick, 10,000,000 standard, 100,000,000 "
+        "N decrements split evenly over 1, 2, 4 and 8 threads. N is 800,000 quick, 10,000,000 standard, 100,000,000 "
         "published."
     ),
     included=_POOL_APART,
@@ -160,7 +160,7 @@ _COUNTDOWN = Experiment(
             id="countdown/falls-without-gil",
             text="time falls to 1/min(threads, cores) on a free-threaded interpreter",
             evidence=_falls_to_cores,
-            source="experiments.md, countdown",
+            source="Headway",
             where="free-threaded",
             why="each thread has a core to itself until the cores run out",
         ),
@@ -225,28 +225,28 @@ _SIGMA = Experiment(
             id="sigma/gather-sequential",
             text="and they run one after the other",
             evidence=lambda _: [Count(labels=("asyncio",), metric="order_changes", expect="none", less=2)],
-            source="experiments.md, sigma",
+            source="Headway",
             why="the loop gets control back only when a coroutine awaits or ends",
         ),
         Claim(
             id="sigma/sleep0-interleaves",
             text="with sleep(0) they interleave",
             evidence=lambda _: [Count(labels=("asyncio, sleep(0)",), metric="order_changes", expect="some", less=2)],
-            source="experiments.md, sigma",
+            source="Headway",
             why="sleep(0) puts the coroutine at the end of the loop's queue",
         ),
         Claim(
             id="sigma/sleep0-costs",
             text="and cost more than without",
             evidence=lambda _: [Comparison(top="asyncio, sleep(0)", bottom="asyncio", relation=above(1))],
-            source="experiments.md, sigma",
+            source="Headway",
             why="each sleep(0) is one more turn of the loop",
         ),
         Claim(
             id="sigma/process-pool-gains",
             text="a process pool gains",
             evidence=lambda _: [Comparison(top="asyncio-processes", bottom="serial", relation=below(1))],
-            source="experiments.md, sigma",
+            source="Headway",
             why="the sums run under different GILs",
         ),
     ),
@@ -320,7 +320,7 @@ _SHA256 = Experiment(
             id="sha256/small-keeps-gil",
             text="messages under 2,048 bytes gain nothing from threads under a GIL",
             evidence=lambda _: [Comparison(top="small, 2 threads", bottom="small, 1 thread", relation=_NOT_FASTER)],
-            source="experiments.md, sha256",
+            source="Headway",
             where="gil",
             why="hashlib keeps the GIL for them, because letting go costs more than it wins",
         ),

@@ -61,7 +61,7 @@ _SLEEP = Experiment(
             id="sleep/threads-overlap",
             text="threads take as long as the longest sleep too",
             evidence=lambda _: [Comparison(top="threads", bottom="serial", relation=_AS_ONE)],
-            source="experiments.md, sleep",
+            source="Headway",
             why="time.sleep lets go of the GIL",
         ),
     ),
