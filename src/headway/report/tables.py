@@ -183,7 +183,7 @@ def experiment_tables(run: Run, experiment: Experiment) -> list[Table]:
     tables = []
     if python and experiment.unit == "lost":
         tables.append(_lost(run, experiment, python))
-    elif python and len({result.cell.label for result in python}) == 1:
+    elif python and experiment.compares == "interpreters":
         tables.append(_across(run, experiment, python))
     elif python:
         tables.append(_against_baseline(run, experiment, python, experiment.baseline))
