@@ -29,6 +29,7 @@ One file, because it runs before anything is installed; standard library only, w
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import contextlib
 import datetime as dt
 import fcntl
@@ -140,20 +141,24 @@ class Talk:
 
     def say(self, text: str) -> None:
         """Tell the user something."""
-        print(text, file=sys.stderr, flush=True)
+        # One write with its end: two threads may talk at once.
+        print(f"{text}\n", end="", file=sys.stderr, flush=True)
 
     @contextlib.contextmanager
     def step(self, text: str) -> Iterator[None]:
-        """Announce `text`, run the body, then add its seconds and those since the start to the line."""
-        print(f"  {text} ...", end="", file=sys.stderr, flush=True)
+        """Announce `text`, run the body, then tell its seconds and those since the start.
+
+        Two lines and not one with a gap: two interpreters may be in the making at once.
+        """
+        self.say(f"  {text} ...")
         begun_s = time.monotonic()
-        outcome = " failed after"
+        outcome = "failed after"
         try:
             yield
-            outcome = ""
+            outcome = "done in"
         finally:
             now_s = time.monotonic()
-            self.say(f"{outcome} {now_s - begun_s:.1f} s (total {now_s - self.started_s:.1f} s)")
+            self.say(f"  {text}: {outcome} {now_s - begun_s:.1f} s (total {now_s - self.started_s:.1f} s)")
 
 
 @dataclass(frozen=True)
@@ -632,19 +637,28 @@ def exclusive(site: Site) -> Iterator[None]:
 
 
 def provide(site: Site, targets: Sequence[Target]) -> dict[Target, ProvisionError]:
-    """Provide those of `targets` that are absent; return why for each that could not be had."""
+    """Provide those of `targets` that are absent; return why for each that could not be had.
+
+    Packages are downloaded and unpacked while the free-threaded build configures, which keeps one core busy; the build
+    stays in the main thread, where signals end it.
+    """
+    absent = [target for target in targets if not is_complete(site, target)]
+    with concurrent.futures.ThreadPoolExecutor(1) as beside:
+        binary = PrivateApt(site.cache / "apt-binary", BINARY_SUITE, source_packages=False)
+        source = PrivateApt(site.cache / "apt-source", SOURCE_SUITE, source_packages=True)
+        packaged = beside.submit(provide_each, site, [target for target in absent if not target.from_source], binary)
+        built = provide_each(site, [target for target in absent if target.from_source], source)
+        return {**packaged.result(), **built}
+
+
+def provide_each(site: Site, targets: Sequence[Target], apt: PrivateApt) -> dict[Target, ProvisionError]:
+    """Provide `targets`, all of one kind, one after the other; return why for each that could not be had."""
     failures: dict[Target, ProvisionError] = {}
-    apts = {
-        False: PrivateApt(site.cache / "apt-binary", BINARY_SUITE, source_packages=False),
-        True: PrivateApt(site.cache / "apt-source", SOURCE_SUITE, source_packages=True),
-    }
     for target in targets:
-        if is_complete(site, target):
-            continue
         site.talk.say(f"{target.name} -> {site.home(target)}")
         site.log(target).unlink(missing_ok=True)
         try:
-            (provide_built if target.from_source else provide_packaged)(site, target, apts[target.from_source])
+            (provide_built if target.from_source else provide_packaged)(site, target, apt)
         except ProvisionError as error:
             failures[target] = error
         except (OSError, shutil.Error) as error:
