@@ -152,7 +152,8 @@ def _process(
         cwd=scratch_folder(),
         env=_environment(cell.paths),
         start_new_session=True,
-        # Between fork and exec only system calls are made here, which is safe also beside other threads.
+        # Short and without imports: the child of a process with threads may find a lock held for ever, and the runner
+        # starts none of its own.
         preexec_fn=lambda: _prepare_child(runner, cores, memory_limit_bytes),  # noqa: PLW1509
     )
     try:
@@ -226,8 +227,8 @@ def run_launch(
         memory_limit_bytes: Limit of each process's address space.
         keeper: Ends what the launch started should we be killed meanwhile; the runner always has one.
 
-    A launch that cannot be started, crashes, hangs or ends early is returned with status "failed". KeyboardInterrupt goes through, after
-    the process and all it started are gone.
+    A launch that cannot be started, crashes, hangs or ends early is returned with status "failed". KeyboardInterrupt
+    goes through, after the process and all it started are gone.
     """
     reader, writer = os.pipe()
     with open(os.memfd_create("headway-stderr"), "w+b") as stderr:

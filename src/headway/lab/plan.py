@@ -16,7 +16,7 @@ from headway.lab.design import ONE_WORKER, Cell, Experiment, Placement, Size, Va
 from headway.lab.interpreters import Interpreter
 from headway.lab.machine import Machine
 
-__all__ = ["DEFAULT_LAUNCHES", "LIMIT_S", "Plan", "Skipped", "make_plan"]
+__all__ = ["DEFAULT_LAUNCHES", "LIMIT_S", "Plan", "Skipped", "cell_from_json", "cell_to_json", "make_plan"]
 
 DEFAULT_LAUNCHES: dict[Size, int] = {"quick": 4, "standard": 5, "published": 5}
 """Launches per cell. Quick is for a first look: with four launches an interval is wide, and says so."""

@@ -186,7 +186,8 @@ class _Session:
         planned = self._plan.order()
         pending = [(block, cell) for block, cell in planned if (cell.key, block) not in done]
         failed = 0
-        with Keeper() as keeper, _on_cores(split_off_runner(tuple(sorted(os.sched_getaffinity(0))))[1]):
+        spare = sorted(os.sched_getaffinity(0) - set(self._machine.cores))
+        with Keeper() as keeper, _on_cores(spare):
             for position, (block, cell) in enumerate(pending):
                 count = len(planned) - len(pending) + position
                 self._report(
@@ -216,7 +217,7 @@ def _silent(_progress: Progress) -> None:
 
 
 def _executables(chosen: Sequence[Interpreter]) -> dict[str, str]:
-    """Return interpreter id -> executable; native cells run under the first with ctypes."""
+    """Return interpreter id -> executable; native cells run under the last of them that has ctypes."""
     paths = {interpreter.id: interpreter.executable for interpreter in chosen}
     with_ctypes = [interpreter for interpreter in chosen if interpreter.ctypes]
     if with_ctypes:

@@ -10,7 +10,7 @@ from headway.lab.evidence import Evidence
 from headway.lab.results import CellResult, Run
 from headway.lab.verdicts import Verdict, judge
 
-__all__ = ["comparison_to_json", "run_to_json", "run_to_pyperf"]
+__all__ = ["comparison_to_json", "run_to_json", "run_to_pyperf", "verdict_to_json"]
 
 
 def _interval(interval: stats.Interval | None) -> dict[str, Any] | None:

@@ -137,9 +137,7 @@ def _across(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> 
     for pair in pairs:
         result = run.find(experiment.name, label, *pair)
         interpreter = run.interpreters[pair[0]]
-        level = result.level(experiment.metric) if result else None
-        build = "+".join(interpreter.optimised) or "plain"
-        cells = [build, seconds(level.value) if level else _EMPTY]
+        cells = ["+".join(interpreter.optimised) or "plain", _level(result, experiment.metric)]
         cells.append("1" if result is first else _ratio_cell(result, first, experiment.metric))
         cells += [_plain_ratio(result, first, f"{kernel}_s") for kernel in KERNELS]
         rows.append((_row_name(run, pair, several=False), *cells))
@@ -152,7 +150,7 @@ def _across(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> 
 
 def _plain_ratio(result: CellResult | None, first: CellResult | None, metric: str) -> str:
     interval = result.ratio_to(first, metric) if result is not None and first is not None else None
-    return f"{interval.value:.2f}" if interval is not None else _EMPTY
+    return number(interval.value) if interval is not None else _EMPTY
 
 
 def _in_c(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Table:
