@@ -54,6 +54,13 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--launches", type=int, metavar="N", help="launches per cell")
     parser.add_argument("--limit", type=float, metavar="SECONDS", help="kill a launch that takes longer")
     parser.add_argument("--memory-limit", type=int, metavar="MIB", help="address space of each process of a launch")
+    parser.add_argument(
+        "--redis-url",
+        default="",
+        metavar="URL",
+        help="a Redis or Valkey of yours for redis-set (default: REDIS_URL, else one that the lab starts); never flushed, "
+        "and only keys that begin with `headway-lab:` are touched",
+    )
     parser.add_argument("--seed", type=int, help="for the order of launches and the resampling (default: drawn)")
     parser.add_argument("--resume", metavar="RUN", help="complete a run that was cut short: an id, or `last`")
     parser.add_argument("--list", action="store_true", help="list the experiments and stop")
@@ -115,6 +122,7 @@ def _request(arguments: argparse.Namespace) -> lab.Request:
         limit_s=arguments.limit,
         memory_limit_bytes=None if mib is None else mib * 2**20,
         store=arguments.store,
+        redis_url=arguments.redis_url,
     )
 
 
@@ -144,8 +152,14 @@ def _measure(arguments: argparse.Namespace) -> lab.Run:
     try:
         with _terminated_like_ctrl_c():
             if arguments.resume is not None:
-                return lab.resume(arguments.resume, store_path=arguments.store, report=shown)
-            return lab.run(_request(arguments), report=shown)
+                return lab.resume(
+                    arguments.resume,
+                    store_path=arguments.store,
+                    redis_url=arguments.redis_url,
+                    report=shown,
+                    say=console.say,
+                )
+            return lab.run(_request(arguments), report=shown, say=console.say)
     except KeyboardInterrupt:
         shown.end()
         if shown.run is None:
@@ -237,6 +251,8 @@ def _described(one: Experiment) -> dict[str, object]:
             size: [
                 {
                     "label": v.label,
+                    "series": v.series,
+                    "setting": v.setting,
                     "model": v.model,
                     "params": dict(v.params),
                     "placements": list(v.placements),
@@ -271,7 +287,7 @@ def _explain(one: Experiment, *, as_json: bool) -> int:
     print(f"{one.name}: {one.question}\n\nMethod: {one.method}\n\nIn the figure: {one.included}\n")
     print("Variants at quick size (model, placements; ratios refer to the first marked *):")
     for v in one.variants("quick"):
-        mark = "*" if v.label == one.baseline else " "
+        mark = "*" if v.series == one.baseline else " "
         where = "in C, once per run" if v.native else v.model
         print(f" {mark} {v.label}: {where}, {' and '.join(v.placements)}")
     print(f"\nLaunches per cell: {', '.join(f'{count} {size}' for size, count in DEFAULT_LAUNCHES.items())}\n")
@@ -283,6 +299,8 @@ def _explain(one: Experiment, *, as_json: bool) -> int:
             if isinstance(piece, lab.Comparison):
                 across = f" ({piece.top_interpreter} / {piece.bottom_interpreter})" if piece.top_interpreter else ""
                 print(f"      holds if {piece.top} / {piece.bottom}{across} is {piece.relation}")
+            elif isinstance(piece, lab.Level):
+                print(f"      holds if {piece.metric} of {piece.label} is {piece.relation}")
             else:
                 taken = f" less {piece.less:g}" if piece.less else ""
                 print(

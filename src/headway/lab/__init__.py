@@ -8,7 +8,7 @@ Three lines run it and give values::
 """
 
 from headway.lab.compare import Difference, compare
-from headway.lab.design import Cell, Claim, Comparison, Count, Experiment, Published, Variant
+from headway.lab.design import Cell, Claim, Comparison, Count, Experiment, Level, Published, Variant
 from headway.lab.doctor import Check, examine
 from headway.lab.evidence import Evidence
 from headway.lab.experiments import experiment, experiments
@@ -33,6 +33,7 @@ __all__ = [
     "Experiment",
     "Interpreter",
     "Interval",
+    "Level",
     "Machine",
     "Progress",
     "Published",

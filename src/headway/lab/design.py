@@ -21,6 +21,7 @@ __all__ = [
     "Comparison",
     "Count",
     "Experiment",
+    "Level",
     "Placement",
     "Published",
     "Relation",
@@ -29,6 +30,9 @@ __all__ = [
     "above",
     "below",
     "between",
+    "both_kinds",
+    "oldest_and_free_threaded",
+    "with_a_gil",
 ]
 
 Size = Literal["quick", "standard", "published"]
@@ -45,13 +49,38 @@ def _always(_interpreter: Interpreter) -> str:
     return ""
 
 
+def _all_of_them(found: Sequence[Interpreter]) -> Sequence[Interpreter]:
+    return found
+
+
+def with_a_gil(interpreter: Interpreter) -> str:
+    """For `Variant.unfit`: only interpreters with a GIL."""
+    return "" if interpreter.gil_enabled else "it is about the GIL, which this interpreter has not got"
+
+
+def both_kinds(found: Sequence[Interpreter]) -> Sequence[Interpreter]:
+    """Return the newest interpreter with a GIL and the newest without, of those there are; `found` is in order."""
+    with_gil = [one for one in found if not one.free_threaded]
+    without = [one for one in found if one.free_threaded]
+    return [one for one in found if one in with_gil[-1:] + without[-1:]]
+
+
+def oldest_and_free_threaded(found: Sequence[Interpreter]) -> Sequence[Interpreter]:
+    """Return the oldest interpreter with a GIL and the newest without, of those there are."""
+    with_gil = [one for one in found if not one.free_threaded]
+    without = [one for one in found if one.free_threaded]
+    return [one for one in found if one in with_gil[:1] + without[-1:]]
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class Variant:
     """One way to run an experiment's work, before it meets an interpreter.
 
     Attributes:
-        label: Names it within the experiment; claims and tables use it.
+        series: What is compared: a model, mostly. A column of tables.
+        setting: What is the same for the variants that are compared: a size, a file system. A row of tables; "" where
+            the experiment has only one.
         workload: A workload of the agent, or "module:class" found through `paths`.
         model: A model of the agent.
         params: JSON values for the workload.
@@ -61,9 +90,13 @@ class Variant:
         native: Runs in C, once per run instead of once per interpreter.
         unfit: Says why an interpreter cannot run it, or "". The model's own needs are checked besides.
         paths: Folders to put before the measured interpreter's `sys.path`.
+        needs: Libraries that the workload imports, as `lab.environments` knows them: "redis", or "aiofile/uring" for one
+            that must offer something.
+        server: A server that the lab runs beside it: "http", "redis" or "".
+        space: Volume -> bytes of files that it writes there at most ("disk", "tmpfs", "second"; see `lab.volumes`).
     """
 
-    label: str
+    series: str
     workload: str
     model: str
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -73,6 +106,15 @@ class Variant:
     native: bool = False
     unfit: Callable[[Interpreter], str] = _always
     paths: tuple[str, ...] = ()
+    setting: str = ""
+    needs: tuple[str, ...] = ()
+    server: str = ""
+    space: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """Names it within the experiment; claims use it."""
+        return f"{self.series}, {self.setting}" if self.setting else self.series
 
 
 @final
@@ -94,6 +136,11 @@ class Cell:
     interpreter: str
     group: str
     paths: tuple[str, ...] = ()
+    series: str = ""
+    setting: str = ""
+    needs: tuple[str, ...] = ()
+    server: str = ""
+    volumes: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -153,6 +200,7 @@ class Comparison:
         relation: What the ratio should be.
         metric: Which metric; "" means the experiment's own.
         placement: Which placement; "" means every one that was measured, each compared by itself.
+        bottom_placement: Which placement of the bottom, where the claim compares placements; "" means the same.
         top_interpreter, bottom_interpreter: Short names, where the claim compares interpreters; "" means the same.
     """
 
@@ -161,8 +209,27 @@ class Comparison:
     relation: Relation
     metric: str = ""
     placement: str = ""
+    bottom_placement: str = ""
     top_interpreter: str = ""
     bottom_interpreter: str = ""
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """What a metric of one cell should be by itself, where the metric is a ratio already: a share of a bound, say.
+
+    Attributes:
+        label: The variant.
+        relation: What the level should be.
+        metric: Which metric.
+        placement: Which placement; "" means every one that was measured, each by itself.
+    """
+
+    label: str
+    relation: Relation
+    metric: str
+    placement: str = ""
 
 
 @final
@@ -190,14 +257,21 @@ class Published:
 
     Attributes:
         source: Which result.
-        top, bottom: Keys of its values; without `bottom` the value of `top` is a ratio itself.
+        top, bottom: Keys of its values; without `bottom` the value of `top` is a ratio itself. "0.005/cpu_1" names a
+            value of a table: what the row begins with, then the key.
         setting: Words that the result's setting contains, where one source has several results.
+        bottom_setting: The same for `bottom`, where that is of another result.
+        bottom_source: The source of `bottom`, where that is another.
+        scale: Multiplies the ratio: "requests/s at 5 ms" times 0.005 s is a share of the bound.
     """
 
     source: str
     top: str
     bottom: str = ""
     setting: str = ""
+    bottom_setting: str = ""
+    bottom_source: str = ""
+    scale: float = 1.0
 
 
 @final
@@ -211,6 +285,10 @@ class Claim:
         evidence: Comparisons or counts for a machine; all must hold.
         source: Who says so: keys of published.toml, or a document.
         published: The author's figures as ratios, beside ours.
+        says: The finding in plain words where the claim is supported, for the end of a report; "" where it is no news.
+            "{ratio}" stands for the deciding figure with its interval, "{inverse}" for its inverse.
+        denies: The same where it is refuted.
+        advice: What to do about it, given only where the claim is supported.
         where: Which interpreters it speaks of.
         scope: "each" interpreter by itself; "any": one interpreter that shows it is enough; "native": the C limits;
             "pair": the comparisons name their interpreters.
@@ -219,9 +297,12 @@ class Claim:
 
     id: str
     text: str
-    evidence: Callable[[Machine], Sequence[Comparison | Count]]
+    evidence: Callable[[Machine], Sequence[Comparison | Count | Level]]
     source: str
     published: tuple[Published, ...] = ()
+    says: str = ""
+    denies: str = ""
+    advice: str = ""
     where: Literal["gil", "free-threaded", "all"] = "all"
     scope: Literal["each", "any", "native", "pair"] = "each"
     why: str = ""
@@ -238,13 +319,18 @@ class Experiment:
         method: What is run and timed, for `--explain`.
         included: What is in the figure and what is shown apart; stands under every table.
         metric: The metric that tables and claims are about.
-        unit: "s" (a time, less is better), or the metric's own.
-        baseline: The label that the table's ratios refer to.
+        unit: "s" (a time, less is better), "per_s" (a rate, more is better), or the metric's own.
+        baseline: The series that the table's ratios refer to, within a setting.
         variants: The variants for a size.
         claims: What was said.
         sources: Keys of published.toml.
         compares: What its ratios compare, and so what runs next to each other: "variants" of one interpreter, or
             "interpreters" on one variant.
+        shows: "ratios" to the baseline, or "levels" of the metric itself.
+        besides: Further metrics, each with its words, that get a table of levels of their own.
+        sweep: The parameter whose growth may turn the order of the series ("size_bytes"); the report then says where it
+            turns. "" where there is none.
+        quick_on: Which of the interpreters found a run of quick size takes, unless the user names some.
     """
 
     name: str
@@ -258,3 +344,7 @@ class Experiment:
     metric: str = "work_s"
     unit: str = "s"
     compares: Literal["variants", "interpreters"] = "variants"
+    shows: Literal["ratios", "levels"] = "ratios"
+    besides: tuple[tuple[str, str], ...] = ()
+    sweep: str = ""
+    quick_on: Callable[[Sequence[Interpreter]], Sequence[Interpreter]] = _all_of_them

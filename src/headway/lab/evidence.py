@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Literal, final
 
 from headway.lab import stats
-from headway.lab.design import Comparison, Count, Experiment, Relation
+from headway.lab.design import Comparison, Count, Experiment, Level, Relation
 from headway.lab.results import CellResult, Run
 
-__all__ = ["Evidence", "Outcome", "combined", "comparisons", "counted", "decisive_first", "pooled"]
+__all__ = ["Evidence", "Outcome", "combined", "comparisons", "counted", "decisive_first", "levels", "pooled"]
 
 Outcome = Literal["supported", "refuted", "inconclusive", "not measured"]
 
@@ -25,7 +25,7 @@ class Evidence:
     Attributes:
         outcome: What it says by itself; "not measured" where every launch of a cell failed or none has run yet.
         what: "threads / serial", with the placement where there are several.
-        interval: The measured ratio with its interval; None for a count.
+        interval: The measured ratio or level with its interval; None for a count.
         relation: What the claim says of it, in words.
         count: The sum, for a count.
         launches: Launches (or blocks, where launches are paired) behind it.
@@ -68,7 +68,7 @@ def _judged(what: str, relation: Relation, interval: stats.Interval | None, laun
     return Evidence("inconclusive", what, interval, str(relation), None, launches, more)
 
 
-def _places(run: Run, experiment: Experiment, comparison: Comparison) -> list[str]:
+def _places(run: Run, experiment: Experiment, comparison: Comparison | Level) -> list[str]:
     measured = dict.fromkeys(result.cell.placement for result in run.of(experiment.name))
     return [place for place in measured if comparison.placement in {"", place}]
 
@@ -83,7 +83,7 @@ def comparisons(run: Run, experiment: Experiment, comparison: Comparison, interp
     places = _places(run, experiment, comparison)
     for place in places:
         top = run.find(experiment.name, comparison.top, tops, place)
-        bottom = run.find(experiment.name, comparison.bottom, bottoms, place)
+        bottom = run.find(experiment.name, comparison.bottom, bottoms, comparison.bottom_placement or place)
         if top is None or bottom is None:
             continue
         what = (
@@ -91,7 +91,10 @@ def comparisons(run: Run, experiment: Experiment, comparison: Comparison, interp
             if tops == bottoms
             else f"{run.names[tops]} / {run.names[bottoms]}"
         )
-        what += f", {place}" if len(places) > 1 else ""
+        if comparison.bottom_placement:
+            what += f", {place} / {comparison.bottom_placement}"
+        elif len(places) > 1:
+            what += f", {place}"
         interval = top.ratio_to(bottom, metric)
         launches = min(len(top.by_block(metric)), len(bottom.by_block(metric)))
         yield _judged(what, comparison.relation, interval, launches)
@@ -105,14 +108,27 @@ def pooled(run: Run, experiment: Experiment, comparison: Comparison, interpreter
         pairs: list[tuple[CellResult, CellResult]] = []
         for interpreter in interpreters:
             top = run.find(experiment.name, comparison.top, interpreter, place)
-            bottom = run.find(experiment.name, comparison.bottom, interpreter, place)
+            bottom = run.find(experiment.name, comparison.bottom, interpreter, comparison.bottom_placement or place)
             if top is not None and bottom is not None and top.by_block(metric) and bottom.by_block(metric):
                 pairs.append((top, bottom))
         interval = run.pooled_ratio(pairs, metric) if len(pairs) > 1 else None
         if interval is not None:
-            what = f"{comparison.top} / {comparison.bottom}" + (f", {place}" if len(places) > 1 else "")
+            where = f"{place} / {comparison.bottom_placement}" if comparison.bottom_placement else place
+            several = len(places) > 1 or comparison.bottom_placement
+            what = f"{comparison.top} / {comparison.bottom}" + (f", {where}" if several else "")
             launches = min(len(result.by_block(metric)) for pair in pairs for result in pair)
             yield _judged(what, comparison.relation, interval, launches)
+
+
+def levels(run: Run, experiment: Experiment, level: Level, interpreter: str) -> Iterator[Evidence]:
+    """Yield the evidence of one level at every placement of the run; nothing where the run has no such cell."""
+    places = _places(run, experiment, level)
+    for place in places:
+        result = run.find(experiment.name, level.label, interpreter, place)
+        if result is None:
+            continue
+        what = f"{level.metric.replace('_', ' ')} of {level.label}" + (f", {place}" if len(places) > 1 else "")
+        yield _judged(what, level.relation, result.level(level.metric), len(result.by_block(level.metric)))
 
 
 def counted(run: Run, experiment: Experiment, count: Count, interpreter: str) -> Iterator[Evidence]:

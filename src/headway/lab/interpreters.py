@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -22,7 +22,7 @@ __all__ = ["Interpreter", "discover", "probe", "select"]
 
 _NAME = re.compile(r"python3(\.\d+t?d?)?$")
 _PROBE_LIMIT_S = 20
-_PROBE_VERSION = 4
+_PROBE_VERSION = 5
 
 # Runs in the interpreter asked, 3.8 or later; standard library only.
 _PROBE = r"""
@@ -69,6 +69,7 @@ print(json.dumps({
     "ctypes": can("ctypes") == "",
     "cross_interpreter_queue": can("concurrent.interpreters") == "",
     "missing_models": {name: why for name, why in missing.items() if why},
+    "missing_modules": {name: why for name, why in ((name, can(name)) for name in ("bz2", "sqlite3", "ssl")) if why},
     "models": [name for name, why in missing.items() if not why],
 }))
 """
@@ -97,6 +98,7 @@ class Interpreter:
         cross_interpreter_queue: `concurrent.interpreters` is there (3.14+).
         models: Names of the models it can run.
         missing_models: Why not, for the others.
+        missing_modules: Of bz2, sqlite3 and ssl, those that it was built without, and why they do not import.
     """
 
     id: str
@@ -117,6 +119,7 @@ class Interpreter:
     cross_interpreter_queue: bool
     models: tuple[str, ...]
     missing_models: dict[str, str]
+    missing_modules: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

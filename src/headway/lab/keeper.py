@@ -1,29 +1,22 @@
 """Cleans up after a runner that was killed: ends what its last launch left behind.
 
 The kernel tells a launch's first process that the runner is gone (PR_SET_PDEATHSIG), but not its pool workers, which
-may be in the middle of a task. The keeper is a process of its own that reads the launch's process group from a pipe
-which only the runner holds; when that pipe closes, however the runner ended, it kills the group it heard of last.
+may be in the middle of a task, and nobody removes its files. The keeper is a process of its own that reads the launch's
+process group and folders from a pipe which only the runner holds; when that pipe closes, however the runner ended, it
+ends the group and removes the folders that it heard of last (`lab.reaping`).
 """
 
 import contextlib
+import json
 import subprocess
 import sys
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self, final
 
-__all__ = ["Keeper"]
+from headway.lab import reaping
 
-_PROGRAM = """
-import os, signal, sys
-group = 0
-for line in sys.stdin:
-    group = int(line)
-if group:
-    try:
-        os.killpg(group, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-"""
+__all__ = ["Keeper"]
 
 
 @final
@@ -33,7 +26,7 @@ class Keeper:
     def __enter__(self) -> Self:
         # A session of its own: Ctrl-C on the terminal is for the runner.
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _PROGRAM],
+            [sys.executable, "-I", "-S", reaping.__file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -41,12 +34,12 @@ class Keeper:
         )
         return self
 
-    def watch(self, group: int) -> None:
-        """Kill this process group should the runner end now; 0 for none."""
+    def watch(self, group: int, folders: Iterable[str] = ()) -> None:
+        """Kill this process group and remove these folders should the runner end now; 0 for no group."""
         assert self._process.stdin is not None
         # A keeper that somebody killed is no reason to stop measuring.
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(f"{group}\n".encode())
+            self._process.stdin.write(json.dumps([group, list(folders)]).encode() + b"\n")
             self._process.stdin.flush()
 
     def __exit__(

@@ -24,8 +24,9 @@ from headway.lab.design import Cell
 from headway.lab.keeper import Keeper
 from headway.lab.machine import Machine
 from headway.lab.paths import scratch_folder
+from headway.lab.reaping import end_group
 
-__all__ = ["Launch", "run_launch"]
+__all__ = ["Beside", "Launch", "run_launch", "server_cpus"]
 
 _STDERR_KEPT_BYTES = 64 * 1024
 _PR_SET_PDEATHSIG = 1
@@ -74,12 +75,38 @@ def _prepare_child(parent: int, cores: Sequence[int], memory_limit_bytes: int | 
         resource.setrlimit(resource.RLIMIT_AS, (memory_limit_bytes, memory_limit_bytes))
 
 
-def _job(cell: Cell, machine: Machine, library: Path | None, limit_s: float) -> dict[str, Any]:
+@final
+@dataclass(frozen=True)
+class Beside:
+    """What stands beside a launch, made by the runner.
+
+    Attributes:
+        paths: Folders of libraries, for the import path.
+        server: What the workload must know of the lab's server; {} for none.
+        folders: Volume -> the launch's own folder there.
+    """
+
+    paths: tuple[str, ...] = ()
+    server: Mapping[str, Any] = field(default_factory=dict)
+    folders: Mapping[str, str] = field(default_factory=dict)
+
+
+def server_cpus(cell: Cell, machine: Machine) -> tuple[int, ...]:
+    """Return the cores for a server of the lab's own beside the cell: under `split` one that the launch keeps off."""
+    if cell.placement == "same":
+        return (machine.cores[-1],)
+    return (machine.split[0],) if cell.placement == "split" else machine.cores
+
+
+def _job(cell: Cell, machine: Machine, library: Path | None, limit_s: float, beside: Beside) -> dict[str, Any]:
     cpus: list[int] | None = None
     party_cpus: list[list[int]] | None = None
     if cell.placement == "same":
         cpus = [machine.cores[-1]]
         party_cpus = [cpus, cpus]
+    elif cell.placement == "split" and cell.server:
+        # The server has a core to itself, and the launch all the others.
+        cpus = list(machine.away_from(machine.split[0]))
     elif cell.placement == "split":
         cpus = list(machine.split)
         party_cpus = [[core] for core in machine.split]
@@ -93,6 +120,8 @@ def _job(cell: Cell, machine: Machine, library: Path | None, limit_s: float) -> 
         "cpus": cpus,
         "party_cpus": party_cpus,
         "library": str(library) if library else None,
+        "server": dict(beside.server),
+        "folders": dict(beside.folders),
         # Late enough to say where it hangs, early enough to be said before the kill.
         "stacks_after_s": limit_s * 0.9,
     }
@@ -140,6 +169,7 @@ def _process(
     stderr: BinaryIO,
     memory_limit_bytes: int | None,
     keeper: Keeper | None,
+    beside: Beside,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start the agent; leave no process of its session behind, however the block is left."""
     runner = os.getpid()
@@ -150,7 +180,7 @@ def _process(
         stderr=stderr,
         pass_fds=[answers_fd],
         cwd=scratch_folder(),
-        env=_environment(cell.paths),
+        env=_environment((*cell.paths, *beside.paths)),
         start_new_session=True,
         # Short and without imports: the child of a process with threads may find a lock held for ever, and the runner
         # starts none of its own.
@@ -158,15 +188,14 @@ def _process(
     )
     try:
         if keeper is not None:
-            keeper.watch(process.pid)
+            keeper.watch(process.pid, beside.folders.values())
         yield process
     finally:
         # The session's members (pool workers, a fork server) may outlive its leader.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        end_group(process.pid)
         process.wait()
         if keeper is not None:
-            keeper.watch(0)
+            keeper.watch(0, beside.folders.values())
 
 
 def _listen(process: subprocess.Popen[bytes], reader: int, listener: _Listener, deadline_s: float) -> bool:
@@ -215,6 +244,7 @@ def run_launch(
     limit_s: float,
     memory_limit_bytes: int | None = None,
     keeper: Keeper | None = None,
+    beside: Beside = Beside(),
 ) -> Launch:
     """Start `executable`, run the cell once in it, and return what it gave.
 
@@ -225,6 +255,7 @@ def run_launch(
         library: The native library, for native cells.
         limit_s: Kill it after this many seconds.
         memory_limit_bytes: Limit of each process's address space.
+        beside: Libraries, a server and folders for it.
         keeper: Ends what the launch started should we be killed meanwhile; the runner always has one.
 
     A launch that cannot be started, crashes, hangs or ends early is returned with status "failed". KeyboardInterrupt
@@ -235,10 +266,13 @@ def run_launch(
         begun_ns = time.monotonic_ns()
         listener = _Listener(begun_ns)
         try:
-            with _process(executable, cell, machine.cores, writer, stderr, memory_limit_bytes, keeper) as process:
+            with _process(
+                executable, cell, machine.cores, writer, stderr, memory_limit_bytes, keeper, beside
+            ) as process:
                 os.close(writer)
                 writer = -1
-                in_time = _converse(process, reader, listener, _job(cell, machine, library, limit_s), limit_s)
+                job = _job(cell, machine, library, limit_s, beside)
+                in_time = _converse(process, reader, listener, job, limit_s)
         except (OSError, subprocess.SubprocessError) as error:
             return Launch(reason=f"the process could not be started: {error}")
         finally:

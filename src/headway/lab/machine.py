@@ -34,6 +34,11 @@ class Machine:
     kernel: str
     system: str
 
+    def away_from(self, core: int) -> tuple[int, ...]:
+        """Return the cores that share no physical core with `core`; all others where each of them does."""
+        apart = tuple(other for other in self.cores if _siblings(other) != _siblings(core))
+        return apart or tuple(other for other in self.cores if other != core)
+
     def to_json(self) -> dict[str, Any]:
         """Return every attribute as JSON values."""
         return asdict(self)

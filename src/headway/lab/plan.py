@@ -7,7 +7,7 @@ in the same order.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -16,7 +16,17 @@ from headway.lab.design import ONE_WORKER, Cell, Experiment, Placement, Size, Va
 from headway.lab.interpreters import Interpreter
 from headway.lab.machine import Machine
 
-__all__ = ["DEFAULT_LAUNCHES", "LIMIT_S", "Plan", "Skipped", "cell_from_json", "cell_to_json", "make_plan"]
+__all__ = [
+    "DEFAULT_LAUNCHES",
+    "LIMIT_S",
+    "Plan",
+    "Skipped",
+    "cell_from_json",
+    "cell_to_json",
+    "make_plan",
+    "needed",
+    "nothing_missing",
+]
 
 DEFAULT_LAUNCHES: dict[Size, int] = {"quick": 4, "standard": 5, "published": 5}
 """Launches per cell. Quick is for a first look: with four launches an interval is wide, and says so."""
@@ -97,7 +107,7 @@ def _chosen(
     return [
         (variant, places)
         for variant, places in placed
-        if _is_model(variant.model, models) or variant.label == experiment.baseline
+        if _is_model(variant.model, models) or variant.series == experiment.baseline
     ]
 
 
@@ -107,10 +117,43 @@ def _fitting(allowed: tuple[Placement, ...], machine: Machine) -> tuple[tuple[Pl
     return fitting, "" if fitting else "placement `split` needs two cores"
 
 
+def nothing_missing(_variant: Variant, _interpreter: Interpreter | None) -> str:
+    """The default of `make_plan`'s `missing`: everything that a variant needs besides its interpreter is there."""
+    return ""
+
+
 def _unfit(variant: Variant, interpreter: Interpreter) -> str:
     if variant.model not in interpreter.models:
         return interpreter.missing_models.get(variant.model, f"cannot run the model {variant.model}")
     return variant.unfit(interpreter)
+
+
+def needed(
+    experiments: Sequence[Experiment],
+    interpreters: Sequence[Interpreter],
+    *,
+    size: Size,
+    models: Sequence[str] = (),
+    placement: Placement | None = None,
+    narrowed: bool = False,
+) -> list[tuple[Variant, Interpreter]]:
+    """Return every variant of the choices, in order, with each interpreter that can run it: what must be got ready.
+
+    Arguments as for `make_plan`. Variants in C are there with the last interpreter.
+    """
+    pairs = []
+    for experiment in experiments:
+        taken = _taken(experiment, interpreters, size, narrowed=narrowed)
+        for variant, _ in _chosen(experiment, size, models, placement):
+            where = interpreters[-1:] if variant.native else taken
+            pairs += [(variant, one) for one in where if not _unfit(variant, one)]
+    return pairs
+
+
+def _taken(
+    experiment: Experiment, interpreters: Sequence[Interpreter], size: Size, *, narrowed: bool
+) -> Sequence[Interpreter]:
+    return experiment.quick_on(interpreters) if narrowed and size == "quick" else interpreters
 
 
 def make_plan(
@@ -126,6 +169,8 @@ def make_plan(
     limit_s: float | None = None,
     memory_limit_bytes: int | None = None,
     native_missing: str = "",
+    narrowed: bool = False,
+    missing: Callable[[Variant, Interpreter | None], str] = nothing_missing,
 ) -> Plan:
     """Multiply experiments by interpreters and placements.
 
@@ -141,6 +186,8 @@ def make_plan(
         limit_s: Seconds a launch may take; None means the size's default.
         memory_limit_bytes: Address space of a launch's processes.
         native_missing: Why the native library cannot be used, or "".
+        narrowed: At quick size, give an experiment only those interpreters that its `quick_on` takes.
+        missing: Says which library, server or space a variant lacks on an interpreter (None for one in C), or "".
 
     Raises:
         UsageError: The choices leave nothing to run.
@@ -148,12 +195,16 @@ def make_plan(
     cells: list[Cell] = []
     skipped: list[Skipped] = []
     for experiment in experiments:
+        taken = _taken(experiment, interpreters, size, narrowed=narrowed)
         for variant, allowed in _chosen(experiment, size, models, placement):
             places, reason = _fitting(allowed, machine)
             where = (
-                [(ONE_WORKER, native_missing)]
+                [(ONE_WORKER, native_missing or missing(variant, None))]
                 if variant.native
-                else [(interpreter.id, _unfit(variant, interpreter)) for interpreter in interpreters]
+                else [
+                    (interpreter.id, _unfit(variant, interpreter) or missing(variant, interpreter))
+                    for interpreter in taken
+                ]
             )
             for interpreter_id, unfit in where:
                 if reason or unfit:
@@ -172,6 +223,11 @@ def make_plan(
                         interpreter=interpreter_id,
                         group=_group(experiment, variant, place, interpreter_id),
                         paths=variant.paths,
+                        series=variant.series,
+                        setting=variant.setting,
+                        needs=variant.needs,
+                        server=variant.server,
+                        volumes=tuple(variant.space),
                     )
                     for place in places
                 )
@@ -223,9 +279,10 @@ def _refuse_nothing(
 
 def cell_to_json(cell: Cell) -> dict[str, Any]:
     """Return a cell's attributes as JSON values."""
-    return {**cell.__dict__, "params": dict(cell.params), "paths": list(cell.paths)}
+    return {**cell.__dict__, "params": dict(cell.params)}
 
 
 def cell_from_json(values: dict[str, Any]) -> Cell:
     """Return what `cell_to_json` gave."""
-    return Cell(**{**values, "paths": tuple(values["paths"])})
+    lists = {name: tuple(values.get(name, ())) for name in ("paths", "needs", "volumes")}
+    return Cell(**{"series": values["label"], **values, **lists})

@@ -31,8 +31,21 @@ def sources() -> dict[str, str]:
 
 def published_ratio(wanted: Published) -> float:
     """Return the published ratio. Raises LookupError where published.toml has no such figure."""
+    top = _value(wanted.source, wanted.setting, wanted.top)
+    bottom = 1.0
+    if wanted.bottom:
+        setting = wanted.bottom_setting or (wanted.setting if not wanted.bottom_source else "")
+        bottom = _value(wanted.bottom_source or wanted.source, setting, wanted.bottom)
+    return top / bottom * wanted.scale
+
+
+def _value(source: str, setting: str, key: str) -> float:
+    row_name, _, column = key.rpartition("/")
     for result in results():
-        values = result.get("values", {})
-        if result["source"] == wanted.source and wanted.setting in result["setting"] and wanted.top in values:
-            return float(values[wanted.top]) / float(values[wanted.bottom] if wanted.bottom else 1)
-    raise LookupError(f"published.toml has no {wanted.top} of {wanted.source} ({wanted.setting or 'any setting'})")
+        if result["source"] != source or setting not in result["setting"]:
+            continue
+        for row in result.get("rows", [result.get("values", {})]):
+            begins = str(next(iter(row.values()), ""))
+            if column in row and (not row_name or begins == row_name):
+                return float(row[column])
+    raise LookupError(f"published.toml has no {key} of {source} ({setting or 'any setting'})")

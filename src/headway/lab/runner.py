@@ -4,6 +4,7 @@ The runner sleeps in `select` while a launch runs. From four physical cores on i
 run on the others, so that it never shares a core with what it measures.
 """
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, final
 
 from headway import native
-from headway.errors import InterpreterError, NativeError, UsageError
+from headway.errors import HeadwayError, InterpreterError, NativeError, UsageError
 from headway.lab import doctor, interpreters, store
 from headway.lab.design import ONE_WORKER, PLACEMENTS, SIZES, Cell, Placement, Size
 from headway.lab.experiments import experiment, experiments
@@ -23,8 +24,9 @@ from headway.lab.launch import Launch, run_launch
 from headway.lab.lock import only_lab
 from headway.lab.machine import Machine, split_off_runner, this_machine
 from headway.lab.paths import default_store
-from headway.lab.plan import Plan, Skipped, make_plan
+from headway.lab.plan import Plan, Skipped, make_plan, needed
 from headway.lab.results import Run, read_run
+from headway.lab.surroundings import Neighbours, Surroundings, prepare
 
 __all__ = ["Progress", "Request", "resume", "run"]
 
@@ -57,6 +59,7 @@ _MOST_LAUNCHES = 10_000
 _MOST_S = 7 * 24 * 3600
 
 Report = Callable[[Progress], None]
+Say = Callable[[str], None]
 
 
 @final
@@ -75,6 +78,7 @@ class Request:
         limit_s: Seconds a launch may take; None means the size's default.
         memory_limit_bytes: Address space of a launch's processes; None leaves it unlimited.
         store: The results store; None means the user's own.
+        redis_url: A Redis to use instead of the lab's own; "" means `$REDIS_URL`. Never stored: it may hold a password.
     """
 
     experiments: Sequence[str] = ()
@@ -87,6 +91,7 @@ class Request:
     limit_s: float | None = None
     memory_limit_bytes: int | None = None
     store: Path | None = None
+    redis_url: str = ""
 
 
 def _validate(request: Request) -> None:
@@ -163,8 +168,10 @@ class _Session:
         machine: Machine,
         executables: dict[str, str],
         library: Path | None,
+        surroundings: Surroundings,
         report: Report,
     ) -> None:
+        self._surroundings = surroundings
         self._store = results
         self._run_id = run_id
         self._plan = plan
@@ -187,32 +194,46 @@ class _Session:
         pending = [(block, cell) for block, cell in planned if (cell.key, block) not in done]
         failed = 0
         spare = sorted(os.sched_getaffinity(0) - set(self._machine.cores))
-        with Keeper() as keeper, _on_cores(spare):
+        opened = self._surroundings.opened(self._machine, self._plan.seed)
+        with Keeper() as keeper, opened as neighbours, _on_cores(spare):
             for position, (block, cell) in enumerate(pending):
                 count = len(planned) - len(pending) + position
                 self._report(
                     Progress(self._run_id, count, len(planned), cell, block, failed, self._left_s(pending[position:]))
                 )
-                launch = self._launch(cell, keeper)
+                launch = self._launch(cell, keeper, neighbours)
                 self._walls_s[cell.key] = launch.wall_s
                 failed += launch.status == "failed"
                 self._store.add_launch(self._run_id, cell.key, block, launch)
         self._store.end_run(self._run_id)
         self._report(Progress(self._run_id, len(planned), len(planned), None, self._plan.launches, failed, 0.0))
 
-    def _launch(self, cell: Cell, keeper: Keeper) -> Launch:
-        return run_launch(
-            cell,
-            self._executables[cell.interpreter],
-            self._machine,
-            library=self._library,
-            limit_s=self._plan.limit_s,
-            memory_limit_bytes=self._plan.memory_limit_bytes,
-            keeper=keeper,
-        )
+    def _launch(self, cell: Cell, keeper: Keeper, neighbours: Neighbours) -> Launch:
+        try:
+            with neighbours.of(cell, keeper) as beside:
+                launch = run_launch(
+                    cell,
+                    self._executables[cell.interpreter],
+                    self._machine,
+                    library=self._library,
+                    limit_s=self._plan.limit_s,
+                    memory_limit_bytes=self._plan.memory_limit_bytes,
+                    keeper=keeper,
+                    beside=beside,
+                )
+        except (HeadwayError, OSError) as error:
+            return Launch(reason=f"what it needs could not be made ready: {error}")
+        if launch.status == "failed":
+            died = neighbours.autopsy(cell)
+            launch.reason = f"{died}; then: {launch.reason}" if died else launch.reason
+        return launch
 
 
 def _silent(_progress: Progress) -> None:
+    pass
+
+
+def _mute(_line: str) -> None:
     pass
 
 
@@ -225,7 +246,7 @@ def _executables(chosen: Sequence[Interpreter]) -> dict[str, str]:
     return paths
 
 
-def run(request: Request | None = None, *, report: Report = _silent) -> Run:
+def run(request: Request | None = None, *, report: Report = _silent, say: Say = _mute) -> Run:
     """Run the lab and return the results.
 
     Every launch is in the store before the next begins, so KeyboardInterrupt, which goes through, loses only the one in
@@ -234,6 +255,7 @@ def run(request: Request | None = None, *, report: Report = _silent) -> Run:
     Args:
         request: What to run; None means every experiment at quick size.
         report: Called before each launch and at the end.
+        say: Told, in a line each, what is being made ready before the first launch.
 
     Raises:
         UsageError: Bad or contradictory values, found before anything runs.
@@ -254,7 +276,17 @@ def run(request: Request | None = None, *, report: Report = _silent) -> Run:
     library, native_missing = _native_library()
     if not any(interpreter.ctypes for interpreter in chosen):
         native_missing = native_missing or "none of the chosen interpreters can import ctypes"
-    plan = make_plan(
+    narrowed = not request.interpreters
+    wanted = needed(
+        chosen_experiments,
+        chosen,
+        size=request.size,
+        models=request.models,
+        placement=request.placement,
+        narrowed=narrowed,
+    )
+    planned = functools.partial(
+        make_plan,
         chosen_experiments,
         chosen,
         machine,
@@ -266,20 +298,33 @@ def run(request: Request | None = None, *, report: Report = _silent) -> Run:
         limit_s=request.limit_s,
         memory_limit_bytes=request.memory_limit_bytes,
         native_missing=native_missing,
+        narrowed=narrowed,
     )
+    planned()  # Choices that contradict each other are told before anything is installed.
     with only_lab(), store.Store(request.store or default_store(), create=True) as results:
+        surroundings = prepare(wanted, redis_url=request.redis_url, say=say)
+        plan = planned(missing=surroundings.missing)
         run_id = results.new_run(_settings(plan, machine, chosen, request), plan.cells)
-        _Session(results, run_id, plan, machine, _executables(chosen), library, report).go()
+        _Session(results, run_id, plan, machine, _executables(chosen), library, surroundings, report).go()
         return read_run(results, run_id)
 
 
-def resume(name: str = "last", *, store_path: Path | None = None, report: Report = _silent) -> Run:
+def resume(
+    name: str = "last",
+    *,
+    store_path: Path | None = None,
+    redis_url: str = "",
+    report: Report = _silent,
+    say: Say = _mute,
+) -> Run:
     """Complete a run that was cut short: the same cells in the same order, none twice.
 
     Args:
         name: The run, as `load_run` takes it.
         store_path: The results store; None means the user's own.
+        redis_url: As in `Request`; the URL of the run's beginning was not stored.
         report: As for `run`.
+        say: As for `run`.
 
     Raises:
         StoreError: No such run.
@@ -317,5 +362,10 @@ def resume(name: str = "last", *, store_path: Path | None = None, report: Report
         pending = {cell.interpreter for block, cell in plan.order() if (cell.key, block) not in done}
         if ONE_WORKER in pending and library is None:
             raise NativeError(missing, hint="build it (`make native`), then resume")
-        _Session(results, header.id, plan, machine, _executables(stored), library, report).go()
+        by_id = {interpreter.id: interpreter for interpreter in stored}
+        cells = {cell.key: cell for block, cell in plan.order() if (cell.key, block) not in done}.values()
+        surroundings = prepare(
+            ((cell, by_id.get(cell.interpreter, stored[-1])) for cell in cells), redis_url=redis_url, say=say
+        )
+        _Session(results, header.id, plan, machine, _executables(stored), library, surroundings, report).go()
         return read_run(results, header.id)

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
-from headway.lab.design import ONE_WORKER, Claim, Comparison, Count, Experiment
-from headway.lab.evidence import Evidence, Outcome, combined, comparisons, counted, decisive_first, pooled
+from headway.lab.design import ONE_WORKER, Claim, Comparison, Count, Experiment, Level
+from headway.lab.evidence import Evidence, Outcome, combined, comparisons, counted, decisive_first, levels, pooled
 from headway.lab.published import published_ratio
 from headway.lab.results import Run
 
@@ -85,6 +85,8 @@ def _single(run: Run, experiment: Experiment, claim: Claim, interpreter: str) ->
     for piece in claim.evidence(run.machine):
         if isinstance(piece, Count):
             evidence.extend(counted(run, experiment, piece, interpreter))
+        elif isinstance(piece, Level):
+            evidence.extend(levels(run, experiment, piece, interpreter))
         else:
             evidence.extend(comparisons(run, experiment, piece, interpreter))
     outcome = combined(evidence)
@@ -96,7 +98,7 @@ def _mean(run: Run, experiment: Experiment, claim: Claim, singles: Sequence[Verd
     """Judge the mean over interpreters; None where the claim counts, or fewer than two interpreters have figures."""
     evidence: list[Evidence] = []
     for piece in claim.evidence(run.machine):
-        if isinstance(piece, Count):
+        if not isinstance(piece, Comparison):
             return None
         evidence.extend(pooled(run, experiment, piece, [single.interpreter for single in singles]))
     if not evidence:

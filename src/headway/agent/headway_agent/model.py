@@ -1,7 +1,8 @@
 """The concurrency models: each runs the same function on the same list of arguments, its own way.
 
-A model has `start()` (create the pool and wait until every worker is there), `run(function, arguments)` (run one task
-per argument tuple and return the results in order: the timed part) and `close()`. Starting is timed by the caller and
+A model has `start()` (create the pool and wait until every worker is there), `on_each(function, *args)` (call it once
+wherever tasks will run that share no memory), `run(function, arguments)` (run one task per argument tuple and return the
+results in order: the timed part) and `close()`. Starting is timed by the caller and
 reported apart, never inside the time of `run`.
 
 `run` adds next to nothing to the call it wraps; `bench/model_overhead.py` holds that against the bare calls.
@@ -19,6 +20,9 @@ class Serial:
     def start(self):
         pass
 
+    def on_each(self, function, *args):
+        function(*args)
+
     def run(self, function, arguments):
         return [function(*args) for args in arguments]
 
@@ -26,18 +30,20 @@ class Serial:
         pass
 
 
-def meet(here_fd, go_fd):
+def meet(here_fd, go_fd, function=None, args=()):
     """Say that this worker is there, then wait until all are. Descriptors work across sub-interpreters; locks do not."""
+    if function is not None:
+        function(*args)
     os.write(here_fd, b".")
     os.read(go_fd, 1)
 
 
-def _start_all(submit, workers):
+def _start_all(submit, workers, *call):
     """Make a lazily growing pool start all its workers: each gets a task that ends only when all have begun."""
     here_reader, here_writer = os.pipe()
     go_reader, go_writer = os.pipe()
     try:
-        futures = [submit(meet, here_writer, go_reader) for _ in range(workers)]
+        futures = [submit(meet, here_writer, go_reader, *call) for _ in range(workers)]
         for future in futures:
             # A worker that ends before it has met the others (it could not start) must not be waited for.
             future.add_done_callback(lambda done: done.exception() and os.write(here_writer, b"!"))
@@ -77,6 +83,9 @@ class Threads(_Pooled):
         self.pool = ThreadPoolExecutor(self.workers)
         _start_all(self.pool.submit, self.workers)
 
+    def on_each(self, function, *args):
+        function(*args)
+
 
 class Interpreters(_Pooled):
     """Sub-interpreters with a GIL each, in threads of this process: 3.12+."""
@@ -87,14 +96,20 @@ class Interpreters(_Pooled):
         self.pool = open_pool(self.workers)
         _start_all(self.pool.submit, self.workers)
 
+    def on_each(self, function, *args):
+        _start_all(self.pool.submit, self.workers, function, args)
+
 
 def _join_barrier(barrier):
     global _barrier
     _barrier = barrier
 
 
-def _wait_at_barrier():
+def _wait_at_barrier(function=None, args=()):
+    # No worker gets a second of these tasks before every other has had its first.
     _barrier.wait()
+    if function is not None:
+        function(*args)
 
 
 class Processes(_Pooled):
@@ -112,6 +127,10 @@ class Processes(_Pooled):
             self.workers, mp_context=context, initializer=_join_barrier, initargs=(barrier,)
         )
         for future in [self.pool.submit(_wait_at_barrier) for _ in range(self.workers)]:
+            future.result()
+
+    def on_each(self, function, *args):
+        for future in [self.pool.submit(_wait_at_barrier, function, args) for _ in range(self.workers)]:
             future.result()
 
 
@@ -141,6 +160,13 @@ class Asyncio:
         self.loop = asyncio.new_event_loop()
         self.loop.run_until_complete(asyncio.sleep(0))
 
+    def on_each(self, function, *args):
+        function(*args)
+
+    def run_coroutine(self, coroutine):
+        """Run one coroutine in the model's loop and return its result: for what is opened or closed there."""
+        return self.loop.run_until_complete(coroutine)
+
     def run(self, function, arguments):
         return self.loop.run_until_complete(self._gather(function, arguments))
 
@@ -163,6 +189,9 @@ class _AsyncioPool(Asyncio):
         super().start()
         self._inner = self.inner(self.workers)
         self._inner.start()
+
+    def on_each(self, function, *args):
+        self._inner.on_each(function, *args)
 
     async def _gather(self, function, arguments):
         submit, pool = self.loop.run_in_executor, self._inner.pool

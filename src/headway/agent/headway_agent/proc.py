@@ -7,6 +7,22 @@ interpreter's GIL back on.
 import os
 
 
+def _read(path):
+    """Return what a file of /proc says now. Raises OSError.
+
+    Without Python's buffered files: beside a CPU-bound thread on its core, CPython 3.13t takes 0.15 s to open one.
+    """
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        pieces = []
+        while True:
+            pieces.append(os.read(fd, 65536))
+            if not pieces[-1]:
+                return b"".join(pieces).decode("ascii", "replace")
+    finally:
+        os.close(fd)
+
+
 def core_times(allowed):
     """Return {core number: (busy, total)} since boot, in clock ticks (1/`os.sysconf("SC_CLK_TCK")` s).
 
@@ -17,18 +33,18 @@ def core_times(allowed):
     """
     cores = {}
     try:
-        with open("/proc/stat") as stat:
-            for line in stat:
-                if line.startswith("cpu") and line[3].isdigit():
-                    name, *fields = line.split()
-                    if int(name[3:]) not in allowed:
-                        continue
-                    ticks = [int(field) for field in fields[:8]]
-                    user, nice, system, idle, iowait, irq, softirq, steal = ticks + [0] * (8 - len(ticks))
-                    busy = user + nice + system + irq + softirq
-                    cores[int(name[3:])] = (busy, busy + idle + iowait + steal)
+        lines = _read("/proc/stat").splitlines()
     except OSError:
         return {}
+    for line in lines:
+        if line.startswith("cpu") and line[3].isdigit():
+            name, *fields = line.split()
+            if int(name[3:]) not in allowed:
+                continue
+            ticks = [int(field) for field in fields[:8]]
+            user, nice, system, idle, iowait, irq, softirq, steal = ticks + [0] * (8 - len(ticks))
+            busy = user + nice + system + irq + softirq
+            cores[int(name[3:])] = (busy, busy + idle + iowait + steal)
     return cores
 
 
@@ -46,8 +62,7 @@ def _children(pid):
     found = []
     try:
         for thread in os.listdir("/proc/%d/task" % pid):
-            with open("/proc/%d/task/%s/children" % (pid, thread)) as children:
-                found.extend(int(child) for child in children.read().split())
+            found.extend(int(child) for child in _read("/proc/%d/task/%s/children" % (pid, thread)).split())
     except OSError:
         pass  # It ended while we looked, or the kernel lacks CONFIG_PROC_CHILDREN.
     return found
@@ -58,12 +73,11 @@ def _switches_of(pid):
     counts = [0, 0]
     try:
         for thread in os.listdir("/proc/%d/task" % pid):
-            with open("/proc/%d/task/%s/status" % (pid, thread)) as status:
-                for line in status:
-                    if line.startswith("voluntary_ctxt_switches"):
-                        counts[0] += int(line.split()[1])
-                    elif line.startswith("nonvoluntary_ctxt_switches"):
-                        counts[1] += int(line.split()[1])
+            for line in _read("/proc/%d/task/%s/status" % (pid, thread)).splitlines():
+                if line.startswith("voluntary_ctxt_switches"):
+                    counts[0] += int(line.split()[1])
+                elif line.startswith("nonvoluntary_ctxt_switches"):
+                    counts[1] += int(line.split()[1])
     except OSError:
         pass  # It ended while we looked: its counts are in RUSAGE_CHILDREN once it is reaped.
     return counts

@@ -36,6 +36,17 @@ WORKLOADS = {
     "ping-pong-native": "headway_agent.workloads.native:NativePingPong",
     "one-way": "headway_agent.workloads.pingpong:OneWay",
     "one-way-native": "headway_agent.workloads.native:NativeOneWay",
+    "http": "headway_agent.workloads.http:Http",
+    "sqlite-sleep": "headway_agent.workloads.sqlite:SqliteSleep",
+    "sqlite-wal": "headway_agent.workloads.sqlite:SqliteWal",
+    "redis-set": "headway_agent.workloads.redis:RedisSet",
+    "redis-benchmark": "headway_agent.workloads.redis:RedisBenchmark",
+    "redis-load": "headway_agent.workloads.redis:RedisLoad",
+    "file-io": "headway_agent.workloads.files:FileIo",
+    "file-write": "headway_agent.workloads.files:FileWrite",
+    "disk-baseline": "headway_agent.workloads.files:DiskBaseline",
+    "convoy": "headway_agent.workloads.convoy:Convoy",
+    "tiny-writes": "headway_agent.workloads.convoy:TinyWrites",
 }
 """Workload name -> "module:class". A job may also name any importable "module:class" itself (see `Variant.paths`)."""
 
@@ -95,7 +106,7 @@ def run_job(job, emit):
         "involuntary_switches": switches[1],
         "max_rss_bytes": proc.max_rss_bytes(),
     }
-    workload.close()
+    end["details"] = workload.close() or {}
     emit(end)
 
 

@@ -6,11 +6,22 @@ because that much is what interleaved launches on a shared 2-core machine tell a
 
 from headway.errors import UsageError
 from headway.lab.design import Experiment
-from headway.lab.experiments import cpu, sharing, speed, switching, waiting
+from headway.lab.experiments import convoy, cpu, databases, files, intervals, sharing, speed, switching, waiting, web
 
 __all__ = ["experiment", "experiments"]
 
-_ALL = (*cpu.EXPERIMENTS, *speed.EXPERIMENTS, *sharing.EXPERIMENTS, *waiting.EXPERIMENTS, *switching.EXPERIMENTS)
+_ALL = (
+    *cpu.EXPERIMENTS,
+    *speed.EXPERIMENTS,
+    *sharing.EXPERIMENTS,
+    *waiting.EXPERIMENTS,
+    *web.EXPERIMENTS,
+    *databases.EXPERIMENTS,
+    *files.EXPERIMENTS,
+    *convoy.EXPERIMENTS,
+    *intervals.EXPERIMENTS,
+    *switching.EXPERIMENTS,
+)
 
 
 def experiments() -> tuple[Experiment, ...]:

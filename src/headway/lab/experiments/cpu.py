@@ -26,7 +26,7 @@ def _cpu_bound(size: Size) -> list[Variant]:
     models = ("serial", "threads", "processes-spawn", "processes-forkserver", "asyncio", "interpreters")
     params = {"n": n, "tasks": _TASKS}
     return [
-        Variant(label=model, workload="increment", model=model, params=params, samples=samples, warmups=warmups)
+        Variant(series=model, workload="increment", model=model, params=params, samples=samples, warmups=warmups)
         for model in models
     ]
 
@@ -111,7 +111,7 @@ def _countdown(size: Size) -> list[Variant]:
     n = {"quick": 800_000, "standard": 10_000_000, "published": 100_000_000}[size]
     return [
         Variant(
-            label=_threads(count),
+            series=_threads(count),
             workload="countdown",
             model="threads",
             params={"n": n, "threads": count},
@@ -178,7 +178,7 @@ def _sigma(size: Size) -> list[Variant]:
     def variant(label: str, model: str, times: int, *, yields: bool = False) -> Variant:
         params = {"n": n, "times": times, "every": _EVERY, "yields": yields}
         return Variant(
-            label=label, workload="sigma", model=model, params=params, samples=5 if size == "standard" else 3
+            series=label, workload="sigma", model=model, params=params, samples=5 if size == "standard" else 3
         )
 
     return [
@@ -264,7 +264,7 @@ def _sha256(size: Size) -> list[Variant]:
     def variant(label: str, count: int, size_bytes: int, messages: int) -> Variant:
         params = {"threads": count, "tasks": _MESSAGES, "size_bytes": size_bytes, "messages": messages}
         return Variant(
-            label=label,
+            series=label,
             workload="sha256",
             model="threads",
             params=params,

@@ -33,7 +33,7 @@ def _race(size: Size) -> list[Variant]:
             params = {"variant": variant, "threads": _THREADS, "k": own, "switch_interval_s": interval_s}
             variants.append(
                 Variant(
-                    label=f"{text}, {_interval_name(interval_s)}",
+                    series=f"{text}, {_interval_name(interval_s)}",
                     workload="race",
                     model="threads",
                     params=params,
@@ -122,7 +122,7 @@ def _refcount(size: Size) -> list[Variant]:
     pairs = {"quick": 1_000_000, "standard": 20_000_000, "published": 200_000_000}[size]
     python = [
         Variant(
-            label=_touching(sharing, threads),
+            series=_touching(sharing, threads),
             workload="refcount",
             model="threads",
             params={"sharing": sharing, "threads": threads, "n": n},
@@ -135,7 +135,7 @@ def _refcount(size: Size) -> list[Variant]:
 
     def native(label: str, kind: str, threads: int, sharing: str, work: int) -> Variant:
         params = {"kind": kind, "threads": threads, "sharing": sharing, "pairs": pairs, "objects": 64, "work": work}
-        return Variant(label=label, workload="refcount-native", model="threads", params=params, samples=5, native=True)
+        return Variant(series=label, workload="refcount-native", model="threads", params=params, samples=5, native=True)
 
     kinds = ("plain", "atomic", "biased", "buffered")
     c = [native(f"C {kind}", kind, 1, "own", _WORK) for kind in kinds]

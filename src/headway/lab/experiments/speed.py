@@ -12,7 +12,7 @@ def _single_thread(size: Size) -> list[Variant]:
     scale = {"quick": 30, "standard": 300, "published": 1_000}[size]
     return [
         Variant(
-            label="kernels",
+            series="kernels",
             workload="kernels",
             model="serial",
             params={"scale": scale},

@@ -19,7 +19,7 @@ def _context_switch(size: Size) -> list[Variant]:
 
     def variant(label: str, model: str, channel: str, rounds: int, **more: object) -> Variant:
         return Variant(
-            label=label,
+            series=label,
             workload="ping-pong",
             model=model,
             params={"channel": channel, "rounds": rounds},
@@ -30,7 +30,7 @@ def _context_switch(size: Size) -> list[Variant]:
 
     def native(label: str, model: str) -> Variant:
         return Variant(
-            label=label,
+            series=label,
             workload="ping-pong-native",
             model=model,
             params={"rounds": 2_000 * factor},
@@ -94,7 +94,7 @@ def _one_way(size: Size) -> list[Variant]:
 
     def variant(label: str, workload: str, model: str, *, native: bool = False) -> Variant:
         return Variant(
-            label=label,
+            series=label,
             workload=workload,
             model=model,
             params={"rounds": rounds},

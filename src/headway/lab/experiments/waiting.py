@@ -12,7 +12,7 @@ def _sleep(size: Size) -> list[Variant]:
 
     def variant(label: str, model: str, **params: object) -> Variant:
         return Variant(
-            label=label,
+            series=label,
             workload="sleep",
             model=model,
             params={"period_s": period_s, "times": _TIMES, **params},

@@ -1,4 +1,4 @@
-"""What the launches run. A workload is a class taking the job: `open()`, `sample()`, `close()`.
+"""What the launches run. A workload is a class taking the job: `open()`, `sample()`, `close()` (which may return details).
 
 `open` and `sample` return {metric: value or list of values}; a metric's unit stands in its name (`work_s`), a count
 has none. `Tasks` is the common case: one function over a list of arguments, through a model.

@@ -1,0 +1,271 @@
+"""Files: write, read and remove (source A); large writes, directly and through asyncio's libraries (source D).
+
+The bytes are made beforehand in every worker and their cost is told apart, so that making them is not mistaken for I/O.
+"""
+
+import os
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from . import Tasks
+from .cpu import sigma
+
+_data = b""
+
+
+def make_data(size_bytes, random_bytes):
+    """Make this worker's data."""
+    global _data
+    _data = os.urandom(size_bytes) if random_bytes else bytes(size_bytes)
+
+
+def write(path, sync):
+    """Write this worker's data to a new file, unbuffered; `sync`: and wait until the device has it."""
+    with open(path, "wb", buffering=0) as file:
+        view = memoryview(_data)
+        # One write of more than 2 GiB, or on a full disk, writes less than asked.
+        while view:
+            view = view[file.write(view) :]
+        if sync:
+            os.fsync(file.fileno())
+
+
+def write_read_remove(path, sync):
+    """Write a file, read it back, remove it; return the number of bytes read."""
+    try:
+        write(path, sync)
+        with open(path, "rb", buffering=0) as file:
+            return len(file.read())
+    finally:
+        remove(path)
+
+
+def remove(path):
+    try:
+        os.remove(path)
+    except FileNotFoundError:
+        pass  # It could not be made: then that is the error to tell.
+
+
+def write_remove(path, sync):
+    """Write a file and remove it; return the number of bytes that it had."""
+    try:
+        write(path, sync)
+        return os.path.getsize(path)
+    finally:
+        remove(path)
+
+
+def urandom_s(size_bytes):
+    """Return what making so many random bytes takes, in s."""
+    begun_s = time.perf_counter()
+    os.urandom(size_bytes)
+    return time.perf_counter() - begun_s
+
+
+class _Files(Tasks):
+    """`files` files of `size_bytes`, in turn over the launch's folders on `volumes`; `sync`: with fsync."""
+
+    random_bytes = True
+
+    def make_arguments(self):
+        folders = [self.job["folders"][volume] for volume in self.params["volumes"]]
+        return [
+            (os.path.join(folders[i % len(folders)], "file-%d" % i), self.params.get("sync", False))
+            for i in range(self.params["files"])
+        ]
+
+    def expected(self):
+        return [self.params["size_bytes"]] * self.params["files"]
+
+    def open(self):
+        metrics = Tasks.open(self)
+        self.model.on_each(make_data, self.params["size_bytes"], self.random_bytes)
+        return metrics
+
+
+class FileIo(_Files):
+    """Write, read and remove random bytes. Metrics: `work_s`; `urandom_s`, of one file's bytes, in none of it."""
+
+    function = write_read_remove
+
+    def open(self):
+        metrics = _Files.open(self)
+        metrics["urandom_s"] = urandom_s(self.params["size_bytes"])
+        return metrics
+
+
+def add(n):
+    return sigma(n, n + 1, 0)
+
+
+def write_or_add(path, sync, n):
+    """A file, or where `path` is empty a sum of 0..n."""
+    return write_remove(path, sync) if path else add(n)
+
+
+class FileWrite(_Files):
+    """Write zero bytes to new files and remove them; besides, `sums` sums of 0..`n` among the tasks.
+
+    `via`: "" (plain files through the model), "aiofiles" (in an executor of `pool` threads, the loop's default for 0;
+    at most `limit` files at a time, 0 for all), "aiofile/uring", "aiofile/aio", "aiofile/thread" (the kernel's own
+    asynchronous I/O, or threads in C). Metric: `work_s`.
+    """
+
+    function = write_remove
+    random_bytes = False
+
+    def __init__(self, job):
+        self._via, _, self._context = job["params"].get("via", "").partition("/")
+        if job["params"].get("sums"):
+            type(self).function = write_or_add
+        Tasks.__init__(self, job)
+
+    def make_arguments(self):
+        arguments = _Files.make_arguments(self)
+        if self.params.get("sums"):
+            arguments = [(path, sync, 0) for path, sync in arguments]
+            arguments += [("", False, self.params["n"])] * self.params["sums"]
+        return arguments
+
+    def expected(self):
+        n = self.params.get("n", 0)
+        return _Files.expected(self) + [n * (n + 1) // 2] * self.params.get("sums", 0)
+
+    def open(self):
+        metrics = _Files.open(self)
+        if self._via:
+            import asyncio
+
+            self._asyncio = asyncio
+            pool = self.params.get("pool", 0)
+            self._executor = ThreadPoolExecutor(pool) if pool else None
+            self.model.run_coroutine(self._open())
+            if pool:
+                metrics["workers"] = pool
+        return metrics
+
+    async def _open(self):
+        limit = self.params.get("limit", 0)
+        self._limit = self._asyncio.Semaphore(limit) if limit else None
+        if self._via == "aiofile":
+            import caio
+
+            found = {module.__name__.split(".")[1]: module for module in caio.variants_asyncio}
+            # caio falls back without a word where the kernel refuses; we want what we asked for.
+            name = {"uring": "linux_uring", "aio": "linux_aio", "thread": "thread_aio"}[self._context] + "_asyncio"
+            self._caio = found[name].AsyncioContext()
+
+    async def _write(self, path, sync, n=0):
+        if not path:
+            return add(n)
+        if self._limit is None:
+            return await self._write_file(path, sync)
+        async with self._limit:
+            return await self._write_file(path, sync)
+
+    async def _write_file(self, path, sync):
+        try:
+            if self._via == "aiofiles":
+                import aiofiles
+
+                async with aiofiles.open(path, "wb", buffering=0, executor=self._executor) as file:
+                    view = memoryview(_data)
+                    while view:
+                        view = view[await file.write(view) :]
+            else:
+                import aiofile
+
+                async with aiofile.AIOFile(path, "wb", context=self._caio) as file:
+                    await file.write_bytes(_data)
+            return os.path.getsize(path)
+        finally:
+            remove(path)
+
+    def sample(self):
+        if not self._via:
+            return Tasks.sample(self)
+        begun_ns = time.perf_counter_ns()
+        results = self.model.run_coroutine(self._gather())
+        ended_ns = time.perf_counter_ns()
+        if results != self.expected():
+            raise AssertionError("the tasks returned %r" % (results,))
+        return {"work_s": (ended_ns - begun_ns) / 1e9}
+
+    async def _gather(self):
+        return await self._asyncio.gather(*[self._write(*args) for args in self.arguments])
+
+    def close(self):
+        if self._via == "aiofile":
+            self.model.run_coroutine(self._close())
+        if self._via and self._executor is not None:
+            self._executor.shutdown()
+        Tasks.close(self)
+
+    async def _close(self):
+        self._caio.close()
+
+
+class DiskBaseline:
+    """The device without Python: `dd` of `size_bytes` zero bytes to each of five files.
+
+    `concurrent`: all at once; `overwrite`: to files that are there; `sync`: dd's own time includes fdatasync.
+    Metrics: `file_1_bytes_per_s` to `file_5_bytes_per_s` as dd tells them, and `sum_bytes_per_s` over all of them from
+    the first start to the last end. Source: dd(1).
+    """
+
+    _FILES = 5
+
+    def __init__(self, job):
+        self.params = job["params"]
+        folder = job["folders"][self.params["volumes"][0]]
+        self._paths = [os.path.join(folder, "file-%d" % i) for i in range(self._FILES)]
+
+    def open(self):
+        if self.params["overwrite"]:
+            self._write()
+        return {}
+
+    def _start(self, path):
+        block = min(self.params["size_bytes"], 2**20)
+        command = [
+            "dd",
+            "if=/dev/zero",
+            "of=" + path,
+            "bs=%d" % block,
+            "count=%d" % (self.params["size_bytes"] // block),
+        ]
+        command += ["conv=fdatasync"] if self.params.get("sync") else []
+        return subprocess.Popen(
+            command, stderr=subprocess.PIPE, universal_newlines=True, env=dict(os.environ, LC_ALL="C")
+        )
+
+    def _write(self):
+        """Run dd over all files; return each one's bytes per s."""
+        if self.params["concurrent"]:
+            return [self._rate(process) for process in [self._start(path) for path in self._paths]]
+        return [self._rate(self._start(path)) for path in self._paths]
+
+    def _rate(self, process):
+        told = process.communicate()[1].strip().splitlines()
+        if process.returncode != 0:
+            raise OSError("dd failed: %s" % (told or ["it said nothing"])[0])
+        # "33554432 bytes (34 MB, 32 MiB) copied, 0.0152 s, 2.2 GB/s"
+        size, took = told[-1].split(" bytes")[0], told[-1].split("copied, ")[1].split(" s,")[0]
+        return float(size) / float(took)
+
+    def sample(self):
+        if not self.params["overwrite"]:
+            for path in self._paths:
+                remove(path)
+        begun_s = time.perf_counter()
+        rates = self._write()
+        took_s = time.perf_counter() - begun_s
+        metrics = {"file_%d_bytes_per_s" % (i + 1): rate for i, rate in enumerate(rates)}
+        metrics["sum_bytes_per_s"] = self._FILES * self.params["size_bytes"] / took_s
+        return metrics
+
+    def close(self):
+        for path in self._paths:
+            remove(path)

@@ -1,0 +1,138 @@
+"""Requests to a server that answers after a given time (source D, and A4 with a file before each request).
+
+The server is the lab's own, in a process of its own; `job["server"]` says where it listens.
+"""
+
+import json
+import os
+import time
+
+from . import Tasks
+from .cpu import sigma
+from .files import make_data, write_read_remove
+
+_session = None
+"""The aiohttp client session of this process: one for all requests, as its documentation asks for."""
+
+
+def fetch(url):
+    """GET with urllib; return (seconds it took, seconds the server says it took)."""
+    from urllib.request import urlopen
+
+    begun_s = time.perf_counter()
+    with urlopen(url, timeout=60) as answer:
+        served_s = json.loads(answer.read())["served_s"]
+    return time.perf_counter() - begun_s, served_s
+
+
+async def fetch_coroutine(url):
+    """The same with aiohttp."""
+    begun_s = time.perf_counter()
+    async with _session.get(url) as answer:
+        served_s = json.loads(await answer.read())["served_s"]
+    return time.perf_counter() - begun_s, served_s
+
+
+def fetch_or_add(url, n):
+    """A request, or where `url` is empty a sum of 0..n."""
+    return fetch(url) if url else sigma(n, n + 1, 0)
+
+
+async def fetch_or_add_coroutine(url, n):
+    return await fetch_coroutine(url) if url else sigma(n, n + 1, 0)
+
+
+def file_and_fetch(path, url):
+    """Write, read and remove a file, then one request."""
+    write_read_remove(path, False)
+    return fetch(url)
+
+
+async def file_and_fetch_coroutine(path, url):
+    """The same in a coroutine: the file's part does not await."""
+    write_read_remove(path, False)
+    return await fetch_coroutine(url)
+
+
+class Http(Tasks):
+    """`requests` requests of `period_s` each, and `sums` sums of 0..`n` among the tasks.
+
+    Parameters besides: `jitter` (share of the period that the seeded draw adds or takes), `file_bytes` (write, read and
+    remove a file of random bytes before each request, in the launch's folder on `volume`).
+
+    Metrics: `work_s`; `overhead_s`, of each request: what it took longer than the server says it did; `overhead_alone_s`
+    (from `open`): the same for requests without delay, one after the other.
+    """
+
+    _PROBES = 20
+
+    def __init__(self, job):
+        server, params = job["server"], job["params"]
+        self._base = "http://%s:%d/sleep?period=" % (server["host"], server["port"])
+        self._asyncio = job["model"] == "asyncio"
+        self._file = params.get("file_bytes", 0)
+        if self._file:
+            type(self).function = file_and_fetch_coroutine if self._asyncio else file_and_fetch
+        elif params.get("sums"):
+            type(self).function = fetch_or_add_coroutine if self._asyncio else fetch_or_add
+        else:
+            type(self).function = fetch_coroutine if self._asyncio else fetch
+        Tasks.__init__(self, job)
+
+    def make_arguments(self):
+        params = self.params
+        urls = [
+            "%s%r&jitter=%r&key=%d" % (self._base, params["period_s"], params.get("jitter", 0), key)
+            for key in range(params["requests"])
+        ]
+        if self._file:
+            folder = self.job["folders"][params.get("volume", "disk")]
+            return [(os.path.join(folder, "file-%d" % i), url) for i, url in enumerate(urls)]
+        if params.get("sums"):
+            return [(url, 0) for url in urls] + [("", params["n"])] * params["sums"]
+        return [(url,) for url in urls]
+
+    def open(self):
+        metrics = Tasks.open(self)
+        if self._file:
+            self.model.on_each(make_data, self._file, True)
+        if self._asyncio:
+            self.model.run_coroutine(self._open_session())
+        alone = fetch_coroutine if self._asyncio else fetch
+        overheads = []
+        # One more, not kept: it imports what the client is made of.
+        for _ in range(self._PROBES + 1):
+            if self._asyncio:
+                took_s, served_s = self.model.run_coroutine(alone(self._base + "0"))
+            else:
+                took_s, served_s = alone(self._base + "0")
+            overheads.append(took_s - served_s)
+        metrics["overhead_alone_s"] = overheads[1:]
+        return metrics
+
+    @staticmethod
+    async def _open_session():
+        global _session
+        import aiohttp
+
+        # The default connector allows 100 connections: no limit that any of ours meets.
+        _session = aiohttp.ClientSession()
+
+    def sample(self):
+        begun_ns = time.perf_counter_ns()
+        results = self.model.run(type(self).function, self.arguments)
+        ended_ns = time.perf_counter_ns()
+        answers = [result for result in results if isinstance(result, tuple)]
+        sums = [result for result in results if not isinstance(result, tuple)]
+        n = self.params.get("n", 0)
+        if len(answers) != self.params["requests"] or sums != [n * (n + 1) // 2] * self.params.get("sums", 0):
+            raise AssertionError("the tasks returned %r" % (results,))
+        return {
+            "work_s": (ended_ns - begun_ns) / 1e9,
+            "overhead_s": [took_s - served_s for took_s, served_s in answers],
+        }
+
+    def close(self):
+        if _session is not None:
+            self.model.run_coroutine(_session.close())
+        Tasks.close(self)

@@ -1,0 +1,346 @@
+"""The convoy effect: an echo server beside CPU-bound threads (source C, and the cases T3 to T5 of bpo-7946)."""
+
+from headway.lab.design import (
+    Claim,
+    Comparison,
+    Experiment,
+    Level,
+    Placement,
+    Published,
+    Size,
+    Variant,
+    above,
+    below,
+    between,
+    both_kinds,
+    with_a_gil,
+)
+
+__all__ = ["EXPERIMENTS", "HOW", "IN_FIGURE", "SPLIT", "WORK", "cpu_threads", "echo"]
+
+_CPU = (0, 1, 2, 4, 8)
+_ALONE = "1-byte"
+_IN_PROCESSES = "separate processes"
+
+HOW = (
+    "The server runs in the measured interpreter, a thread per connection; the client is Headway's load client, in C, in "
+    "a process of its own, closed loop, one connection, 1-byte messages."
+)
+SPLIT = " Under `split` the server and what burns CPU time beside it share a core, and the client has another."
+_LATENCIES = (
+    ("latency_p50_s", "median latency"),
+    ("latency_p99_s", "latency, 99th percentile"),
+    ("latency_max_s", "largest latency"),
+)
+WORK = ("work_per_s", "work that the CPU-bound threads or processes got done: thousands of loop iterations a second")
+IN_FIGURE = "Requests answered a second, from the first sent to the last answered. Connecting and starting are in none."
+
+
+def echo(series: str, size: Size, *, cpu: int, setting: str = "", **more: object) -> Variant:
+    """Return a variant of the echo server beside `cpu` CPU-bound threads or processes."""
+    placements: tuple[Placement, ...] = more.pop("placements", ("split",))  # type: ignore[assignment]
+    unfit = more.pop("unfit", lambda _: "")
+    return Variant(
+        series=series,
+        setting=setting,
+        workload="convoy",
+        model="processes-spawn" if more.get("beside") == "processes" else "threads",
+        params={
+            "cpu": cpu,
+            "duration_s": {"quick": 0.15, "standard": 1.0, "published": 5.0}[size],
+            "min_requests": 8 if size == "quick" else 20,
+            **more,
+        },
+        samples=1 if size == "quick" else 3,
+        warmups=0 if size == "quick" else 1,
+        placements=placements,
+        unfit=unfit,  # type: ignore[arg-type]
+    )
+
+
+def _tasks(count: int) -> str:
+    return "1 CPU task" if count == 1 else f"{count} CPU tasks"
+
+
+_HALF_MS = "1 CPU task, 0.5 ms interval"
+
+
+def _convoy(size: Size) -> list[Variant]:
+    threads = [echo("threads", size, cpu=count, setting=_tasks(count)) for count in _CPU]
+    short = echo("threads", size, cpu=1, setting=_HALF_MS, switch_interval_s=0.0005, unfit=with_a_gil)
+    processes = [echo("processes", size, cpu=n, setting=_tasks(n), beside="processes") for n in _CPU[1:]]
+    return [*threads, short, *processes]
+
+
+_CONVOY = Experiment(
+    name="convoy",
+    question="What do CPU-bound threads do to a server in the same process, and what do processes?",
+    method=HOW + " Beside it run 0, 1, 2, 4 or 8 CPU-bound threads, or as many processes." + SPLIT,
+    included=IN_FIGURE,
+    metric="requests_per_s",
+    unit="per_s",
+    shows="levels",
+    besides=(*_LATENCIES, ("of_bound", "requests/s as a share of the bound, one per switch interval"), WORK),
+    baseline="threads",
+    variants=_convoy,
+    sources=("C3",),
+    quick_on=both_kinds,
+    claims=(
+        Claim(
+            id="convoy/two-orders",
+            text="one CPU-bound thread costs the server two orders of magnitude",
+            evidence=lambda _: [
+                Comparison(top="threads, 0 CPU tasks", bottom="threads, 1 CPU task", relation=above(100))
+            ],
+            source="C3",
+            published=(Published("C3", "cpu_0", "cpu_1", _ALONE),),
+            where="gil",
+            why="each recv lets go of the GIL, and getting it back from a CPU-bound thread takes a switch interval",
+            says="One CPU-bound thread makes a server in the same process {ratio} times slower.",
+            denies="One CPU-bound thread costs a server in the same process less than a hundredfold here: {ratio}.",
+            advice="Move CPU-bound work out of a process that answers requests: into processes, or a free-threaded Python.",
+        ),
+        Claim(
+            id="convoy/bound",
+            text="with one CPU-bound thread a connection gets about one request per switch interval",
+            evidence=lambda _: [
+                Level(label="threads, 1 CPU task", metric="of_bound", relation=between(0.85, 1.15)),
+                Level(label=f"threads, {_HALF_MS}", metric="of_bound", relation=between(0.85, 1.15)),
+            ],
+            source="C3",
+            published=(Published("C3", "cpu_1", setting=_ALONE, scale=0.005),),
+            where="gil",
+            why="the CPU-bound thread holds the GIL for a whole interval before it gives way",
+            says="Beside a CPU-bound thread each request waits for one switch interval (5 ms by default).",
+        ),
+        Claim(
+            id="convoy/processes-cost-little",
+            text="one CPU-bound process costs the server little",
+            evidence=lambda _: [
+                Comparison(top="processes, 1 CPU task", bottom="threads, 0 CPU tasks", relation=above(0.5))
+            ],
+            source="C3",
+            published=(Published("C3", "cpu_1", "cpu_0", _IN_PROCESSES, _ALONE),),
+            why="it has a GIL of its own, and the operating system prefers who has waited",
+        ),
+        Claim(
+            id="convoy/processes-fiftyfold",
+            text="with the work in a process the server answers at least fifty times more than with it in a thread",
+            evidence=lambda _: [
+                Comparison(top="processes, 1 CPU task", bottom="threads, 1 CPU task", relation=above(50))
+            ],
+            source="C3",
+            published=(Published("C3", "cpu_1", "cpu_1", _IN_PROCESSES, _ALONE),),
+            where="gil",
+            why="no GIL is shared",
+            says="Moving the CPU-bound work from a thread to a process makes the server {ratio} times quicker.",
+        ),
+        Claim(
+            id="convoy/processes-unchanged",
+            text="four CPU-bound processes cost no more than one",
+            evidence=lambda _: [
+                Comparison(top="processes, 4 CPU tasks", bottom="processes, 1 CPU task", relation=above(0.8))
+            ],
+            source="C3",
+            published=(Published("C3", "cpu_1", "cpu_1", _IN_PROCESSES, _IN_PROCESSES),),
+            why="there are cores for all",
+            denies="Four CPU-bound processes on the server's core leave it {ratio} of what one leaves: then the operating "
+            "system's scheduler is the limit.",
+        ),
+        Claim(
+            id="convoy/free-threaded",
+            text="without a GIL one CPU-bound thread costs the server little",
+            evidence=lambda _: [
+                Comparison(top="threads, 1 CPU task", bottom="threads, 0 CPU tasks", relation=above(0.5))
+            ],
+            source="Headway",
+            where="free-threaded",
+            why="there is no GIL to wait for",
+            says="On a free-threaded interpreter the server keeps {ratio} of its requests/s beside a CPU-bound thread.",
+        ),
+    ),
+)
+
+
+# ---------------------------------------------------------------- convoy-affinity
+def cpu_threads(count: int) -> str:
+    """Return how many CPU-bound threads, in words."""
+    return "1 CPU thread" if count == 1 else f"{count} CPU threads"
+
+
+def _affinity(size: Size) -> list[Variant]:
+    everywhere: tuple[Placement, ...] = ("free", "split", "same")
+    return [echo(cpu_threads(count), size, cpu=count, placements=everywhere, min_requests=5) for count in _CPU]
+
+
+_AFFINITY = Experiment(
+    name="convoy-affinity",
+    question="Does pinning the server to one core help?",
+    method=(
+        HOW
+        + " 0 to 8 CPU-bound threads; everything where the system likes (`free`), the server's side on one core and "
+        "the client on another (`split`), and all of it, client included, on one core (`same`)."
+    ),
+    included=IN_FIGURE,
+    metric="requests_per_s",
+    unit="per_s",
+    shows="levels",
+    besides=(("latency_p99_s", "latency, 99th percentile"),),
+    baseline="0 CPU threads",
+    variants=_affinity,
+    sources=("C6",),
+    quick_on=both_kinds,
+    claims=(
+        Claim(
+            id="convoy-affinity/same-flatters",
+            text="with server and client on one core, one CPU-bound thread leaves a good part of the requests/s",
+            evidence=lambda _: [
+                Comparison(top="1 CPU thread", bottom="0 CPU threads", placement="same", relation=above(0.1))
+            ],
+            source="C6",
+            published=(Published("C6", "cpu_1", "cpu_0"),),
+            where="gil",
+            why="the client's sleep on that core makes the system run the server before the CPU-bound thread",
+        ),
+        Claim(
+            id="convoy-affinity/collapses",
+            text="with four CPU-bound threads it collapses all the same",
+            evidence=lambda _: [
+                Comparison(top="4 CPU threads", bottom="0 CPU threads", placement="same", relation=below(0.1))
+            ],
+            source="C6",
+            published=(Published("C6", "cpu_4", "cpu_0"),),
+            where="gil",
+            why="the CPU-bound threads hand the GIL to each other",
+        ),
+        Claim(
+            id="convoy-affinity/only-with-the-client",
+            text="pinning the server to one core helps only when the client shares that core",
+            evidence=lambda _: [
+                Comparison(
+                    top="1 CPU thread",
+                    bottom="1 CPU thread",
+                    placement="same",
+                    bottom_placement="split",
+                    relation=above(5),
+                ),
+                Comparison(
+                    top="1 CPU thread",
+                    bottom="1 CPU thread",
+                    placement="split",
+                    bottom_placement="free",
+                    relation=below(3),
+                ),
+            ],
+            source="C6",
+            where="gil",
+            why="the author's own correction: it was the shared core, not the pinning",
+            says="Pinning a server beside a CPU-bound thread to one core does not help its clients on other cores.",
+        ),
+    ),
+)
+
+
+# ---------------------------------------------------------------- convoy-cases
+_BESIDE = (("alone", 0, "count"), ("beside 1 CPU thread", 1, "count"), ("beside 1 bz2 thread", 1, "bz2"))
+_CASES: tuple[tuple[str, dict[str, object]], ...] = (
+    ("TCP, 1 client", {}),
+    ("TCP, 10 clients", {"connections": 10}),
+    ("TCP, 100 clients", {"connections": 100}),
+    ("TCP, 50 requests/s offered", {"rate_per_s": 50, "arrivals": "poisson", "seed": 1}),
+    ("UDP, 1 byte", {"transport": "udp"}),
+    ("UDP, 8 KiB", {"transport": "udp", "message_bytes": 8192}),
+)
+_WRITES = "tiny writes"
+
+
+def _cases(size: Size) -> list[Variant]:
+    echoes = [
+        echo(series, size, cpu=cpu, setting=setting, unit=unit, **more)
+        for setting, more in _CASES
+        for series, cpu, unit in _BESIDE
+    ]
+    writes = [
+        Variant(
+            series=series,
+            setting=_WRITES,
+            workload="tiny-writes",
+            model="threads",
+            params={"cpu": cpu, "unit": unit, "duration_s": 0.15 if size == "quick" else 1.0},
+            samples=1 if size == "quick" else 3,
+            warmups=0,
+            # There is no client: on one core the CPU-bound thread would not even be awake when the write returns.
+            placements=("free",),
+        )
+        for series, cpu, unit in _BESIDE
+    ]
+    return [*echoes, *writes]
+
+
+def _case(series: str, setting: str) -> str:
+    return f"{series}, {setting}"
+
+
+_BUSY, _LETS_GO = "beside 1 CPU thread", "beside 1 bz2 thread"
+
+_CASES_EXPERIMENT = Experiment(
+    name="convoy-cases",
+    question="Which other work does a CPU-bound thread hold up, and does one in C that lets go of the GIL?",
+    method=(
+        "The echo server with 1, 10 and 100 clients in closed loop, with 50 requests/s offered in open loop (Poisson; "
+        "latency from the intended time of sending), over UDP with 1 byte and 8 KiB; and a thread that makes tiny writes. "
+        "Each alone, beside a CPU-bound Python thread, and beside a thread that compresses with bz2, which always lets go "
+        "of the GIL." + SPLIT
+    ),
+    included=IN_FIGURE + " For tiny writes: writes a second.",
+    metric="requests_per_s",
+    unit="per_s",
+    shows="levels",
+    besides=(*_LATENCIES, WORK),
+    baseline="alone",
+    variants=_cases,
+    sources=(),
+    quick_on=both_kinds,
+    claims=(
+        Claim(
+            id="convoy-cases/udp-too",
+            text="UDP servers suffer as TCP servers do: one CPU-bound thread costs two orders of magnitude",
+            evidence=lambda _: [
+                Comparison(top=_case("alone", setting), bottom=_case(_BUSY, setting), relation=above(100))
+                for setting in ("UDP, 1 byte", "UDP, 8 KiB")
+            ],
+            source="bpo-7946, UDP ping-pong",
+            where="gil",
+            why="recvfrom lets go of the GIL as recv does",
+        ),
+        Claim(
+            id="convoy-cases/tiny-writes",
+            text="one CPU-bound thread slows a thread that makes tiny writes a hundredfold",
+            evidence=lambda _: [
+                Comparison(
+                    top=_case("alone", _WRITES), bottom=_case(_BUSY, _WRITES), relation=above(100), placement="free"
+                )
+            ],
+            source="bpo-7946, writenums",
+            where="gil",
+            why="each write lets go of the GIL, though it returns at once",
+            says="A CPU-bound thread slows tiny writes to {ratio} times fewer a second: each gives the GIL away.",
+            denies="Tiny writes keep more than a hundredth beside a CPU-bound thread: {ratio} times fewer a second.",
+            advice="Buffer small writes where CPU-bound threads run beside: each system call may cost a switch interval.",
+        ),
+        Claim(
+            id="convoy-cases/bz2-lets-go",
+            text="a CPU-bound thread in C that lets go of the GIL leaves the server ten times what a Python one leaves",
+            evidence=lambda _: [
+                Comparison(
+                    top=_case(_LETS_GO, "TCP, 1 client"), bottom=_case(_BUSY, "TCP, 1 client"), relation=above(10)
+                )
+            ],
+            source="ccbench, bz2",
+            where="gil",
+            why="while it compresses, the server has the GIL to itself",
+        ),
+    ),
+)
+
+EXPERIMENTS = (_CONVOY, _AFFINITY, _CASES_EXPERIMENT)

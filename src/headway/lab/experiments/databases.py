@@ -1,0 +1,268 @@
+"""Databases: sqlite-sleep, sqlite-sleep-and-sigma (source D), redis-set (source B)."""
+
+from headway.lab.design import (
+    ONE_WORKER,
+    Claim,
+    Comparison,
+    Experiment,
+    Placement,
+    Published,
+    Size,
+    Variant,
+    above,
+    below,
+    between,
+    both_kinds,
+    oldest_and_free_threaded,
+)
+from headway.lab.interpreters import Interpreter
+from headway.lab.machine import Machine
+
+__all__ = ["EXPERIMENTS"]
+
+
+def _needs_sqlite(interpreter: Interpreter) -> str:
+    return interpreter.missing_modules.get("sqlite3", "")
+
+
+_ONE, _THREE, _WAL = "1 query", "3 queries", "WAL file, 2 writers, 4 readers"
+_PERIOD_S = {"quick": 0.04, "standard": 0.2, "published": 0.2}
+_AS_ONE = between(0.9 / 3, 1.3 / 3)
+
+
+def _queries(series: str, model: str, setting: str, size: Size, **params: object) -> Variant:
+    return Variant(
+        series=series,
+        setting=setting,
+        workload="sqlite-sleep",
+        model=model,
+        params={"period_s": _PERIOD_S[size], **params},
+        samples=2 if size == "quick" else 5,
+        warmups=0 if size == "quick" else 1,
+        unfit=_needs_sqlite,
+        needs=("aiosqlite",) if model == "asyncio" else (),
+    )
+
+
+def _accounts(series: str, model: str, size: Size) -> Variant:
+    factor = {"quick": 1, "standard": 10, "published": 40}[size]
+    params = {"writers": 2, "writes": 100 * factor, "readers": 4, "reads": 100 * factor, "accounts": 500}
+    return Variant(
+        series=series,
+        setting=_WAL,
+        workload="sqlite-wal",
+        model=model,
+        params=params,
+        samples=2 if size == "quick" else 5,
+        warmups=1,
+        unfit=_needs_sqlite,
+        needs=("aiosqlite",) if model == "asyncio" else (),
+        space={"disk": 64 * 2**20},
+    )
+
+
+_MODELS = (("serial", "serial"), ("asyncio", "asyncio"), ("threads", "threads"))
+
+
+def _sqlite_sleep(size: Size) -> list[Variant]:
+    return [
+        *(_queries(series, model, _ONE, size, queries=1) for series, model in _MODELS[:2]),
+        *(_queries(series, model, _THREE, size, queries=3) for series, model in _MODELS),
+        *(_accounts(series, model, size) for series, model in (*_MODELS, ("processes", "processes-spawn"))),
+    ]
+
+
+def _against_serial(series: str, setting: str, low: float, high: float) -> Comparison:
+    return Comparison(top=f"{series}, {setting}", bottom=f"serial, {setting}", relation=between(low, high))
+
+
+_SQLITE_SLEEP = Experiment(
+    name="sqlite-sleep",
+    question="Do slow SQLite queries overlap, and do real reads and writes?",
+    method=(
+        "`SELECT sleep(t)` through a function of ours, one connection a query: one and three, serial, with aiosqlite, in "
+        "threads. And the realistic case: two writers (a transfer between two accounts per transaction) and four readers "
+        "(an account, and the sum of all 500, which is always nought) on one file in WAL mode, a connection each."
+    ),
+    included="From the first call to the last return, connecting included; the file with its accounts is there before.",
+    baseline="serial",
+    variants=_sqlite_sleep,
+    sources=("D7",),
+    quick_on=both_kinds,
+    claims=(
+        Claim(
+            id="sqlite-sleep/one-is-one",
+            text="a single slow query takes aiosqlite as long as sqlite3",
+            evidence=lambda _: [_against_serial("asyncio", _ONE, 0.9, 1.2)],
+            source="D7",
+            published=(Published("D7", "asyncio", "serial", "one query"),),
+            why="there is nothing to overlap; aiosqlite adds a thread",
+        ),
+        Claim(
+            id="sqlite-sleep/gather-is-one",
+            text="three gathered slow queries take as long as one",
+            evidence=lambda _: [_against_serial("asyncio", _THREE, 0.9 / 3, 1.3 / 3)],
+            source="D7",
+            published=(Published("D7", "asyncio_gather", "serial", "three"),),
+            why="aiosqlite has a thread per connection, and the sleep lets go of the GIL",
+        ),
+        Claim(
+            id="sqlite-sleep/wal-is-no-wait",
+            text="real reads and writes on a WAL file do not gain from aiosqlite",
+            evidence=lambda _: [_against_serial("asyncio", _WAL, 0.95, 100)],
+            source="Headway",
+            why="they hardly wait: every await is a trip to the connection's thread and back",
+            says="On a local SQLite file aiosqlite takes {ratio} times as long as sqlite3 does, one task after the other.",
+            denies="On a local SQLite file aiosqlite gains over sqlite3 in turn: {ratio} of its time.",
+            advice="Use aiosqlite to keep an event loop free, not to be quicker.",
+        ),
+    ),
+)
+
+
+def _sqlite_sleep_and_sigma(size: Size) -> list[Variant]:
+    period_s = {"quick": 0.1, "standard": 1.0, "published": 1.0}[size]
+    return [
+        _queries(series, model, "", size, queries=3, sums=3, n=100_000, period_s=period_s) for series, model in _MODELS
+    ]
+
+
+_SQLITE_SLEEP_AND_SIGMA = Experiment(
+    name="sqlite-sleep-and-sigma",
+    question="And with CPU work beside the queries?",
+    method="Three queries that sleep 0.1 s (quick) or 1 s and three sums of 0..100,000: serial, aiosqlite, threads.",
+    included="From the first call to the last return, connecting included.",
+    baseline="serial",
+    variants=_sqlite_sleep_and_sigma,
+    sources=("D8",),
+    quick_on=both_kinds,
+    claims=(
+        Claim(
+            id="sqlite-sleep-and-sigma/gather-is-longest",
+            text="gathered, they take little more than one query",
+            evidence=lambda _: [Comparison(top="asyncio", bottom="serial", relation=_AS_ONE)],
+            source="D8",
+            published=(Published("D8", "asyncio_gather", "serial"),),
+            why="the sums are done while the queries sleep",
+        ),
+    ),
+)
+
+# ---------------------------------------------------------------- redis-set
+_THREADS = 16
+_PROCESSES = 4
+_APART: tuple[Placement, ...] = ("free", "split")
+_HIREDIS = ("redis", "hiredis")
+
+
+def _sets(series: str, model: str, size: Size, *, tasks: int, hiredis: bool = False) -> Variant:
+    commands = {"quick": 1_600, "standard": 16_000, "published": 100_000}[size]
+    return Variant(
+        series=series + (", hiredis" if hiredis else ""),
+        workload="redis-set",
+        model=model,
+        params={"commands": commands, "tasks": tasks, "workers": tasks, "hiredis": hiredis},
+        samples=2 if size == "quick" else 3,
+        warmups=1,
+        placements=("free",) if hiredis else _APART,
+        needs=_HIREDIS if hiredis else _HIREDIS[:1],
+        server="redis",
+    )
+
+
+_BENCHMARK, _LOAD = "redis-benchmark", "C client"
+
+
+def _redis_set(size: Size) -> list[Variant]:
+    def limit(series: str, workload: str, *needs: str, **params: object) -> Variant:
+        return Variant(
+            series=series,
+            workload=workload,
+            model="threads",
+            params={"connections": _THREADS, **params},
+            samples=2,
+            warmups=0,
+            placements=_APART,
+            native=True,
+            needs=needs,
+            server="redis",
+        )
+
+    models = (
+        ("serial", "serial", 1),
+        (f"{_THREADS} threads", "threads", _THREADS),
+        ("asyncio", "asyncio", _THREADS),
+        (f"{_PROCESSES} processes", "processes-spawn", _PROCESSES),
+    )
+    commands = {"quick": 10_000, "standard": 100_000, "published": 100_000}[size]
+    return [
+        *(_sets(series, model, size, tasks=tasks) for series, model, tasks in models),
+        *(_sets(series, model, size, tasks=tasks, hiredis=True) for series, model, tasks in models[:3]),
+        limit(_BENCHMARK, "redis-benchmark", _BENCHMARK, commands=commands),
+        limit(_LOAD, "redis-load", duration_s=0.15 if size == "quick" else 2.0),
+    ]
+
+
+def _threads_over_serial(machine: Machine) -> list[Comparison]:
+    """What 16 threads gain without a GIL: more than twofold where the cores allow, else anything beyond noise."""
+    # The server takes a core for itself. With two for the client, less than two are left for threads.
+    limit = 2.0 if len(machine.cores) > 3 else 1.05
+    return [Comparison(top=f"{_THREADS} threads", bottom="serial", relation=above(limit), placement="free")]
+
+
+_REDIS_SET = Experiment(
+    name="redis-set",
+    question="How many SETs a second does a client get out of Redis, and do threads help?",
+    method=(
+        "SETs of a 16-byte value, a command at a time, through redis-py: one connection, 16 threads over a connection pool, "
+        "16 coroutines of its asyncio client, 4 processes; on plain Python and on the hiredis parser. redis-benchmark on "
+        "the same server in the same run is the limit, and Headway's own client in C beside it (16 connections each). "
+        "`free`: server and client where the system likes; `split`: the server has a core to itself."
+    ),
+    included="Commands acknowledged a second, pools and loops already there. Keys are ours alone, and removed.",
+    metric="requests_per_s",
+    unit="per_s",
+    baseline="serial",
+    variants=_redis_set,
+    sources=("B1", "B2"),
+    quick_on=oldest_and_free_threaded,
+    claims=(
+        Claim(
+            id="redis-set/limit",
+            text="one redis-py client reaches less than half of what redis-benchmark gets out of the server",
+            evidence=lambda _: [
+                Comparison(top="serial", bottom=_BENCHMARK, bottom_interpreter=ONE_WORKER, relation=below(0.5))
+            ],
+            source="B1, B2",
+            published=(Published("B2", "serial", "redis_benchmark", "3.8", bottom_source="B1"),),
+            why="the client's Python takes longer than the server does",
+            says="One redis-py client gets {ratio} of the SETs a second that redis-benchmark gets.",
+        ),
+        Claim(
+            id="redis-set/threads-gil",
+            text="with a GIL 16 threads are not faster than one",
+            evidence=lambda _: [
+                Comparison(top=f"{_THREADS} threads", bottom="serial", relation=below(1.05), placement="free")
+            ],
+            source="B2",
+            published=(Published("B2", "threads_16", "serial", "3.8"),),
+            where="gil",
+            why="each command lets go of the GIL twice, and the threads queue up for it",
+            says="With a GIL 16 threads set {ratio} of the keys a second that one does.",
+            denies="With a GIL 16 threads set {ratio} times as many keys a second as one: waiting for the server overlaps.",
+            advice="With a GIL do not add threads to a Redis client for throughput: use pipelines or processes.",
+        ),
+        Claim(
+            id="redis-set/threads-free",
+            text="without a GIL they are, more than twofold where the cores allow (four or more)",
+            evidence=_threads_over_serial,
+            source="B2",
+            published=(Published("B2", "threads_16", "serial", "3.13t"),),
+            where="free-threaded",
+            why="the threads' Python runs at the same time",
+            says="Without a GIL 16 threads set {ratio} times as many keys a second as one.",
+        ),
+    ),
+)
+
+EXPERIMENTS = (_SQLITE_SLEEP, _SQLITE_SLEEP_AND_SIGMA, _REDIS_SET)

@@ -1,0 +1,84 @@
+"""Ends what a launch started, and removes its files: for the runner, and for the keeper when the runner was killed.
+
+Standard library only and no import of headway, because the keeper runs this file as a program of its own
+(`python -I -S reaping.py`). It then reads lines of JSON, `[process group, [folder, ...]]`, and when its standard input
+closes, which only the runner holds open, ends the group and removes the folders that it heard of last.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+
+__all__ = ["end_group", "keep"]
+
+_GRACE_S = 1.0
+_TRIES = 100
+
+
+def _members(group: int) -> list[int]:
+    """Return the live processes of a process group: field 5 of proc_pid_stat(5)."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            with open(f"/proc/{entry}/stat", encoding="ascii", errors="replace") as stat:
+                # The command, in brackets, may hold anything.
+                state, _, member_of = stat.read().rpartition(")")[2].split()[:3]
+            if int(member_of) == group and state != "Z":
+                found.append(int(entry))
+    return found
+
+
+def _tracks_resources(pid: int) -> bool:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as command:
+        return b"resource_tracker" in command.read()
+    return False
+
+
+def _gone(group: int, limit_s: float) -> bool:
+    deadline_s = time.monotonic() + limit_s
+    while _members(group):
+        if time.monotonic() > deadline_s:
+            return False
+        time.sleep(0.001)
+    return True
+
+
+def end_group(group: int) -> None:
+    """End every process of a group.
+
+    All but multiprocessing's resource tracker are killed at once. That one ends by itself when the others have, and
+    removes their named semaphores and shared memory first, which nobody else could; after a second it is killed too.
+    """
+    for pid in _members(group):
+        if not _tracks_resources(pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+    if not _gone(group, _GRACE_S):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+
+def keep() -> None:
+    """Be the keeper (see above)."""
+    group, folders = 0, []
+    for line in sys.stdin:
+        group, folders = json.loads(line)
+    if group:
+        end_group(group)
+    for folder in folders:
+        # A process that was just killed may still make a file.
+        for _ in range(_TRIES):
+            shutil.rmtree(folder, ignore_errors=True)
+            if not os.path.isdir(folder):
+                break
+            time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    keep()

