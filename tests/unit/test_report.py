@@ -1,7 +1,8 @@
-"""Tables and text of a run."""
+"""Tables and text of a run, in one file because all of them read the same few runs on paper."""
 
 import io
 import math
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -9,15 +10,24 @@ from synthetic import make_cell, make_interpreter
 
 from headway.lab import stats
 from headway.lab.compare import compare
+from headway.lab.design import ONE_WORKER, Claim, Comparison, Experiment, Level, Published, above, below, both_kinds
 from headway.lab.experiments import experiment
+from headway.lab.launch import Launch
+from headway.lab.plan import Skipped, cell_from_json, cell_to_json
 from headway.report import (
+    Table,
     costs_table,
     experiment_tables,
+    published_tables,
     render_comparison,
     render_run,
+    render_table,
     run_to_json,
     run_to_pyperf,
 )
+from headway.report.figures import level, metric_words, unit_of
+from headway.report.matching import answers, column_key, in_row, published_amount, same_thing
+from headway.report.notes import left_out
 from headway.report.tables import amount, number, ratio, seconds
 
 
@@ -28,10 +38,35 @@ def text_of(rendered, width=100):
 
 
 def cell(label, values, **metrics):
-    return make_cell("cpu-bound", label, "3.13.0", params={"n": 1, "tasks": 4}), {
+    return make_cell("cpu-bound", label, "3.13.0", params={"n": 1, "tasks": 4}, series=label), {
         "work_s": [[value] for value in values],
         **metrics,
     }
+
+
+GIL = make_interpreter("3.15.2")
+FREE = make_interpreter("3.13.5", free_threaded=True)
+
+
+@pytest.fixture
+def declare(monkeypatch):
+    """Return a function that makes an experiment on paper the only one that there is."""
+
+    def declare(*claims, **changes):
+        values = {"name": "paper", "question": "Why?", "method": "-", "included": "-", "baseline": "serial"}
+        one = Experiment(**{**values, "variants": lambda _: [], "claims": claims, **changes})
+        monkeypatch.setattr("headway.lab.results.experiments", lambda: (one,))
+        return one
+
+    return declare
+
+
+def paper(series, metrics, interpreter=GIL, *, setting="", placement="free", name="paper", **changes):
+    """A cell of the experiment on paper: every launch of a metric gives one value."""
+    label = f"{series}, {setting}" if setting else series
+    made = make_cell(name, label, getattr(interpreter, "id", interpreter), placement)
+    made = replace(made, series=series, setting=setting, **changes)
+    return made, {metric: [[value] for value in values] for metric, values in metrics.items()}
 
 
 @pytest.mark.parametrize(
@@ -119,9 +154,10 @@ def test_an_incomplete_run_has_no_false_complete_json(make_run):
 
 
 def test_pyperf_gets_times_only(make_run):
-    """Counts have no place in a pyperf suite."""
+    """Counts and rates have no place in a pyperf suite."""
     race = make_cell("race", "+= 1, 5 ms", "3.13.0", params={"threads": 4, "k": 10})
-    run = make_run([cell("serial", [1.0, 2.0]), (race, {"lost": [[1], [2]]})])
+    rate = paper("threads", {"requests_per_s": [1.0]}, make_interpreter(), name="convoy")
+    run = make_run([cell("serial", [1.0, 2.0]), (race, {"lost": [[1], [2]]}), rate])
 
     suite = run_to_pyperf(run)
 
@@ -140,3 +176,408 @@ def test_a_comparison_says_what_else_changed(make_run):
 
     assert [one.outcome for one in differences] == ["more"]
     assert "CPython 3.13 differed: 3.13.0, then 3.13.5" in text_of(render_comparison(before, after, differences))
+
+
+def test_a_metrics_unit_stands_in_its_name():
+    """A rate's name ends in `_s` too, and is not taken for a time."""
+    names = ("work_s", "requests_per_s", "bytes_per_s", "file_1_bytes_per_s", "rss_bytes", "gil_share", "lost")
+
+    assert [unit_of(name) for name in names] == ["s", "per_s", "bytes_per_s", "bytes_per_s", "bytes", "share", "count"]
+    assert [metric_words(name) for name in ("one_way_s", "requests_per_s", "lost")] == [
+        "one way time",
+        "requests per second",
+        "lost",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "shown"),
+    [
+        (38_612.0, "per_s", "38,600/s"),
+        (4.98, "per_s", "4.98/s"),
+        (927e6, "bytes_per_s", "927 MB/s"),
+        (999.9e6, "bytes_per_s", "1 GB/s"),
+        (3 * 2**20, "bytes", "3 MiB"),
+        (0.234, "share", "23.4 %"),
+        (0.5, "count", "0.5"),
+        (2.0, "count", "2"),
+    ],
+)
+def test_amounts_are_shown_with_their_unit(value, unit, shown):
+    """Three digits, in the unit that fits."""
+    assert amount(value, unit) == shown
+
+
+def test_a_level_has_its_half_width():
+    """In percent; a single launch has none."""
+    assert level(stats.Interval(38_600.0, 37_500.0, 39_700.0, "student"), "per_s") == "38,600/s ±2.9%"
+    assert level(stats.Interval(1.0, 0.4, 2.0, "student"), "s") == "1 s ±150%"
+    assert level(stats.Interval(1.0, 0.0, math.inf, "one launch"), "s") == "1 s"
+
+
+def test_ratios_refer_to_the_baseline_of_their_setting(make_run, declare):
+    """A row per setting and interpreter, each against the baseline in it; "-" where that is missing."""
+    one = declare()
+    cells = [
+        paper("threads", {"work_s": [0.5, 0.5]}, setting="1 MiB"),
+        paper("serial", {"work_s": [1.0, 1.0]}, setting="1 MiB"),
+        paper("serial", {"work_s": [1.0, 1.0]}, FREE, setting="1 MiB"),
+        paper("serial", {"work_s": [8.0, 8.0]}, setting="10 MiB"),
+        paper("threads", {"work_s": [16.0, 16.0]}, setting="10 MiB"),
+        paper("threads", {"work_s": [16.0, 16.0]}, setting="none"),
+    ]
+
+    (table,) = experiment_tables(make_run(cells, [GIL, FREE]), one)
+
+    assert (table.columns, table.names) == (("", "", "serial", "threads"), 2)
+    assert table.rows == (
+        ("1 MiB", "3.15", "1 s", "0.50 [0.50-0.50]"),
+        ("1 MiB", "3.13t", "1 s", "-"),
+        ("10 MiB", "3.15", "8 s", "2.00 [2.00-2.00]"),
+        ("none", "3.15", "-", "-"),
+    )
+    assert table.caption == "serial: work time; others: ratio to it [95 % interval], less is better"
+
+
+def test_placements_are_groups_of_rows(make_run, declare):
+    """Where there are several, with the setting."""
+    one = declare()
+    cells = [
+        paper("serial", {"work_s": [1.0]}, setting="pipes", placement=placement, group=placement)
+        for placement in ("split", "same")
+    ]
+
+    (table,) = experiment_tables(make_run(cells, [GIL], launches=1), one)
+
+    assert [row[:2] for row in table.rows] == [("pipes, same", "3.15"), ("pipes, split", "3.15")]
+
+
+def test_cells_of_older_versions_are_their_own_series(make_run, declare):
+    """Their label is the series, and they have no setting."""
+    made, metrics = paper("small, 1 thread", {"work_s": [1.0]})
+    stored = {key: value for key, value in cell_to_json(made).items() if key not in {"series", "setting", "needs"}}
+
+    (table,) = experiment_tables(make_run([(cell_from_json(stored), metrics)], [GIL]), declare())
+
+    assert table.columns == ("", "small, 1 thread")
+
+
+def test_rates_are_levels_or_ratios_of_which_more_is_better(make_run, declare):
+    """The caption says which way to read them, and a rate of 0 is a rate."""
+    cells = [
+        paper("serial", {"requests_per_s": [38_600.0, 38_600.0]}),
+        paper("threads", {"requests_per_s": [193.0, 193.0]}),
+        paper("stuck", {"requests_per_s": [0.0, 0.0]}),
+        paper("broken", {"requests_per_s": []}),
+    ]
+    run = make_run(cells[:3], [GIL])
+    rate = {"metric": "requests_per_s", "unit": "per_s"}
+
+    (ratios,) = experiment_tables(run, declare(**rate))
+    (levels,) = experiment_tables(run, declare(shows="levels", **rate))
+
+    assert ratios.rows == (("3.15", "38,600/s", "0.0050 [0.0050-0.0050]", "-"),)
+    assert ratios.caption.endswith("ratio to it [95 % interval], more is better")
+    assert levels.rows == (("3.15", "38,600/s ±0.0%", "193/s ±0.0%", "0/s"),)
+    assert levels.caption == "requests per second [± half of the 95 % interval], more is better"
+
+
+def test_further_metrics_have_tables_of_levels(make_run, declare):
+    """Rows and columns without the metric are left out, and so is a metric that no cell has."""
+    one = declare(besides=(("rss_bytes", "memory at the end"), ("never_s", "nobody has it")))
+    cells = [
+        paper("serial", {"work_s": [1.0, 1.0]}, setting="small"),
+        paper("threads", {"work_s": [1.0, 1.0]}, setting="large"),
+        paper("processes", {"work_s": [1.0, 1.0], "rss_bytes": [2**20, 2**20]}, setting="large"),
+    ]
+
+    _, besides = experiment_tables(make_run(cells, [GIL]), one)
+
+    assert besides.caption == "memory at the end"
+    assert besides.columns == ("", "", "processes")
+    assert besides.rows == (("large", "3.15", "1 MiB ±0.0%"),)
+
+
+def test_further_metrics_of_one_series_share_a_table(make_run, declare):
+    """A column each, in their order."""
+    one = declare(besides=(("a_bytes_per_s", "first file"), ("b_bytes_per_s", "second file"), ("c_s", "nobody's")))
+    cells = [
+        paper("serial", {"work_s": [1.0]}),
+        paper("dd", {"work_s": [1.0], "a_bytes_per_s": [1e6], "b_bytes_per_s": [2e6]}),
+    ]
+
+    _, besides = experiment_tables(make_run(cells, [GIL], launches=1), one)
+
+    assert (besides.columns, besides.rows) == (("", "first file", "second file"), (("3.15", "1 MB/s", "2 MB/s"),))
+
+
+def with_facts(run, facts):
+    """The run with facts on every launch."""
+    for key, result in run.results.items():
+        launches = tuple(
+            replace(one, launch=Launch(status="ok", samples=one.launch.samples, facts=facts, wall_s=1.0))
+            for one in result.launches
+        )
+        run.results[key] = replace(result, launches=launches)
+    return run
+
+
+def test_with_a_redis_server_the_cores_are_shown(make_run, declare):
+    """A row per series, the busiest cores in order, and their sum; no table without such a server."""
+    one = declare()
+    shares = {str(core): 0.01 * core for core in range(12)}
+    facts = {"timed_s": 1.0, "utilisation": shares, "voluntary_switches": 1, "involuntary_switches": 0}
+    served = make_run([paper("serial", {"work_s": [1.0]}, server="redis")], [GIL])
+    alone = make_run([paper("serial", {"work_s": [1.0]}, server="http")], [GIL])
+
+    _, busy = experiment_tables(with_facts(served, facts), one)
+
+    assert busy.columns == ("", "", *(f"core {core}" for core in range(4, 12)), "cores in all")
+    assert busy.rows == (("3.15", "serial", *(f"{core} %" for core in range(4, 12)), "0.7"),)
+    assert busy.caption.endswith("the 8 busiest of 12")
+    assert len(experiment_tables(with_facts(alone, facts), one)) == 1
+
+
+def test_limits_in_c_are_levels_in_their_unit(make_run, declare):
+    """They have a table of their own, by placement."""
+    one = declare(metric="requests_per_s", unit="per_s")
+    cells = [paper("C client", {"requests_per_s": [5e4, 5e4]}, ONE_WORKER, placement="split")]
+
+    (table,) = experiment_tables(make_run(cells, [GIL]), one)
+
+    assert table.rows == (("C client", "50,000/s ±0.0%"),)
+
+
+CLAIM = Claim(
+    id="paper/threads",
+    text="threads are slower",
+    evidence=lambda _: [Comparison(top="threads", bottom="serial", relation=above(1))],
+    source="A1",
+    published=(Published("A1", "threads", "serial"),),
+    where="gil",
+)
+
+
+def test_published_ratios_stand_beside_the_measured(make_run, declare):
+    """On the newest interpreter with a GIL and the newest without, the author's setting below."""
+    old = make_interpreter("3.12.0")
+    cells = [
+        paper(series, {"work_s": [value, value]}, one)
+        for one, ratio_ in ((old, 9.0), (GIL, 1.2), (FREE, 0.5))
+        for series, value in (("serial", 1.0), ("threads", ratio_))
+    ]
+
+    (table,) = published_tables(make_run(cells, [old, GIL, FREE]), declare(CLAIM))
+
+    assert table.columns == ("", "", "published", "3.15", "3.13t")
+    assert table.rows == (("A1", "threads / serial", "1.28", "1.20 [1.20-1.20]", "0.50 [0.50-0.50]"),)
+    assert "A1: 4 tasks, each 10_000_000 increments of an int; pool size 4" in table.caption
+
+
+def test_an_inverse_and_what_was_not_measured_are_left_out(make_run, declare):
+    """The same ratio the other way round is no news; nothing measured makes no table."""
+    turned = replace(
+        CLAIM,
+        evidence=lambda _: [Comparison(top="serial", bottom="threads", relation=below(1))],
+        published=(Published("A1", "serial", "threads"),),
+    )
+    run = make_run([paper("serial", {"work_s": [1.0, 1.0]}), paper("threads", {"work_s": [1.2, 1.2]})], [GIL])
+
+    (table,) = published_tables(run, declare(CLAIM, turned))
+
+    assert [row[1] for row in table.rows] == ["threads / serial"]
+    assert published_tables(make_run([paper("serial", {"work_s": [1.0]})], [GIL]), declare(CLAIM)) == []
+
+
+def test_several_settings_of_a_source_are_told_apart(make_run, declare):
+    """By letters, each with the author's words; a figure is matched with the nearest of our settings."""
+    pieces = [
+        Comparison(top=f"threads, {size}", bottom=f"serial, {size}", relation=below(1))
+        for size in ("10 MiB, disk", "100 MiB, disk")
+    ]
+    one = replace(
+        CLAIM,
+        evidence=lambda _: pieces,
+        published=tuple(Published("A3", "threads", "serial", setting=size) for size in (" 10 MiB", "100 MiB")),
+    )
+    cells = [
+        paper(series, {"work_s": [value, value]}, setting=size)
+        for size, ratio_ in (("10 MiB, disk", 0.5), ("100 MiB, disk", 2.0))
+        for series, value in (("serial", 1.0), ("threads", ratio_))
+    ]
+
+    (table,) = published_tables(make_run(cells, [GIL]), declare(one))
+
+    assert table.rows == (
+        ("A3 a", "threads / serial, 10 MiB, disk", "0.23", "0.50 [0.50-0.50]"),
+        ("A3 b", "threads / serial, 100 MiB, disk", "2.05", "2.00 [2.00-2.00]"),
+    )
+
+
+def test_published_grids_are_measured_in_the_same_shape(make_run, declare):
+    """By switch interval and number of threads; what has no counterpart is left empty, or out."""
+    cells = [
+        paper(
+            series,
+            {"requests_per_s": [value, value]},
+            setting=setting,
+            name="convoy-switch-interval",
+            params={"switch_interval_s": interval_s},
+        )
+        for setting, interval_s in (("5 ms", 0.005), ("7 ms", 0.007))
+        for series, value in (("0 CPU threads", 24_000.0), ("1 CPU thread", 190.0))
+    ]
+    one = declare(name="convoy-switch-interval", metric="requests_per_s", unit="per_s", shows="levels")
+
+    (table,) = published_tables(make_run(cells, [GIL]), one)
+
+    assert table.columns == ("interval", "", "0 CPU threads", "1 CPU thread", "cpu 2", "cpu 4")
+    assert table.rows == (("5 ms", "3.15", "24,000/s (30,000/s)", "190/s (100/s)", "- (50/s)", "- (30/s)"),)
+    assert "compare shapes, not values" in table.caption
+
+
+def test_published_files_are_matched_with_a_metric_each(make_run, declare):
+    """Rows are settings by name, columns the files of one cell."""
+    metrics = {f"file_{number}_bytes_per_s": [number * 1e8] * 2 for number in range(1, 6)}
+    cells = [paper("dd", metrics, setting="tmpfs, concurrent", name="disk-baseline")]
+
+    (table,) = published_tables(make_run(cells, [GIL]), declare(name="disk-baseline", metric="work_s"))
+
+    assert table.rows[0][:4] == ("tmpfs, concurrent", "3.15", "100 MB/s (794 MB/s)", "200 MB/s (643 MB/s)")
+
+
+def test_names_of_authors_and_of_cells_are_matched():
+    """Counts of threads and of CPU-bound ones are different things, and numbers count."""
+    assert [column_key(name) for name in ("1 thread", "8 threads", "0 CPU threads", "2 CPU tasks", "C atomic")] == [
+        "threads_1",
+        "threads_8",
+        "cpu_0",
+        "cpu_2",
+        "c_atomic",
+    ]
+    assert same_thing("processes", "processes-spawn")
+    assert same_thing("asyncio_gather", "asyncio")
+    assert not same_thing("threads_1", "16 threads")
+    assert not same_thing("cpu_1", "1 thread")
+    made, _ = paper("x", {}, setting="tmpfs, sequential", params={"switch_interval_s": 0.1 / 10})
+    assert in_row({"interval": 0.01}, made)
+    assert not in_row({"interval": 0.1}, made)
+    assert in_row({"run": "tmpfs, sequential"}, made)
+    assert not in_row({"size": 1}, made)
+
+
+def test_levels_are_matched_by_parts_of_their_setting():
+    """The nearest is the one that says least besides; without a name in common the only piece there is."""
+    cells = {
+        made.label: made
+        for made, _ in (paper("threads", {}, setting=words) for words in ("1 CPU task", "1 CPU task, 0.5 ms"))
+    }
+    pieces = [Level(label=label, relation=below(1), metric="of_bound") for label in cells]
+
+    assert answers(Published("C3", "cpu_1"), "1-byte messages", pieces, cells) == pieces[:1]
+    assert answers(Published("C3", "cpu_4"), "1-byte messages", pieces, cells) == []
+    assert answers(Published("C3", "cpu_4"), "1-byte messages", pieces[1:], cells) == pieces[1:]
+
+
+def test_published_figures_are_shown_in_our_units():
+    """Whatever unit the author used; an unknown one is kept."""
+    assert published_amount(608.6, "ms") == "609 ms"
+    assert published_amount(53.5, "MB/s per file") == "53.5 MB/s"
+    assert published_amount(30, "parsecs") == "30 parsecs"
+
+
+WIDE = Table(
+    "caption",
+    ("", "", *(f"series-number-{number}" for number in range(8))),
+    tuple(("10 MiB, disk", f"3.{row}", *[f"{row}.00 [0.90-1.10]"] * 8) for row in range(4)),
+    names=2,
+)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 140, 200])
+def test_wide_tables_lose_no_figure(width):
+    """Split or folded: whatever the width, every figure is there in full and no line is too long."""
+    text = text_of(render_table(WIDE), width)
+
+    assert max(map(len, text.splitlines())) <= width
+    assert text.count("[0.90-1.10]") == 32
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
+
+
+def test_a_table_of_many_columns_and_few_rows_is_turned():
+    """Its series become rows; what named a row names a column. With room it stays as it is."""
+    table = replace(WIDE, rows=WIDE.rows[:1])
+
+    turned, whole = ([line.split() for line in text_of(render_table(table), width).splitlines()] for width in (80, 200))
+
+    assert ["series-number-7", "0.00", "[0.90-1.10]"] in turned
+    assert ["10", "MiB,", "disk", "3.0", *["0.00", "[0.90-1.10]"] * 8] in whole
+
+
+def test_the_parts_of_a_split_table_have_no_empty_rows():
+    """A row without figures in a part's columns is left out there; in a whole table it stays."""
+    full, half = ["1.00 [0.90-1.10]"] * 8, ["1.00 [0.90-1.10]"] * 4 + ["-"] * 4
+    rows = tuple((f"row {row}", "3.15", *(half if row == 5 else full)) for row in range(10))
+    split, whole = (text_of(render_table(replace(WIDE, rows=rows)), width) for width in (100, 200))
+
+    assert (split.count("row 4"), split.count("row 5"), whole.count("row 5")) == (2, 1, 1)
+
+
+def test_a_setting_is_shown_once_per_group():
+    """The rows below leave it blank."""
+    assert text_of(render_table(WIDE), 200).count("10 MiB, disk") == 1
+
+
+def test_verdicts_stand_under_their_experiment_and_findings_at_the_end(make_run):
+    """Then the counts, the undecided by name, and last what the machine tells."""
+    run = make_run([cell("serial", [1.0, 1.0, 1.0]), cell("threads", [0.2, 1.3, 3.0])], launches=3)
+    text, short = text_of(render_run(run)), text_of(render_run(run, tables=False))
+
+    parts = ("cpu-bound: Which model", "threads are not faster than serial", "Verdicts on this machine: 5 claims")
+    places = [text.index(part) for part in (*parts, "Sources", "What this machine tells you")]
+    assert places == sorted(places)
+    assert "inconclusive cpu-bound/threads-not-faster" in text
+    assert "Which model" not in short
+    assert "threads are not faster than serial" in short
+    assert "What this machine tells you" in short
+
+
+def test_advice_stands_below_its_finding(make_run, declare):
+    """With the evidence and the claim that it follows from."""
+    one = replace(CLAIM, says="Threads take {ratio}.", advice="Use fewer.")
+    declare(one)
+    run = make_run([paper("serial", {"work_s": [1.0, 1.0]}), paper("threads", {"work_s": [1.2, 1.2]})], [GIL])
+
+    end = text_of(render_run(run)).partition("What this machine tells you")[2]
+
+    assert "- Threads take 1.20 [1.20-1.20]." in end
+    assert "(paper/threads)" in end
+    assert "-> Use fewer." in end
+
+
+def test_interpreters_that_quick_size_spares_are_named(make_run, declare):
+    """Where the experiment leaves them out by itself; not where they could not run it."""
+    declare(quick_on=both_kinds)
+    old = make_interpreter("3.12.0")
+    cells = [paper("serial", {"work_s": [1.0]}, one) for one in (GIL, FREE)]
+
+    spared = text_of(render_run(make_run(cells, [old, GIL, FREE])))
+    missing = text_of(render_run(make_run(cells[:1], [GIL, FREE])))
+
+    assert (
+        "quick size measures this on 3.15 and 3.13t; `--standard` or `--interpreter` measures the others"
+        in " ".join(spared.split())
+    )
+    assert "quick size measures" not in missing
+
+
+def test_what_was_left_out_is_grouped_by_reason(make_run):
+    """Few variants by name, many as a count, each with where."""
+    run = make_run([cell("serial", [1.0])], [GIL, FREE])
+    skipped = [Skipped("http", "asyncio", FREE.id, "no aiohttp")]
+    skipped += [Skipped("files", f"{number} threads", ONE_WORKER, "no space") for number in range(6)]
+
+    assert list(left_out(replace(run, skipped=tuple(skipped)))) == [
+        "left out: asyncio (http) on 3.13t: no aiohttp",
+        "left out: 6 variants of files: no space",
+    ]

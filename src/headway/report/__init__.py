@@ -3,15 +3,19 @@
 May import `headway.lab` except `lab.runner`; never `headway.native`. Nothing here measures or prints by itself.
 """
 
+from headway.report.beside import published_tables
+from headway.report.comparison import render_comparison
 from headway.report.export import comparison_to_json, run_to_json, run_to_pyperf
+from headway.report.layout import render_table
 from headway.report.tables import Table, costs_table, experiment_tables, seconds
-from headway.report.terminal import render_comparison, render_run, render_table
+from headway.report.terminal import render_run
 
 __all__ = [
     "Table",
     "comparison_to_json",
     "costs_table",
     "experiment_tables",
+    "published_tables",
     "render_comparison",
     "render_run",
     "render_table",

@@ -1,4 +1,4 @@
-"""A run as JSON: every cell with its raw samples, statistics and verdicts; or as a pyperf suite."""
+"""A run as JSON: every cell with its raw samples, statistics, verdicts and findings; or as a pyperf suite."""
 
 import math
 from collections.abc import Iterable
@@ -7,6 +7,7 @@ from typing import Any
 from headway.lab import stats
 from headway.lab.compare import Difference
 from headway.lab.evidence import Evidence
+from headway.lab.findings import Finding, findings
 from headway.lab.results import CellResult, Run
 from headway.lab.verdicts import Verdict, judge
 
@@ -53,6 +54,18 @@ def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
     }
 
 
+def _finding(one: Finding) -> dict[str, Any]:
+    return {
+        "experiment": one.experiment,
+        "claim": one.claim,
+        "text": one.text,
+        "evidence": one.evidence,
+        "holds_on": list(one.holds_on),
+        "fails_on": list(one.fails_on),
+        "advice": one.advice,
+    }
+
+
 def _cell(result: CellResult) -> dict[str, Any]:
     metrics = {}
     for metric in result.metrics():
@@ -69,6 +82,8 @@ def _cell(result: CellResult) -> dict[str, Any]:
     return {
         "experiment": cell.experiment,
         "label": cell.label,
+        "series": cell.series,
+        "setting": cell.setting,
         "model": cell.model,
         "params": dict(cell.params),
         "interpreter": cell.interpreter,
@@ -92,6 +107,7 @@ def _cell(result: CellResult) -> dict[str, Any]:
 
 def run_to_json(run: Run) -> dict[str, Any]:
     """Return the whole run as JSON values. Times are in seconds; a metric's unit stands in its name."""
+    verdicts = judge(run)
     return {
         "run": run.id,
         "started_at": run.header.started_at,
@@ -99,18 +115,20 @@ def run_to_json(run: Run) -> dict[str, Any]:
         "complete": run.header.complete,
         "settings": run.header.settings,
         "cells": [_cell(result) for result in run.results.values()],
-        "verdicts": [verdict_to_json(verdict) for verdict in judge(run)],
+        "verdicts": [verdict_to_json(verdict) for verdict in verdicts],
+        "findings": [_finding(one) for one in findings(run, verdicts)],
+        "skipped": [dict(one.__dict__) for one in run.skipped],
     }
 
 
 def run_to_pyperf(run: Run) -> dict[str, Any]:
     """Return the timed cells as a pyperf suite (format 1.0): one benchmark per cell, one run per launch.
 
-    Loads in pyperf 2.10 (`pyperf compare_to`). Counts (the experiment `race`) have no place there and are left out.
+    Loads in pyperf 2.10 (`pyperf compare_to`). Counts and rates have no place there and are left out.
     """
     benchmarks = []
     for experiment in run.experiments():
-        if not experiment.metric.endswith("_s"):
+        if experiment.unit != "s":
             continue
         for result in run.of(experiment.name):
             launches = result.samples(experiment.metric)

@@ -1,241 +1,189 @@
-"""The tables of a run as plain data: titles, columns and cells of text. Rendering is somebody else's work."""
+"""The tables of a run as plain data: titles, columns and cells of text. Rendering is somebody else's work.
 
-import math
-import statistics
+An experiment's main table has a row per setting and interpreter and a column per series: what is compared stands side by
+side, and its baseline in the same row.
+"""
+
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 from headway.lab import stats
 from headway.lab.design import ONE_WORKER, Experiment
-from headway.lab.experiments.speed import KERNELS
 from headway.lab.results import CellResult, Run
+from headway.report.figures import (
+    EMPTY,
+    Table,
+    amount,
+    metric_words,
+    number,
+    ratio,
+    seconds,
+    shown_level,
+    unit_of,
+    unit_of_experiment,
+)
+from headway.report.special import across_interpreters, costs_table, in_c, lost_increments
 
-__all__ = ["Table", "amount", "costs_table", "experiment_tables", "number", "ratio", "seconds"]
+__all__ = ["Grid", "Row", "Table", "amount", "costs_table", "experiment_tables", "number", "ratio", "seconds"]
 
-_EMPTY = "-"
+_CORES_SHOWN = 8
+"""More columns of cores than this are too many to read: the busiest are shown."""
 
 
 @final
-@dataclass(frozen=True)
-class Table:
-    """A table to show.
+class Row(NamedTuple):
+    """What the cells of one row have in common."""
 
-    Attributes:
-        caption: What its figures are.
-        columns: Headings; the first is of the row names.
-        rows: Cells of text, as many per row as there are columns.
+    placement: str
+    setting: str
+    interpreter: str
+
+
+@final
+class Grid:
+    """Cells by row and series: placements together, settings in the plan's order, interpreters in order.
+
+    Args:
+        run: The run.
+        results: The cells.
+        baseline: The series that comes first.
     """
 
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    def __init__(self, run: Run, results: Sequence[CellResult], baseline: str) -> None:
+        self._run = run
+        self._cells = {(self._row(result), result.cell.series): result for result in results}
+        settings = list(dict.fromkeys(result.cell.setting for result in results))
+        interpreters = [*run.interpreters, ONE_WORKER]
+        self.rows = sorted(
+            dict.fromkeys(row for row, _ in self._cells),
+            key=lambda row: (row.placement, settings.index(row.setting), interpreters.index(row.interpreter)),
+        )
+        self.series = sorted(dict.fromkeys(series for _, series in self._cells), key=lambda one: one != baseline)
+        self._several = len({row.placement for row in self.rows}) > 1
+        self._grouped = self._several or any(settings)
 
+    @staticmethod
+    def _row(result: CellResult) -> Row:
+        return Row(result.cell.placement, result.cell.setting, result.cell.interpreter)
 
-def seconds(value_s: float) -> str:
-    """Return a time in the unit that fits it: `12.3 ms`."""
-    for limit, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
-        if abs(value_s) < limit:
-            return f"{value_s * factor:.3g} {unit}"
-    return f"{value_s:.3g} s"
+    @property
+    def names(self) -> int:
+        """How many columns name a row: the interpreter, and before it the setting where there are several."""
+        return 2 if self._grouped else 1
 
+    def name(self, row: Row) -> tuple[str, ...]:
+        """Return a row's name, `names` words long."""
+        group = ", ".join(filter(None, (row.setting, row.placement if self._several else "")))
+        return (group, self._run.names[row.interpreter])[-self.names :]
 
-def amount(value: float, unit: str) -> str:
-    """Return a value of an experiment's metric: a time in its unit, or a count."""
-    return seconds(value) if unit == "s" else f"{value:,.0f}"
-
-
-def number(value: float) -> str:
-    """Return a ratio with as many digits as tell something: `0.52`, `13.3`, `2,509`."""
-    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
-
-
-def ratio(interval: stats.Interval) -> str:
-    """Return a ratio with its interval: `0.52 [0.49-0.55]`; without one where a single launch cannot tell."""
-    if math.isinf(interval.high):
-        return number(interval.value)
-    return f"{number(interval.value)} [{number(interval.low)}-{number(interval.high)}]"
-
-
-def _level_with_interval(interval: stats.Interval) -> str:
-    if math.isinf(interval.high):
-        return seconds(interval.value)
-    return f"{seconds(interval.value)} [{seconds(interval.low)} - {seconds(interval.high)}]"
-
-
-def _rows(run: Run, results: Sequence[CellResult]) -> list[tuple[str, str]]:
-    """Return the (interpreter, placement) pairs that have results: placements together, interpreters in order."""
-    pairs = dict.fromkeys((result.cell.interpreter, result.cell.placement) for result in results)
-    order = [*run.interpreters, ONE_WORKER]
-    return sorted(pairs, key=lambda pair: (pair[1], order.index(pair[0])))
-
-
-def _row_name(run: Run, pair: tuple[str, str], *, several: bool) -> str:
-    interpreter, placement = pair
-    return f"{run.names[interpreter]} {placement}" if several else run.names[interpreter]
-
-
-def _ratio_cell(result: CellResult | None, baseline: CellResult | None, metric: str) -> str:
-    if result is None:
-        return _EMPTY
-    values = result.values(metric)
-    if not values:
-        return "failed" if result.launches else _EMPTY
-    if result is baseline:
-        return _level(result, metric)
-    interval = result.ratio_to(baseline, metric) if baseline is not None else None
-    if interval is None:
-        return _EMPTY
-    return ratio(interval) + (" !" if stats.bimodal(values) else "")
-
-
-def _against_baseline(run: Run, experiment: Experiment, results: Sequence[CellResult], baseline: str) -> Table:
-    """One row per interpreter and placement: the baseline's level, and every variant's ratio to it."""
-    labels = list(dict.fromkeys(result.cell.label for result in results))
-    labels.sort(key=lambda label: label != baseline)
-    pairs = _rows(run, results)
-    several = len({placement for _, placement in pairs}) > 1
-    rows = []
-    for pair in pairs:
-        base = run.find(experiment.name, baseline, *pair)
-        cells = [_ratio_cell(run.find(experiment.name, label, *pair), base, experiment.metric) for label in labels]
-        rows.append((_row_name(run, pair, several=several), *cells))
-    caption = f"{baseline}: {_what(experiment)}; others: ratio to it [95 % interval]"
-    return Table(caption, ("", *labels), tuple(rows))
-
-
-def _lost(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Table:
-    """One row per variant, one column per interpreter: how many increments were lost."""
-    labels = list(dict.fromkeys(result.cell.label for result in results))
-    rows = []
-    totals: dict[str, int] = {}
-    for pair in _rows(run, results):
-        cells = []
-        for label in labels:
-            result = run.find(experiment.name, label, *pair)
-            samples = [value for launch in result.samples("lost") for value in launch] if result else []
-            if result is None or not samples:
-                cells.append(_EMPTY)
-                continue
-            totals[label] = result.cell.params["threads"] * result.cell.params["k"]
-            cells.append(f"{statistics.fmean(samples):,.0f}")
-        rows.append((_row_name(run, pair, several=False), *cells))
-    rows.append(("of", *(f"{totals.get(label, 0):,.0f}" for label in labels)))
-    turned = zip(("", *labels), *rows, strict=True)
-    columns, *lines = turned
-    return Table(
-        "mean number of increments lost per sample; the last column is how many were made", columns, tuple(lines)
-    )
-
-
-def _across(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Table:
-    """One row per interpreter: the geometric mean, its ratio to the oldest interpreter's, and each kernel's."""
-    pairs = _rows(run, results)
-    label = experiment.baseline
-    first = run.find(experiment.name, label, *pairs[0])
-    rows = []
-    for pair in pairs:
-        result = run.find(experiment.name, label, *pair)
-        interpreter = run.interpreters[pair[0]]
-        cells = ["+".join(interpreter.optimised) or "plain", _level(result, experiment.metric)]
-        cells.append("1" if result is first else _ratio_cell(result, first, experiment.metric))
-        cells += [_plain_ratio(result, first, f"{kernel}_s") for kernel in KERNELS]
-        rows.append((_row_name(run, pair, several=False), *cells))
-    caption = (
-        f"geometric mean of the kernels, and ratios to {run.names[pairs[0][0]]}: less is faster; the kernels' intervals "
-        "are in `--json`"
-    )
-    return Table(caption, ("", "build", "time", "all", *KERNELS), tuple(rows))
-
-
-def _plain_ratio(result: CellResult | None, first: CellResult | None, metric: str) -> str:
-    interval = result.ratio_to(first, metric) if result is not None and first is not None else None
-    return number(interval.value) if interval is not None else _EMPTY
-
-
-def _in_c(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Table:
-    """One row per variant, one column per placement: the level itself."""
-    labels = list(dict.fromkeys(result.cell.label for result in results))
-    placements = list(dict.fromkeys(result.cell.placement for result in results))
-    rows = []
-    for label in labels:
-        cells = []
-        for placement in placements:
-            result = run.find(experiment.name, label, ONE_WORKER, placement)
-            level = result.level(experiment.metric) if result is not None else None
-            cells.append(_level_with_interval(level) if level is not None else _EMPTY)
-        rows.append((label, *cells))
-    columns = ("", *(placements if len(placements) > 1 else (_what(experiment),)))
-    return Table(f"{_what(experiment)} in C [95 % interval]", columns, tuple(rows))
-
-
-def _what(experiment: Experiment) -> str:
-    return experiment.metric.rpartition("_")[0].replace("_", " ") + " time"
+    def get(self, row: Row, series: str) -> CellResult | None:
+        """Return a cell, or None where the run has none there."""
+        return self._cells.get((row, series))
 
 
 def experiment_tables(run: Run, experiment: Experiment) -> list[Table]:
-    """Return the tables of one experiment: Python's, and the C limits' where it has any."""
+    """Return the tables of one experiment: Python's, the C limits', further metrics', and where the cores were busy."""
     results = [result for result in run.of(experiment.name) if result.launches]
     python = [result for result in results if result.cell.interpreter != ONE_WORKER]
     native = [result for result in results if result.cell.interpreter == ONE_WORKER]
     tables = []
     if python and experiment.unit == "lost":
-        tables.append(_lost(run, experiment, python))
+        tables.append(lost_increments(run, python))
     elif python and experiment.compares == "interpreters":
-        tables.append(_across(run, experiment, python))
+        tables.append(across_interpreters(run, experiment, python))
+    elif python and experiment.shows == "levels":
+        tables.append(_levels(run, experiment, python, experiment.metric))
     elif python:
-        tables.append(_against_baseline(run, experiment, python, experiment.baseline))
+        tables.append(_against_baseline(run, experiment, python))
     if native:
-        tables.append(_in_c(run, experiment, native))
+        tables.append(in_c(run, experiment, native))
+    tables += _besides(run, experiment, results)
+    served = [result for result in results if result.cell.server == "redis" and result.mean_utilisation()]
+    if served:
+        tables.append(_busy_cores(run, experiment, served))
     return tables
 
 
-def _level(result: CellResult | None, metric: str) -> str:
-    level = result.level(metric) if result is not None else None
-    return seconds(level.value) if level is not None else _EMPTY
-
-
-def costs_table(run: Run) -> Table | None:
-    """Return what is kept out of the figures: interpreter start, each model's pool start-up, pickling.
-
-    From the first experiment of the run that measured a model; None where no launch has started a pool.
-    """
-    models: dict[str, dict[str, CellResult]] = {}
-    starts: dict[str, list[float]] = {}
-    for result in run.results.values():
-        if result.cell.interpreter == ONE_WORKER:
-            continue
-        starts.setdefault(result.cell.interpreter, []).extend(result.values("interpreter_start_s"))
-        if result.samples("pool_start_s") and result.cell.workload != "ping-pong":
-            models.setdefault(result.cell.model, {}).setdefault(result.cell.interpreter, result)
-    # The asyncio pools are a loop and a pool that have columns of their own.
-    names = [model for model in models if model not in {"serial", "asyncio-threads", "asyncio-processes"}]
-    if not names:
-        return None
+def _against_baseline(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Table:
+    """One row per setting and interpreter: the baseline's level, and every series' ratio to it."""
+    grid = Grid(run, results, experiment.baseline)
     rows = []
-    for interpreter in run.interpreters:
-        if not starts.get(interpreter):
-            continue
-        pickled = next((cells[interpreter] for cells in models.values() if _pickles(cells.get(interpreter))), None)
-        rows.append(
-            (
-                run.names[interpreter],
-                seconds(statistics.median(starts[interpreter])),
-                *(_level(models[model].get(interpreter), "pool_start_s") for model in names),
-                _level(pickled, "pickle_s"),
-            )
-        )
-    sizes = sorted(
-        {int(count) for cells in models.values() for one in cells.values() for count in one.values("workers")}
-    )
-    caption = (
-        "kept out of every figure above: starting the interpreter, starting a pool of the model "
-        f"({' or '.join(map(str, sizes))} workers), pickling its tasks once"
-    )
+    for row in grid.rows:
+        base = grid.get(row, experiment.baseline)
+        cells = [_ratio_cell(grid.get(row, series), base, experiment) for series in grid.series]
+        rows.append((*grid.name(row), *cells))
+    what = metric_words(experiment.metric)
+    caption = f"{experiment.baseline}: {what}; others: ratio to it [95 % interval]{_better(experiment)}"
+    return Table(caption, (*[""] * grid.names, *grid.series), tuple(rows), grid.names)
+
+
+def _better(experiment: Experiment) -> str:
+    words = {"s": ", less is better", "per_s": ", more is better", "bytes_per_s": ", more is better"}
+    return words.get(unit_of_experiment(experiment), "")
+
+
+def _ratio_cell(result: CellResult | None, baseline: CellResult | None, experiment: Experiment) -> str:
+    if result is None:
+        return EMPTY
+    values = result.values(experiment.metric)
+    if not values:
+        return "failed" if result.launches else EMPTY
+    if result is baseline:
+        return shown_level(result, experiment.metric, unit_of_experiment(experiment), plain=True)
+    interval = result.ratio_to(baseline, experiment.metric) if baseline is not None else None
+    if interval is None:
+        return EMPTY
+    return ratio(interval) + (" !" if stats.bimodal(values) else "")
+
+
+def _levels(run: Run, experiment: Experiment, results: Sequence[CellResult], metric: str, words: str = "") -> Table:
+    """One row per setting and interpreter, one column per series: the level of a metric, with its half-width."""
+    grid = Grid(run, results, experiment.baseline)
+    unit = unit_of_experiment(experiment) if metric == experiment.metric else unit_of(metric)
+    rows = [
+        (*grid.name(row), *(shown_level(grid.get(row, series), metric, unit) for series in grid.series))
+        for row in grid.rows
+    ]
+    caption = words or f"{metric_words(metric)} [± half of the 95 % interval]{_better(experiment)}"
+    return Table(caption, (*[""] * grid.names, *grid.series), tuple(rows), grid.names)
+
+
+def _besides(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> list[Table]:
+    """Return a table for each further metric; a single one, with a column for each, where all are of one series."""
+    having = {metric: [result for result in results if metric in result.metrics()] for metric, _ in experiment.besides}
+    words = {metric: text for metric, text in experiment.besides if having[metric]}
+    series = {result.cell.series for metric in words for result in having[metric]}
+    if len(words) < 2 or len(series) > 1:
+        return [_levels(run, experiment, having[metric], metric, text) for metric, text in words.items()]
+    (one,) = series
+    grid = Grid(run, [result for metric in words for result in having[metric]], experiment.baseline)
+    rows = [
+        (*grid.name(row), *(shown_level(grid.get(row, one), metric, unit_of(metric)) for metric in words))
+        for row in grid.rows
+    ]
+    return [Table(f"besides, of {one}", (*[""] * grid.names, *words.values()), tuple(rows), grid.names)]
+
+
+def _busy_cores(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Table:
+    """One row per setting, interpreter and series: how busy each core was, and how many that makes together."""
+    grid = Grid(run, results, experiment.baseline)
+    peaks: dict[str, float] = {}
+    for result in results:
+        for core, share in result.mean_utilisation().items():
+            peaks[core] = max(share, peaks.get(core, 0.0))
+    shown = sorted(sorted(peaks, key=lambda core: -peaks[core])[:_CORES_SHOWN], key=int)
+    rows = []
+    for row in grid.rows:
+        for series in grid.series:
+            here = grid.get(row, series)
+            if here is not None:
+                shares = here.mean_utilisation()
+                cells = [f"{shares[core] * 100:.0f} %" if core in shares else EMPTY for core in shown]
+                rows.append((*grid.name(row), series, *cells, f"{sum(shares.values()):.1f}"))
+    some = f"; the {len(shown)} busiest of {len(peaks)}" if len(shown) < len(peaks) else ""
     return Table(
-        caption, ("", "interpreter", *(name.replace("processes-", "") for name in names), "pickling"), tuple(rows)
+        f"busy share of each core during the timed part, the server's and the client's work together{some}",
+        (*[""] * (grid.names + 1), *(f"core {core}" for core in shown), "cores in all"),
+        tuple(rows),
+        grid.names + 1,
     )
-
-
-def _pickles(result: CellResult | None) -> bool:
-    return result is not None and bool(result.samples("pickle_s"))

@@ -1,0 +1,147 @@
+"""Figures as text, each with the unit that its metric's name ends in, and the table that holds them."""
+
+import math
+import statistics
+from dataclasses import dataclass
+from typing import Literal, final
+
+from headway.lab import stats
+from headway.lab.design import Experiment
+from headway.lab.findings import number, ratio
+from headway.lab.results import CellResult
+
+__all__ = [
+    "EMPTY",
+    "Table",
+    "Unit",
+    "amount",
+    "level",
+    "metric_words",
+    "number",
+    "ratio",
+    "seconds",
+    "shown_level",
+    "unit_of",
+    "unit_of_experiment",
+]
+
+EMPTY = "-"
+
+Unit = Literal["s", "per_s", "bytes", "bytes_per_s", "share", "count"]
+
+_ENDINGS: tuple[tuple[str, Unit], ...] = (
+    ("_bytes_per_s", "bytes_per_s"),
+    ("_per_s", "per_s"),
+    ("_bytes", "bytes"),
+    ("_share", "share"),
+    ("_s", "s"),
+)
+"""The longest ending first: a rate's name ends in `_s` too."""
+
+
+@final
+@dataclass(frozen=True)
+class Table:
+    """A table to show.
+
+    Attributes:
+        caption: What its figures are; further lines are notes.
+        columns: Headings; the first is of the row names.
+        rows: Cells of text, as many per row as there are columns.
+        names: How many columns, from the left, name a row. Where that is said, a table too wide for its terminal may
+            be turned, or split into tables that each have them; 0 leaves it as it is.
+    """
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    names: int = 0
+
+
+def seconds(value_s: float) -> str:
+    """Return a time in the unit that fits it: `12.3 ms`."""
+    for limit, factor, unit in ((1e-6, 1e9, "ns"), (1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
+        if abs(value_s) < limit:
+            return f"{value_s * factor:.3g} {unit}"
+    return f"{value_s:.3g} s"
+
+
+def unit_of(metric: str) -> Unit:
+    """Return a metric's unit, which its name ends in; a count has none."""
+    return next((unit for ending, unit in _ENDINGS if f"_{metric}".endswith(ending)), "count")
+
+
+def unit_of_experiment(experiment: Experiment) -> Unit:
+    """Return the unit of an experiment's own metric."""
+    unit = unit_of(experiment.metric)
+    if unit == "count" and experiment.unit in {"s", "per_s"}:
+        return "s" if experiment.unit == "s" else "per_s"
+    return unit
+
+
+def amount(value: float, unit: str) -> str:
+    """Return a value with its unit: `12.3 ms`, `38,600/s`, `927 MB/s`, `64 KiB`, `23 %`, or a count `80,700`."""
+    if unit == "s":
+        return seconds(value)
+    if unit == "per_s":
+        return f"{_three_digits(value)}/s"
+    if unit == "bytes_per_s":
+        return f"{_scaled(value, 1000, ('B', 'kB', 'MB', 'GB'))}/s"
+    if unit == "bytes":
+        return _scaled(value, 1024, ("B", "KiB", "MiB", "GiB"))
+    if unit == "share":
+        return f"{value * 100:.3g} %"
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def _three_digits(value: float) -> str:
+    """Return a number rounded to three digits, written out: `38,600`."""
+    if value < 1000:
+        return f"{value:.3g}"
+    return f"{float(f'{value:.3g}'):,.0f}"
+
+
+def _scaled(value: float, step: int, units: tuple[str, ...]) -> str:
+    for unit in units[:-1]:
+        # What rounds to 1,000 kB is 1 MB.
+        if max(value, float(f"{value:.3g}")) < step:
+            return f"{_three_digits(value)} {unit}"
+        value /= step
+    return f"{_three_digits(value)} {units[-1]}"
+
+
+def level(interval: stats.Interval, unit: str) -> str:
+    """Return a level with its half-width: `38,600/s ±3%`; a single launch has none."""
+    if math.isinf(interval.half_width):
+        return amount(interval.value, unit)
+    percent = interval.half_width * 100
+    return f"{amount(interval.value, unit)} ±{percent:.{0 if percent >= 9.95 else 1}f}%"
+
+
+def shown_level(result: CellResult | None, metric: str, unit: str, *, plain: bool = False) -> str:
+    """Return a cell's level of a metric, marked where launches fall into two modes, or why there is none.
+
+    Args:
+        result: The cell; None where the run has no such cell.
+        metric: Which metric.
+        unit: Its unit.
+        plain: Leaves the half-width out.
+    """
+    values = result.values(metric) if result is not None else []
+    if result is None or not values:
+        return "failed" if result is not None and result.launches and not result.ok else EMPTY
+    interval = result.level(metric)
+    if interval is None:
+        # A value of 0 has no logarithm, and so no interval.
+        return amount(statistics.fmean(values), unit)
+    text = amount(interval.value, unit) if plain else level(interval, unit)
+    return text + (" !" if stats.bimodal(values) else "")
+
+
+def metric_words(metric: str) -> str:
+    """Return what a metric's figures are, in words: `work time`, `requests per second`, `lost`."""
+    unit = unit_of(metric)
+    ending = next((ending for ending, of in _ENDINGS if of == unit), "")
+    stem = f"_{metric}".removesuffix(ending).strip("_").replace("_", " ")
+    after = {"s": "time", "per_s": "per second", "bytes": "bytes", "bytes_per_s": "bytes per second", "share": "share"}
+    return " ".join(filter(None, (stem, after.get(unit, ""))))

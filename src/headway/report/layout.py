@@ -1,0 +1,156 @@
+"""A table on a terminal of some width: as it is, turned, or split, so that no figure is ever cut off."""
+
+import math
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Literal, final
+
+from rich import box
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.padding import Padding
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from headway.report.figures import EMPTY, Table
+
+__all__ = ["bold", "indented", "render_table"]
+
+_HEADING = 9
+"""A heading is broken over lines where its column is narrower, but not into shorter lines than this."""
+
+_FEW_PARTS = 2
+
+_NAME_SHARE = 0.6
+"""A row's name may be broken over lines of so much of its length, to make room for figures."""
+
+
+def bold(text: str) -> Text:
+    """Return a heading with a blank line above."""
+    return Text(f"\n{text}", style="bold")
+
+
+def indented(what: RenderableType, by: int = 2) -> Padding:
+    """Return `what` moved to the right."""
+    return Padding(what, (0, 0, 0, by))
+
+
+def render_table(table: Table) -> RenderableType:
+    """Return a table with its caption below."""
+    caption, *notes = table.caption.split("\n")
+    below = [Text(caption, style="dim"), *(_hanging(note) for note in notes)]
+    return Group(_Fitted(table) if table.names else _drawn(table), *below)
+
+
+def _hanging(note: str) -> RenderableType:
+    """Return `A1: words` with the words in a column of their own."""
+    mark, colon, words = note.partition(": ")
+    grid = RichTable.grid(padding=(0, 1))
+    grid.add_row(Text(mark + colon.strip(), style="dim"), Text(words, style="dim"))
+    return grid
+
+
+@final
+class _Fitted:
+    """A table whose rows have names, in the layout that its terminal has room for.
+
+    With every figure on one line if possible: as it is, turned, or in two parts. More parts are as hard to read as figures
+    with their intervals below them, so then it is whichever is shorter.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        def fits(table: Table, *, folded: bool = False) -> bool:
+            wide = options.update(width=10_000)
+            return Measurement.get(console, wide, _drawn(table, folded=folded)).minimum <= options.max_width
+
+        if fits(self._table):
+            yield _drawn(self._table)
+            return
+        turned = _turned(self._table)
+        # With more rows than columns a turned table is as wide, and its headings are longer.
+        if len(turned.rows) > len(self._table.rows) and fits(turned):
+            yield _drawn(turned)
+            return
+        whole = _split(self._table, fits)
+        folded = _split(self._table, lambda table: fits(table, folded=True))
+        if len(whole) <= _FEW_PARTS or _lines(whole, 1) <= _lines(folded, 2):
+            yield from map(_drawn, whole)
+        else:
+            yield from (_drawn(part, folded=True) for part in folded)
+
+
+def _lines(parts: Sequence[Table], by_row: int) -> int:
+    return sum(len(part.rows) * by_row + 3 for part in parts)
+
+
+def _split(table: Table, fits: Callable[[Table], bool]) -> list[Table]:
+    """Return the table in as few parts as fit, about as wide as each other, each with the names of its rows."""
+    parts = list(_filled(table, fits, len(table.columns)))
+    for columns in range(1, len(table.columns)):
+        even = list(_filled(table, fits, columns))
+        if len(even) == len(parts):
+            return even
+    return parts
+
+
+def _filled(table: Table, fits: Callable[[Table], bool], columns: int) -> Iterator[Table]:
+    """Yield parts of at most so many columns of figures that fit; a part of one column may not."""
+    first, end = table.names, len(table.columns)
+    while first < end:
+        last = min(end, first + columns)
+        while last > first + 1 and not fits(_part(table, first, last)):
+            last -= 1
+        yield _part(table, first, last)
+        first = last
+
+
+def _part(table: Table, first: int, last: int) -> Table:
+    """Return some columns of a table, without the rows that have nothing in them."""
+
+    def cut(cells: tuple[str, ...]) -> tuple[str, ...]:
+        return cells[: table.names] + cells[first:last]
+
+    rows = [cut(row) for row in table.rows if set(row[first:last]) != {EMPTY} or last - first == len(row) - table.names]
+    return replace(table, columns=cut(table.columns), rows=tuple(rows))
+
+
+def _turned(table: Table) -> Table:
+    """Return the table with its columns as rows; what named a row names a column."""
+    names = table.names
+    columns = ("", *(", ".join(filter(None, row[:names])) for row in table.rows))
+    figures = zip(table.columns[names:], *(row[names:] for row in table.rows), strict=True)
+    return replace(table, columns=columns, rows=tuple(figures), names=1)
+
+
+def _drawn(table: Table, *, folded: bool = False) -> RichTable:
+    """Return the table as rich draws it; `folded` lets a figure have its interval on a line of its own."""
+    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), show_edge=False)
+    for position, column in enumerate(table.columns):
+        widest = max((len(row[position]) for row in table.rows), default=0)
+        if not table.names:
+            # The last column may be a path: broken over lines it can still be read, cut off it cannot.
+            last = position == len(table.columns) - 1
+            overflow: Literal["fold", "ellipsis"] = "fold" if last else "ellipsis"
+            shown.add_column(column, justify="left" if position == 0 else "right", overflow=overflow)
+        elif position < table.names:
+            shown.add_column(column, overflow="fold", min_width=math.ceil(widest * _NAME_SHARE))
+        else:
+            heading = "\n".join(textwrap.wrap(column, max(widest, _HEADING), break_long_words=False))
+            shown.add_column(heading, justify="right", overflow="fold", min_width=None if folded else widest)
+    above: tuple[str, ...] = ()
+    for row in table.rows:
+        shown.add_row(*(Text(cell) for cell in _without_repeats(row, above, table.names)))
+        above = row
+    return shown
+
+
+def _without_repeats(row: tuple[str, ...], above: tuple[str, ...], names: int) -> Iterator[str]:
+    """Yield a row's cells, with blanks for the names of the groups that it shares with the row above."""
+    same = True
+    for position, cell in enumerate(row):
+        same = same and position < names - 1 and above[position : position + 1] == (cell,)
+        yield "" if same else cell

@@ -1,0 +1,308 @@
+"""What a run tells: findings of claims, the quickest model, and where the order of series turns."""
+
+import pytest
+from synthetic import make_cell, make_interpreter
+
+from headway.lab.crossover import curves, sized, winners
+from headway.lab.design import Claim, Comparison, Count, Experiment, Level, above, below
+from headway.lab.findings import findings, number, spanned
+from headway.lab.verdicts import judge
+from headway.report import run_to_json
+
+GIL = make_interpreter("3.15.2")
+FREE = make_interpreter("3.13.5", free_threaded=True)
+SIZES = (2**16, 2**18, 2**20, 2**22)
+
+
+def claim(**changes):
+    values = {
+        "id": "paper/quicker",
+        "text": "threads are quicker",
+        "evidence": lambda _: [Comparison(top="threads", bottom="serial", relation=below(1))],
+        "source": "Headway",
+        "says": "Threads take {ratio} of the time, {inverse} times as quick.",
+        "denies": "Threads are no quicker: {ratio}.",
+        "advice": "Use threads.",
+    }
+    return Claim(**{**values, **changes})
+
+
+@pytest.fixture
+def declare(monkeypatch):
+    """Return a function that makes an experiment on paper the only one that there is."""
+
+    def declare(*claims, **changes):
+        values = {"name": "paper", "question": "?", "method": "-", "included": "-", "baseline": "serial"}
+        one = Experiment(**{**values, "variants": lambda _: [], "claims": claims, **changes})
+        monkeypatch.setattr("headway.lab.results.experiments", lambda: (one,))
+        return one
+
+    return declare
+
+
+def cell(series, values, interpreter=GIL, *, setting="", metric="work_s", placement="free", **params):
+    label = f"{series}, {setting}" if setting else series
+    made = make_cell(
+        "paper", label, interpreter.id, placement, series=series, setting=setting, params=params, model=series
+    )
+    return made, {metric: [[value] for value in values]}
+
+
+def around(value):
+    """Five launches with little noise."""
+    return [value * noise for noise in (0.99, 1.0, 1.01, 1.0, 0.995)]
+
+
+def found(run):
+    return findings(run, judge(run))
+
+
+def of_claims(run):
+    return [one for one in found(run) if one.claim]
+
+
+def test_a_supported_claim_says_so_with_its_figure_and_advice(make_run, declare):
+    """The placeholders hold the ratio and its inverse, both with their intervals."""
+    declare(claim())
+    (one,) = of_claims(make_run([cell("serial", around(1.0)), cell("threads", around(0.5))], [GIL]))
+
+    assert one.text == "Threads take 0.50 [0.50-0.50] of the time, 2.00 [2.00-2.00] times as quick."
+    assert one.evidence == "threads / serial 0.50 [0.50-0.50] on 3.15"
+    assert (one.holds_on, one.fails_on, one.advice) == (("3.15",), (), "Use threads.")
+
+
+def test_a_refuted_claim_is_denied_without_advice(make_run, declare):
+    """What its author advised does not follow from the opposite."""
+    declare(claim())
+    (one,) = of_claims(make_run([cell("serial", around(1.0)), cell("threads", around(2.0))], [GIL]))
+
+    assert one.text == "Threads are no quicker: 2.00 [2.00-2.00]."
+    assert (one.holds_on, one.advice) == (("3.15",), "")
+
+
+def test_an_undecided_claim_tells_nothing(make_run, declare):
+    """Neither side is taken where the interval crosses the threshold, nor where a claim is no news."""
+    declare(claim(), claim(id="paper/no-news", says="", denies=""))
+    run = make_run([cell("serial", [1.0, 1.2, 0.9, 1.1]), cell("threads", [1.1, 0.9, 1.2, 0.9])], [GIL], launches=4)
+
+    assert of_claims(run) == []
+
+
+def test_the_mean_speaks_and_interpreters_that_differ_take_the_advice_away(make_run, declare):
+    """Over two interpreters the mean has the word; one that shows the opposite leaves neither finding nor advice."""
+    declare(claim())
+    agreed = [
+        cell(series, around(level), one)
+        for one in (GIL, FREE)
+        for series, level in (("serial", 1.0), ("threads", 0.5 if one is GIL else 0.25))
+    ]
+    (one,) = of_claims(make_run(agreed, [GIL, FREE]))
+    assert one.text.startswith("Threads take 0.35 [")
+    assert "mean over 3.15 and 3.13t" in one.evidence
+    assert one.advice
+
+    differing = [*agreed[:3], cell("threads", around(1.3), FREE)]
+    assert of_claims(make_run(differing, [GIL, FREE])) == []
+
+
+def test_where_no_mean_speaks_the_least_favourable_does(make_run, declare):
+    """Levels have no mean over interpreters: one that refutes is told, with those that do not."""
+    share = Level(label="serial", relation=above(0.5), metric="of_bound")
+    declare(claim(evidence=lambda _: [share], denies="It stays below: {ratio}."))
+    run = make_run(
+        [
+            cell("serial", around(0.9), metric="of_bound"),
+            cell("serial", around(0.1), FREE, metric="of_bound"),
+        ],
+        [GIL, FREE],
+    )
+    (one,) = of_claims(run)
+
+    assert one.text == "It stays below: 0.10 [0.099-0.10]."
+    assert one.evidence == "of bound of serial 0.10 [0.099-0.10] on 3.13t; not on 3.15"
+    assert (one.holds_on, one.fails_on) == (("3.13t",), ("3.15",))
+
+
+def test_one_launch_carries_no_advice(make_run, declare):
+    """A count may support a claim from one launch; what to do about it waits for more."""
+    count = Count(labels=("serial",), metric="lost", expect="some")
+    declare(claim(evidence=lambda _: [count], says="{ratio} got lost."))
+
+    (once,) = of_claims(make_run([cell("serial", [80_700], metric="lost")], [GIL], launches=1))
+    (twice,) = of_claims(make_run([cell("serial", [80_700, 1], metric="lost")], [GIL], launches=2))
+
+    assert (once.text, once.advice) == ("80,700 got lost.", "")
+    assert once.evidence.endswith("from one launch")
+    assert twice.advice == "Use threads."
+
+
+def test_the_quickest_model_is_named_by_kind_of_interpreter(make_run, declare):
+    """With those that cannot be told apart from it; series that do other work do not count."""
+    declare()
+    cells = [
+        cell("serial", around(1.0), times=3),
+        cell("threads", around(1.2), times=3),
+        cell("asyncio", around(0.3), times=1),
+        cell("processes", [0.52, 0.6, 0.5, 0.58, 0.55], times=3),
+        cell("interpreters", [0.6, 0.52, 0.57, 0.5, 0.58], times=3),
+        cell("serial", around(1.0), FREE, times=3),
+        cell("threads", around(0.5), FREE, times=3),
+    ]
+    (one,) = found(make_run(cells, [GIL, FREE]))
+
+    assert one.text == "quickest model with a GIL: interpreters or processes; without: threads"
+    assert "threads 0.50 [0.50-0.50] of serial, on 3.13t" in one.evidence
+    assert "not told apart from" in one.evidence
+
+
+def test_where_nothing_is_quicker_that_is_said_by_setting(make_run, declare):
+    """An interval that contains 1 makes no winner."""
+    declare()
+    cells = [
+        cell("serial", around(1.0), setting="disk"),
+        cell("threads", around(0.5), setting="disk"),
+        cell("serial", around(1.0), setting="tmpfs"),
+        cell("threads", [0.8, 1.2, 0.9, 1.1, 1.0], setting="tmpfs"),
+    ]
+    (one,) = found(make_run(cells, [GIL]))
+
+    assert one.text == "quickest model with a GIL: threads (disk), none beats serial (tmpfs)"
+    assert one.evidence.endswith("elsewhere no interval lies below 1, on 3.15")
+
+
+def test_one_launch_makes_no_winner(make_run, declare):
+    """Without intervals nothing is quicker, and that is no finding either."""
+    one = declare()
+    run = make_run([cell("serial", [1.0]), cell("threads", [0.5])], [GIL], launches=1)
+
+    assert list(winners(run, one)) == []
+
+
+def swept(ratios, *, metric="work_s", interpreter=GIL, unsure=()):
+    """Return cells by size in which threads take `ratios` of serial's value."""
+    cells = []
+    for size, value in zip(SIZES, ratios, strict=True):
+        setting = f"{sized(size, 'size_bytes')}, disk"
+        noisy = [value * noise for noise in (0.5, 2.0, 0.6, 1.7, 1.0)] if size in unsure else around(value)
+        cells.append(cell("serial", around(1.0), interpreter, setting=setting, metric=metric, size_bytes=size))
+        cells.append(cell("threads", noisy, interpreter, setting=setting, metric=metric, size_bytes=size))
+    return cells
+
+
+def crossing(run):
+    (one,) = [one for one in found(run) if "against" in one.text]
+    return one.text
+
+
+def test_threads_that_begin_to_pay_are_found_with_their_size(make_run, declare):
+    """The crossing lies between the two sizes on either side of 1, read on logs."""
+    declare(sweep="size_bytes")
+    run = make_run(swept((4.0, 2.0, 0.5, 0.25)), [GIL])
+
+    assert crossing(run) == (
+        "threads against serial, disk: on 3.15 behind up to about 512 KiB (between 256 KiB and 1 MiB), then ahead"
+    )
+    (one,) = found(run)
+    assert one.evidence == "3.15 2.00 [2.00-2.00] at 256 KiB, 0.50 [0.50-0.50] at 1 MiB"
+
+
+def test_both_directions_are_reported(make_run, declare):
+    """Threads may pay and stop paying again, past what the device can take."""
+    declare(sweep="size_bytes")
+
+    assert crossing(make_run(swept((2.0, 0.5, 0.5, 2.0)), [GIL])).endswith(
+        "behind up to about 128 KiB (between 64 KiB and 256 KiB), "
+        "then ahead up to about 2 MiB (between 1 MiB and 4 MiB), then behind"
+    )
+
+
+def test_of_rates_more_is_better(make_run, declare):
+    """The same ratios the other way round, where the metric is a rate."""
+    declare(sweep="size_bytes", metric="writes_per_s", unit="per_s")
+
+    assert "ahead up to about 512 KiB" in crossing(make_run(swept((4.0, 2.0, 0.5, 0.25), metric="writes_per_s"), [GIL]))
+
+
+def test_an_order_that_never_turns_is_said_with_its_winner(make_run, declare):
+    """The same on two interpreters is said once."""
+    declare(sweep="size_bytes")
+    ratios = (0.5, 0.5, 0.4, 0.4)
+    run = make_run(swept(ratios) + swept(ratios, interpreter=FREE), [GIL, FREE])
+
+    assert crossing(run) == (
+        "threads against serial, disk: on 3.15 and 3.13t the order turns at no size from 64 KiB to 4 MiB: ahead throughout"
+    )
+
+
+def test_sizes_that_cannot_tell_decide_nothing(make_run, declare):
+    """An unsure size widens the bracket of a crossing; it makes none, and all of them make no finding but that."""
+    declare(sweep="size_bytes")
+
+    assert "(between 256 KiB and 4 MiB)" in crossing(make_run(swept((4.0, 2.0, 1.0, 0.5), unsure=(2**20,)), [GIL]))
+    assert crossing(make_run(swept((0.5, 0.5, 1.0, 0.5), unsure=(2**20,)), [GIL])).endswith(
+        "ahead at 64 KiB, 256 KiB and 4 MiB, too close to tell at 1 MiB"
+    )
+    assert crossing(make_run(swept((1.0, 1.0, 1.0, 1.0), unsure=SIZES), [GIL])).endswith(
+        "too close to tell at every size from 64 KiB to 4 MiB"
+    )
+
+
+def test_curves_are_kept_apart_by_their_setting(make_run, declare):
+    """Another file system is another curve, and a size measured once is none; fewer of the largest files are not."""
+    one = declare(sweep="size_bytes")
+    cells = []
+    for volume, sizes in (("disk", SIZES), ("tmpfs", SIZES[:2]), ("second", SIZES[:1])):
+        for size in sizes:
+            setting = f"{sized(size, 'size_bytes')}, {volume}"
+            files = 6 if size == SIZES[-1] else 30
+            cells.append(cell("serial", around(1.0), setting=setting, size_bytes=size, files=files))
+            cells.append(cell("threads", around(0.5), setting=setting, size_bytes=size, files=files))
+
+    assert [(curve.setting, len(curve.points)) for curve in curves(make_run(cells, [GIL]), one)] == [
+        ("disk", 4),
+        ("tmpfs", 2),
+    ]
+
+
+def test_where_settings_name_no_size_other_parameters_tell_curves_apart(make_run, declare):
+    """Then nothing else is known of what the cells have in common."""
+    one = declare(sweep="n")
+    cells = []
+    for n, kind in ((10, "a"), (100, "a"), (10, "b"), (1000, "c")):
+        for series, level in (("serial", 1.0), ("threads", 0.5)):
+            cells.append(cell(series, around(level), setting=f"{kind} {n}", n=n, kind=kind))
+
+    assert [(curve.setting, len(curve.points)) for curve in curves(make_run(cells, [GIL]), one)] == [("", 2)]
+
+
+def test_findings_go_into_the_json(make_run, declare):
+    """With the claim they follow from and the advice, after the verdicts."""
+    declare(claim())
+    exported = run_to_json(make_run([cell("serial", around(1.0)), cell("threads", around(0.5))], [GIL]))
+
+    first, second = exported["findings"]
+    assert (first["experiment"], first["claim"], first["advice"]) == ("paper", "paper/quicker", "Use threads.")
+    assert second["claim"] == ""
+    assert exported["skipped"] == []
+
+
+def test_interpreters_in_a_row_are_a_span(make_run):
+    """Three or more of a kind with none between left out; else one by one."""
+    versions = [make_interpreter(f"3.{minor}.0") for minor in (12, 13, 14, 15)]
+    run = make_run([cell("serial", [1.0])], [*versions, FREE])
+
+    assert spanned(run, ["3.12.0", "3.13.0", "3.14.0", "3.13.5t"]) == "3.12 to 3.14 and 3.13t"
+    assert spanned(run, ["3.12.0", "3.13.0", "3.15.0"]) == "3.12, 3.13 and 3.15"
+    assert spanned(run, ["native"]) == ""
+
+
+def test_small_ratios_and_sizes_keep_their_digits():
+    """A hundredth is not shown as nought, and bytes are shown in the unit that fits."""
+    assert [number(value) for value in (0.00329, 0.0, 0.5)] == ["0.0033", "0.00", "0.50"]
+    assert [sized(value, "size_bytes") for value in (512, 2**16, 500 * 2**10, 3 * 2**20)] == [
+        "512 B",
+        "64 KiB",
+        "500 KiB",
+        "3 MiB",
+    ]
+    assert sized(1000, "n") == "1,000"
