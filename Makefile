@@ -78,7 +78,7 @@ test-native: | setup ## Build and test the C code: debug, then address, undefine
 
 .PHONY: bench
 bench: | setup ## What Headway itself costs, beside its peers
-	@for program in bench/agent_overhead.py bench/model_overhead.py bench/first_launch.py; do echo "== $$program" && $(BIN)/python $$program || exit 1; done
+	@for program in bench/agent_overhead.py bench/model_overhead.py bench/first_launch.py bench/load_client.py; do echo "== $$program" && $(BIN)/python $$program || exit 1; done
 
 .PHONY: lock
 lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml

@@ -19,9 +19,11 @@ static void test_clock_never_goes_back(void) {
 }
 
 static void test_library_exports_the_interface_and_nothing_else(void) {
-    const char *public[] = {"hw_abi_version", "hw_now_ns", "hw_pingpong", "hw_pingpong_one_way",
-                            "hw_refcount"};
-    const char *internal[] = {"hw__pin_self", "hw__team_run", "hw__walk_run", "hw__task_run"};
+    const char *public[] = {"hw_abi_version",      "hw_now_ns",       "hw_pingpong",
+                            "hw_pingpong_one_way", "hw_refcount",     "hw_load_run",
+                            "hw_histogram_record", "hw_histogram_add"};
+    const char *internal[] = {"hw__pin_self", "hw__team_run", "hw__walk_run", "hw__task_run",
+                              "hw__open_model"};
     void *library = dlopen(getenv("HEADWAY_LIBRARY"), RTLD_NOW | RTLD_LOCAL);
     T_TRUE(library != NULL);
     for (size_t i = 0; i < sizeof public / sizeof *public; i++) {

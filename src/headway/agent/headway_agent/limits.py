@@ -6,7 +6,7 @@ The declarations repeat native/include/headway/{refcount,pingpong}.h; `ABI_VERSI
 import ctypes
 import os
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 
 REFCOUNT_KINDS = {"plain": 0, "atomic": 1, "biased": 2, "buffered": 3}
 REFCOUNT_SHARING = {"own": 0, "shared": 1}
@@ -51,14 +51,20 @@ class PingPongResult(ctypes.Structure):
     ]
 
 
+def load_library(path):
+    """Return the library at `path`. Raises OSError where it cannot be loaded or has another ABI."""
+    library = ctypes.CDLL(path)
+    version = library.hw_abi_version()
+    if version != ABI_VERSION:
+        raise OSError("%s has ABI version %d, this agent needs %d" % (path, version, ABI_VERSION))
+    return library
+
+
 class Limits:
     """The library at `path`. Raises OSError where it cannot be loaded or has another ABI; so do its methods on errors."""
 
     def __init__(self, path):
-        self._library = ctypes.CDLL(path)
-        version = self._library.hw_abi_version()
-        if version != ABI_VERSION:
-            raise OSError("%s has ABI version %d, this agent needs %d" % (path, version, ABI_VERSION))
+        self._library = load_library(path)
         self._library.hw_pingpong.argtypes = [
             ctypes.c_int,
             ctypes.c_int64,

@@ -7,7 +7,7 @@ interpreter's GIL back on.
 import os
 
 
-def _read(path):
+def read(path):
     """Return what a file of /proc says now. Raises OSError.
 
     Without Python's buffered files: beside a CPU-bound thread on its core, CPython 3.13t takes 0.15 s to open one.
@@ -33,7 +33,7 @@ def core_times(allowed):
     """
     cores = {}
     try:
-        lines = _read("/proc/stat").splitlines()
+        lines = read("/proc/stat").splitlines()
     except OSError:
         return {}
     for line in lines:
@@ -62,7 +62,7 @@ def _children(pid):
     found = []
     try:
         for thread in os.listdir("/proc/%d/task" % pid):
-            found.extend(int(child) for child in _read("/proc/%d/task/%s/children" % (pid, thread)).split())
+            found.extend(int(child) for child in read("/proc/%d/task/%s/children" % (pid, thread)).split())
     except OSError:
         pass  # It ended while we looked, or the kernel lacks CONFIG_PROC_CHILDREN.
     return found
@@ -73,7 +73,7 @@ def _switches_of(pid):
     counts = [0, 0]
     try:
         for thread in os.listdir("/proc/%d/task" % pid):
-            for line in _read("/proc/%d/task/%s/status" % (pid, thread)).splitlines():
+            for line in read("/proc/%d/task/%s/status" % (pid, thread)).splitlines():
                 if line.startswith("voluntary_ctxt_switches"):
                     counts[0] += int(line.split()[1])
                 elif line.startswith("nonvoluntary_ctxt_switches"):

@@ -86,13 +86,14 @@ class _Files(Tasks):
 
 
 class FileIo(_Files):
-    """Write, read and remove random bytes. Metrics: `work_s`; `urandom_s`, of one file's bytes, in none of it."""
+    """Write, read and remove random bytes. Metrics: `work_s`; `urandom_s`, of one file's bytes, in none of it (serial)."""
 
     function = write_read_remove
 
     def open(self):
         metrics = _Files.open(self)
-        metrics["urandom_s"] = urandom_s(self.params["size_bytes"])
+        if self.job["model"] == "serial":
+            metrics["urandom_s"] = urandom_s(self.params["size_bytes"])
         return metrics
 
 
