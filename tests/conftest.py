@@ -9,14 +9,20 @@ import pytest
 from synthetic import make_interpreter, make_machine
 
 from headway.lab.design import Cell
+from headway.lab.environments import find_uv
 from headway.lab.launch import Launch
-from headway.lab.paths import interpreters_folder
+from headway.lab.paths import interpreters_folder, libraries_folder
 from headway.lab.results import Run, read_run
 from headway.lab.store import Store
+from headway.lab.surroundings import find_redis_benchmark
 
 # Before any test module is imported: some look for interpreters at once. A cache of our own, so that a lab that the
-# user runs meanwhile neither stops the tests nor is stopped by them; the provisioned interpreters stay where they are.
+# user runs meanwhile neither stops the tests nor is stopped by them; what takes long to make stays where it is.
 os.environ["HEADWAY_INTERPRETERS"] = str(interpreters_folder())
+os.environ["HEADWAY_LIBRARIES"] = str(libraries_folder())
+os.environ["HEADWAY_UV"] = find_uv()
+os.environ["HEADWAY_REDIS_BENCHMARK"] = find_redis_benchmark()
+os.environ.pop("REDIS_URL", None)
 _CACHE = tempfile.mkdtemp(prefix="headway-tests-")
 os.environ["XDG_CACHE_HOME"] = _CACHE
 

@@ -60,4 +60,4 @@ def make_cell(experiment: str, label: str, interpreter: str, placement: str = "f
         "interpreter": interpreter,
         "group": f"{experiment}|{placement}|{interpreter}",
     }
-    return Cell(**{**values, **changes})
+    return Cell(**{"series": label, **values, **changes})

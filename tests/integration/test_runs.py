@@ -20,6 +20,7 @@ from headway.lab.interpreters import discover, select
 from headway.lab.machine import this_machine
 from headway.lab.plan import Plan
 from headway.lab.store import Store
+from headway.lab.surroundings import prepare
 
 HERE = str(Path(__file__).parent)
 
@@ -171,7 +172,9 @@ def test_a_run_goes_on_past_failing_cells(store_path):
     seen = []
     with Store(store_path, create=True) as store:
         run_id = store.new_run({"launches": 2, "size": "quick"}, cells)
-        session = runner._Session(store, run_id, plan, this_machine(), {"i": executable}, None, seen.append)
+        session = runner._Session(
+            store, run_id, plan, this_machine(), {"i": executable}, None, prepare([]), seen.append
+        )
         session.go()
         launches = store.launches(run_id)
 

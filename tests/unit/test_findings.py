@@ -5,7 +5,8 @@ from synthetic import make_cell, make_interpreter
 
 from headway.lab.crossover import curves, sized, winners
 from headway.lab.design import Claim, Comparison, Count, Experiment, Level, above, below
-from headway.lab.findings import findings, number, spanned
+from headway.lab.figures import number
+from headway.lab.findings import findings, spanned
 from headway.lab.verdicts import judge
 from headway.report import run_to_json
 
@@ -150,7 +151,7 @@ def test_the_quickest_model_is_named_by_kind_of_interpreter(make_run, declare):
     ]
     (one,) = found(make_run(cells, [GIL, FREE]))
 
-    assert one.text == "quickest model with a GIL: interpreters or processes; without: threads"
+    assert one.text == "quickest model with a GIL: interpreters or processes; without a GIL: threads"
     assert "threads 0.50 [0.50-0.50] of serial, on 3.13t" in one.evidence
     assert "not told apart from" in one.evidence
 

@@ -31,6 +31,8 @@ __all__ = [
     "below",
     "between",
     "both_kinds",
+    "ends",
+    "newest_with_gil",
     "oldest_and_free_threaded",
     "with_a_gil",
 ]
@@ -63,6 +65,17 @@ def both_kinds(found: Sequence[Interpreter]) -> Sequence[Interpreter]:
     with_gil = [one for one in found if not one.free_threaded]
     without = [one for one in found if one.free_threaded]
     return [one for one in found if one in with_gil[-1:] + without[-1:]]
+
+
+def newest_with_gil(found: Sequence[Interpreter]) -> Sequence[Interpreter]:
+    """Return the newest interpreter with a GIL; where all are without, the newest of those."""
+    return [one for one in found if not one.free_threaded][-1:] or found[-1:]
+
+
+def ends(found: Sequence[Interpreter]) -> Sequence[Interpreter]:
+    """Return the oldest and the newest interpreter with a GIL, and the newest without, of those there are."""
+    chosen = {one.id for one in (*both_kinds(found), *oldest_and_free_threaded(found))}
+    return [one for one in found if one.id in chosen]
 
 
 def oldest_and_free_threaded(found: Sequence[Interpreter]) -> Sequence[Interpreter]:
@@ -327,7 +340,8 @@ class Experiment:
         compares: What its ratios compare, and so what runs next to each other: "variants" of one interpreter, or
             "interpreters" on one variant.
         shows: "ratios" to the baseline, or "levels" of the metric itself.
-        besides: Further metrics, each with its words, that get a table of levels of their own.
+        besides: Further metrics, each with its words, that get a table of levels of their own; several metrics in one
+            string, with spaces between, stand together in its cells.
         sweep: The parameter whose growth may turn the order of the series ("size_bytes"); the report then says where it
             turns. "" where there is none.
         quick_on: Which of the interpreters found a run of quick size takes, unless the user names some.

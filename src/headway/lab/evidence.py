@@ -47,9 +47,9 @@ def _launches_to_decide(relation: Relation, interval: stats.Interval, launches: 
 
     The interval's half-width (in logs) falls with 1/sqrt(launches) and with the quantile of Student's t.
     """
-    distance = min(abs(math.log(interval.value / limit)) for limit in relation.limits)
-    if math.isinf(interval.half_width) or launches < 2:
+    if math.isinf(interval.half_width) or launches < 2 or not relation.limits:
         return None
+    distance = min(abs(math.log(interval.value / limit)) for limit in relation.limits)
     spread = math.log1p(interval.half_width) / stats.half_width_factor(launches)
     for more in range(launches + 1, _TOO_MANY):
         if spread * stats.half_width_factor(more) < distance:
@@ -90,6 +90,8 @@ def comparisons(run: Run, experiment: Experiment, comparison: Comparison, interp
             f"{comparison.top} / {comparison.bottom}"
             if tops == bottoms
             else f"{run.names[tops]} / {run.names[bottoms]}"
+            if comparison.top == comparison.bottom
+            else f"{comparison.top} on {run.names[tops]} / {comparison.bottom}"
         )
         if comparison.bottom_placement:
             what += f", {place} / {comparison.bottom_placement}"

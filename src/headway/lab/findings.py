@@ -4,7 +4,6 @@ A finding is a fact with its evidence. Advice comes with a claim alone, and only
 interpreter that decides it, from more than one launch. A claim that nothing decides gives no finding.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
@@ -13,10 +12,11 @@ from headway.lab import stats
 from headway.lab.crossover import Curve, Winner, curves, sized, winners
 from headway.lab.design import Experiment
 from headway.lab.evidence import Evidence
+from headway.lab.figures import ratio
 from headway.lab.results import Run
 from headway.lab.verdicts import Verdict, by_claim
 
-__all__ = ["Finding", "figure", "findings", "number", "ratio", "spanned", "speaking"]
+__all__ = ["Finding", "figure", "findings", "spanned", "speaking"]
 
 
 @final
@@ -41,20 +41,6 @@ class Finding:
     holds_on: tuple[str, ...] = ()
     fails_on: tuple[str, ...] = ()
     advice: str = ""
-
-
-def number(value: float) -> str:
-    """Return a ratio with as many digits as tell something: `0.0033`, `0.52`, `13.3`, `2,509`."""
-    if 0 < value < 0.1:
-        return f"{value:#.2g}"
-    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
-
-
-def ratio(interval: stats.Interval) -> str:
-    """Return a ratio with its interval: `0.52 [0.49-0.55]`; without one where a single launch cannot tell."""
-    if math.isinf(interval.high):
-        return number(interval.value)
-    return f"{number(interval.value)} [{number(interval.low)}-{number(interval.high)}]"
 
 
 def figure(one: Evidence) -> str:
@@ -158,7 +144,7 @@ def _listed(words: Sequence[str], last: str = "and") -> str:
 def _of_winners(run: Run, experiment: Experiment, won: Sequence[Winner]) -> list[Finding]:
     """Return which model is quickest, with a GIL and without, over settings: one finding for them all."""
     said: dict[str, list[str]] = {}
-    for free_threaded, name in ((False, "with a GIL"), (True, "without")):
+    for free_threaded, name in ((False, "with a GIL"), (True, "without a GIL")):
         settings: dict[str, list[str]] = {}
         for one in won:
             if one.free_threaded == free_threaded:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from headway.errors import UsageError
 
-__all__ = ["cache_folder", "default_store", "interpreters_folder", "scratch_folder"]
+__all__ = ["cache_folder", "default_store", "interpreters_folder", "libraries_folder", "scratch_folder"]
 
 
 def _xdg(variable: str, fallback: str) -> Path:
@@ -42,6 +42,12 @@ def interpreters_folder() -> Path:
     """Return the private prefix of provisioned interpreters: `$HEADWAY_INTERPRETERS`, else in the cache."""
     named = os.environ.get("HEADWAY_INTERPRETERS")
     return Path(named) if named else cache_folder() / "interpreters"
+
+
+def libraries_folder() -> Path:
+    """Return the folder of libraries for measured interpreters: `$HEADWAY_LIBRARIES`, else in the cache."""
+    named = os.environ.get("HEADWAY_LIBRARIES")
+    return Path(named) if named else cache_folder() / "libraries"
 
 
 def scratch_folder() -> Path:

@@ -23,7 +23,7 @@ from headway.lab.paths import cache_folder
 from headway.lab.servers import LIBRARIES_OF, Servers, check_redis, controller
 from headway.lab.volumes import Volumes, find_volumes, remove_folders
 
-__all__ = ["Neighbours", "Surroundings", "prepare"]
+__all__ = ["Neighbours", "Surroundings", "find_redis_benchmark", "prepare"]
 
 _BENCHMARKS = ("redis-benchmark", "valkey-benchmark")
 

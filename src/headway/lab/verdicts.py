@@ -14,6 +14,7 @@ from typing import final
 
 from headway.lab.design import ONE_WORKER, Claim, Comparison, Count, Experiment, Level
 from headway.lab.evidence import Evidence, Outcome, combined, comparisons, counted, decisive_first, levels, pooled
+from headway.lab.figures import number
 from headway.lab.published import published_ratio
 from headway.lab.results import Run
 
@@ -66,7 +67,7 @@ def _sentence(outcome: Outcome, claim: Claim, evidence: Sequence[Evidence]) -> s
         if outcome == "inconclusive":
             return f"{found}, but a cell has no successful launch"
         return f"{found}: {claim.why}" if outcome == "supported" else f"{found}, expected {one.relation}"
-    measured = f"{one.what} is {one.interval.value:.2f}"
+    measured = f"{one.what} is {number(one.interval.value)}"
     if outcome == "supported":
         return f"{measured}, {one.relation} with its whole interval: {claim.why}"
     if outcome == "refuted":

@@ -8,7 +8,8 @@ from rich.console import RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from headway.lab.findings import Finding, figure, number, speaking
+from headway.lab.figures import number
+from headway.lab.findings import Finding, figure, speaking
 from headway.lab.published import sources
 from headway.lab.results import Run
 from headway.lab.verdicts import ORDER, Verdict, by_claim

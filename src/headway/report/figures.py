@@ -7,7 +7,7 @@ from typing import Literal, final
 
 from headway.lab import stats
 from headway.lab.design import Experiment
-from headway.lab.findings import number, ratio
+from headway.lab.figures import number, ratio
 from headway.lab.results import CellResult
 
 __all__ = [

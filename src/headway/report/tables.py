@@ -137,20 +137,35 @@ def _ratio_cell(result: CellResult | None, baseline: CellResult | None, experime
 
 
 def _levels(run: Run, experiment: Experiment, results: Sequence[CellResult], metric: str, words: str = "") -> Table:
-    """One row per setting and interpreter, one column per series: the level of a metric, with its half-width."""
+    """One row per setting and interpreter, one column per series: the level of a metric, with its half-width.
+
+    Several metrics in one string stand together, without half-widths.
+    """
     grid = Grid(run, results, experiment.baseline)
-    unit = unit_of_experiment(experiment) if metric == experiment.metric else unit_of(metric)
     rows = [
-        (*grid.name(row), *(shown_level(grid.get(row, series), metric, unit) for series in grid.series))
+        (*grid.name(row), *(_together(grid.get(row, series), metric, experiment) for series in grid.series))
         for row in grid.rows
     ]
     caption = words or f"{metric_words(metric)} [± half of the 95 % interval]{_better(experiment)}"
     return Table(caption, (*[""] * grid.names, *grid.series), tuple(rows), grid.names)
 
 
+def _together(result: CellResult | None, metrics: str, experiment: Experiment) -> str:
+    """Return a cell's level of each metric: `5.11 ms / 5.2 ms`."""
+    names = metrics.split()
+    shown = []
+    for metric in names:
+        unit = unit_of_experiment(experiment) if metric == experiment.metric else unit_of(metric)
+        shown.append(shown_level(result, metric, unit, plain=len(names) > 1))
+    return EMPTY if set(shown) == {EMPTY} else " / ".join(shown)
+
+
 def _besides(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> list[Table]:
     """Return a table for each further metric; a single one, with a column for each, where all are of one series."""
-    having = {metric: [result for result in results if metric in result.metrics()] for metric, _ in experiment.besides}
+    having = {
+        metrics: [result for result in results if metrics.split()[0] in result.metrics()]
+        for metrics, _ in experiment.besides
+    }
     words = {metric: text for metric, text in experiment.besides if having[metric]}
     series = {result.cell.series for metric in words for result in having[metric]}
     if len(words) < 2 or len(series) > 1:
@@ -158,8 +173,7 @@ def _besides(run: Run, experiment: Experiment, results: Sequence[CellResult]) ->
     (one,) = series
     grid = Grid(run, [result for metric in words for result in having[metric]], experiment.baseline)
     rows = [
-        (*grid.name(row), *(shown_level(grid.get(row, one), metric, unit_of(metric)) for metric in words))
-        for row in grid.rows
+        (*grid.name(row), *(_together(grid.get(row, one), metric, experiment) for metric in words)) for row in grid.rows
     ]
     return [Table(f"besides, of {one}", (*[""] * grid.names, *words.values()), tuple(rows), grid.names)]
 

@@ -156,7 +156,7 @@ _HIREDIS = ("redis", "hiredis")
 
 
 def _sets(series: str, model: str, size: Size, *, tasks: int, hiredis: bool = False) -> Variant:
-    commands = {"quick": 1_600, "standard": 16_000, "published": 100_000}[size]
+    commands = {"quick": 1_280, "standard": 16_000, "published": 100_000}[size]
     return Variant(
         series=series + (", hiredis" if hiredis else ""),
         workload="redis-set",
@@ -164,7 +164,7 @@ def _sets(series: str, model: str, size: Size, *, tasks: int, hiredis: bool = Fa
         params={"commands": commands, "tasks": tasks, "workers": tasks, "hiredis": hiredis},
         samples=2 if size == "quick" else 3,
         warmups=1,
-        placements=("free",) if hiredis else _APART,
+        placements=_APART if model in {"serial", "threads"} and not hiredis else ("free",),
         needs=_HIREDIS if hiredis else _HIREDIS[:1],
         server="redis",
     )

@@ -1,6 +1,6 @@
 """The cost of a switch: context-switch and context-switch-one-way (source E)."""
 
-from headway.lab.design import Claim, Comparison, Experiment, Placement, Published, Size, Variant, above, between
+from headway.lab.design import Claim, Comparison, Experiment, Placement, Published, Size, Variant, above, between, ends
 from headway.lab.interpreters import Interpreter
 
 __all__ = ["EXPERIMENTS"]
@@ -67,6 +67,7 @@ _CONTEXT_SWITCH = Experiment(
     variants=_context_switch,
     metric="switch_s",
     sources=("E2",),
+    quick_on=ends,
     claims=(
         Claim(
             id="context-switch/threads-faster",
@@ -123,6 +124,7 @@ _ONE_WAY = Experiment(
     variants=_one_way,
     metric="one_way_s",
     sources=("E1",),
+    quick_on=ends,
     claims=(
         Claim(
             id="context-switch-one-way/cannot-tell",

