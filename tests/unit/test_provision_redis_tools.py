@@ -1,0 +1,251 @@
+"""Adding redis-benchmark: from an archive made for the test, in a folder, with the machine's own apt. No network."""
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+
+import provision_redis_tools
+import pytest
+from apt_archive import Archive, ProvisionError, find_release_archives
+
+from headway.lab.surroundings import find_redis_benchmark
+
+# Runs only where the library stands in a folder that LD_LIBRARY_PATH names, as one with a real library would.
+PROGRAM = """\
+#!/bin/sh
+[ -e "${LD_LIBRARY_PATH:-/nowhere}/libfake.so.1" ] || { echo "error while loading: libfake.so.1" >&2; exit 127; }
+echo "redis-benchmark 7.0 $*"
+"""
+LDD = """\
+#!/bin/sh
+[ -e "$LD_LIBRARY_PATH/libfake.so.1" ] || echo "	libfake.so.1 => not found"
+"""
+needs_apt = pytest.mark.skipif(not shutil.which("apt-get") or not shutil.which("dpkg-deb"), reason="no apt here")
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path, monkeypatch):
+    """A machine of the release `moon` without redis-benchmark, whose apt configuration is in tmp_path/apt."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("HEADWAY_REDIS_BENCHMARK", raising=False)
+    monkeypatch.delenv("HEADWAY_PROVISION", raising=False)
+    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: {"VERSION_CODENAME": "moon"})
+    # This machine may have one; the rest of PATH is needed.
+    real = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name, *rest: None if name.endswith("-benchmark") else real(name, *rest))
+    write_executable(tmp_path / "bin/ldd", LDD)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    (tmp_path / "apt").mkdir()
+
+
+def write_executable(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def add_package(archive: Path, name: str, depends: str = "") -> str:
+    """Build a package of what is in archive/roots/NAME, and return its paragraph of the index."""
+    control = f"Package: {name}\nVersion: 1:7.0-1\nArchitecture: all\nMaintainer: x <x@x>\nDescription: x\n{depends}"
+    root, deb = archive / "roots" / name, archive / f"{name}.deb"
+    write_executable(root / "DEBIAN/control", control)
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", root, deb], check=True, capture_output=True)
+    digest = hashlib.sha256(deb.read_bytes()).hexdigest()
+    return f"{control}Filename: {deb.name}\nSize: {deb.stat().st_size}\nSHA256: {digest}\n"
+
+
+@pytest.fixture
+def make_archive(tmp_path, monkeypatch):
+    """Return a function that makes an archive of redis-tools and its library, named in the apt configuration."""
+
+    def make(program: str = PROGRAM, soname: str = "libfake.so.1") -> Path:
+        folder = tmp_path / "archive"
+        write_executable(folder / "roots/redis-tools/usr/bin/redis-benchmark", program)
+        write_executable(folder / f"roots/libfake1/usr/lib/moon/{soname}.5", "")
+        (folder / f"roots/libfake1/usr/lib/moon/{soname}").symlink_to(f"{soname}.5")
+        depends = "Pre-Depends: libc6 (>= 2.1)\nDepends: adduser, libc6 (>= 2.34), libfake1 (>= 1.5) | libother1\n"
+        index = "\n".join([add_package(folder, "redis-tools", depends), add_package(folder, "libfake1")])
+        architecture = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True)
+        name = f"main/binary-{architecture.stdout.strip()}/Packages"
+        (folder / "dists/moon" / name).parent.mkdir(parents=True)
+        (folder / "dists/moon" / name).write_text(index)
+        digest = f"{hashlib.sha256(index.encode()).hexdigest()} {len(index)} {name}"
+        (folder / "dists/moon/Release").write_text(
+            f"Codename: moon\nDate: Thu, 01 Jan 2026 00:00:00 UTC\nComponents: main\nSHA256:\n {digest}\n"
+        )
+        (tmp_path / "apt/sources.list").write_text(f"deb file:{folder} moon main\n")
+        # Nobody signed it.
+        insecure = 'Acquire::AllowInsecureRepositories "true"; APT::Get::AllowUnauthenticated "true";'
+        (tmp_path / "insecure.conf").write_text(insecure)
+        monkeypatch.setenv("APT_CONFIG", str(tmp_path / "insecure.conf"))
+        return folder
+
+    return make
+
+
+def run_tool(tmp_path: Path, *arguments: str) -> Path:
+    """Run the tool and return where it is to put the program."""
+    assert provision_redis_tools.main(list(arguments), etc_apt=tmp_path / "apt") == 0
+    return tmp_path / "cache/headway/redis-tools/bin/redis-benchmark"
+
+
+def in_cache(tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in (tmp_path / "cache/headway").iterdir())
+
+
+@pytest.mark.slow
+@needs_apt
+def test_it_is_made_with_the_library_that_the_machine_lacks(tmp_path, make_archive, capsys):
+    """The lab finds a program that runs in an empty environment, also through a link; one line says so."""
+    make_archive()
+
+    program = run_tool(tmp_path)
+
+    said = capsys.readouterr().err
+    assert said == f"redis-benchmark: added {program} from redis-tools 1:7.0-1 with libfake.so.1\n"
+    assert find_redis_benchmark() == str(program)
+    assert in_cache(tmp_path) == ["provision", "redis-tools"]
+    (tmp_path / "link").symlink_to(program)
+    done = subprocess.run([tmp_path / "link", "-p", "a b"], env={}, capture_output=True, text=True, check=True)
+    assert done.stdout == "redis-benchmark 7.0 -p a b\n"
+
+
+@pytest.mark.slow
+@needs_apt
+def test_a_second_run_does_nothing_unless_forced(tmp_path, make_archive, capsys):
+    """One that runs stays as it is; --force makes it anew, over it; one that no longer runs is made anew."""
+    make_archive()
+    program = run_tool(tmp_path)
+    first = program.stat().st_ino
+    capsys.readouterr()
+
+    assert run_tool(tmp_path).stat().st_ino == first
+    assert capsys.readouterr().err == ""
+    second = run_tool(tmp_path, "--force").stat().st_ino
+    assert second != first
+    (program.parents[1] / "lib/libfake.so.1").unlink()
+    assert run_tool(tmp_path).stat().st_ino != second
+    assert capsys.readouterr().err.count("added") == 2
+    assert in_cache(tmp_path) == ["provision", "redis-tools"]
+
+
+@pytest.mark.slow
+@needs_apt
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"program": "#!/bin/sh\necho odd error: >&2\nexit 3\n"}, "failed (exit status 3): odd error:"),
+        ({"soname": "libwrong.so.1"}, "no package that redis-tools depends on has libfake.so.1"),
+    ],
+)
+def test_one_that_does_not_run_never_appears(tmp_path, make_archive, capsys, arguments, reason):
+    """Nothing is left where the lab looks, and the one line says why."""
+    make_archive(**arguments)
+
+    run_tool(tmp_path)
+
+    said = capsys.readouterr().err
+    assert reason in said
+    assert said.count("\n") == 1
+    assert (find_redis_benchmark(), in_cache(tmp_path)) == ("", ["provision"])
+
+
+@pytest.mark.slow
+@needs_apt
+def test_without_the_archive_the_reason_is_apts(tmp_path, make_archive, capsys):
+    """What apt says of an archive out of reach is told in one line; one that was made before is not touched."""
+    archive = make_archive()
+    program = run_tool(tmp_path)
+    shutil.rmtree(archive)
+    capsys.readouterr()
+
+    run_tool(tmp_path, "--force")
+
+    said = capsys.readouterr().err
+    assert said.startswith("redis-benchmark: cannot be added, the lab goes on without it: `apt-get update` failed")
+    assert said.count("\n") == 1
+    assert find_redis_benchmark() == str(program)
+
+
+def test_one_that_the_lab_finds_is_enough(tmp_path, monkeypatch, capsys):
+    """With one named by the variable, nothing is made, looked up or said."""
+    write_executable(tmp_path / "mine", "#!/bin/sh\n")
+    monkeypatch.setenv("HEADWAY_REDIS_BENCHMARK", str(tmp_path / "mine"))
+
+    run_tool(tmp_path)
+
+    assert (capsys.readouterr().err, in_cache(tmp_path)) == ("", [])
+
+
+def test_the_user_can_forbid_it(tmp_path, monkeypatch, capsys):
+    """HEADWAY_PROVISION=no says so in a line and makes nothing."""
+    monkeypatch.setenv("HEADWAY_PROVISION", "no")
+
+    run_tool(tmp_path, "--force")
+
+    assert capsys.readouterr().err == "redis-benchmark: not adding it (HEADWAY_PROVISION=no)\n"
+    assert not (tmp_path / "cache/headway/redis-tools").exists()
+
+
+def test_a_machine_without_apt_says_so(tmp_path, monkeypatch, capsys):
+    """Not Debian-like: the line names the tool that is absent."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+
+    run_tool(tmp_path)
+
+    assert "this is no Debian-like machine (`apt-get` is not on PATH)" in capsys.readouterr().err
+
+
+@needs_apt
+def test_a_machine_without_an_archive_says_so(tmp_path, capsys):
+    """An apt configuration that names no archive of this release: the line names both."""
+    run_tool(tmp_path)
+
+    assert f"{tmp_path / 'apt'} names no archive of this machine's release (moon)" in capsys.readouterr().err
+
+
+def test_the_releases_own_archives_are_found(tmp_path):
+    """Of the codename, its updates and its security fixes; only main and universe; no other release, no sources."""
+    folder = tmp_path / "apt"
+    (folder / "sources.list.d").mkdir()
+    (folder / "sources.list").write_text(
+        "deb [signed-by=/k.gpg] https://a moon main contrib\n"
+        "deb-src https://a moon main\ndeb https://b moon stable\ndeb https://a sun main\ndeb cdrom:[x]/ moon main\n"
+    )
+    (folder / "sources.list.d/moon.sources").write_text(
+        "Types: deb\nURIs: https://c\nSuites: moon-updates moon-backports moon-security\nComponents: universe restricted\n"
+    )
+
+    assert find_release_archives(["moon"], folder) == [
+        Archive("https://a", ("moon",), ("main",), "/k.gpg"),
+        Archive("https://c", ("moon-updates", "moon-security"), ("universe",), ""),
+    ]
+
+
+def test_a_rolling_release_is_found_by_its_name(tmp_path):
+    """`sid` is no codename that /etc/os-release tells, but it is Debian's."""
+    (tmp_path / "apt/sources.list").write_text("deb https://a sid main\n")
+
+    assert find_release_archives(["duke"], tmp_path / "apt") == [Archive("https://a", ("sid",), ("main",), "")]
+
+
+def test_without_a_codename_and_an_archive_the_error_says_so(tmp_path):
+    """The message stands without /etc/os-release."""
+    with pytest.raises(ProvisionError, match="without a codename"):
+        find_release_archives([], tmp_path / "apt")
+
+
+def test_library_packages_are_read_from_the_dependencies(tmp_path, monkeypatch):
+    """First alternatives that are libraries, each once; not the C library, which the machine has."""
+    text = (
+        "Pre-Depends: libc6 (>= 2.34), init-system-helpers\n"
+        "Depends: adduser, libssl3t64 (>= 3.0.0) | libssl4, libstdc++6:any (>= 4.1),\n libhiredis1.1.0, libssl3t64\n"
+    )
+    monkeypatch.setattr(provision_redis_tools, "run", lambda *_arguments: text)
+
+    names = provision_redis_tools.needed_libraries([tmp_path / "x.deb"], tmp_path / "log")
+
+    assert names == ["libhiredis1.1.0", "libssl3t64", "libstdc++6"]
