@@ -220,3 +220,109 @@ def test_descriptors_do_not_leak():
     launch(faulty("Good"))
 
     assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def served(cell, interpreter, **options):
+    """Run one cell with what it needs beside it."""
+    machine = this_machine()
+    surroundings = prepare([(cell, interpreter)])
+    with Keeper() as keeper, surroundings.opened(machine, 1) as neighbours:
+        return alone(cell, interpreter, machine, keeper, neighbours, **options)
+
+
+def convoy(interpreter, **params):
+    cell = make_cell(
+        "convoy",
+        "x",
+        interpreter.id,
+        placement="split",
+        workload="convoy",
+        model="threads",
+        params={"duration_s": 0.2, "min_requests": 5, **params},
+        samples=2,
+    )
+    return served(cell, interpreter)
+
+
+@pytest.mark.parametrize("name", ["3.8", "3.13", "3.15"])
+def test_beside_a_cpu_bound_thread_a_request_waits_for_a_switch_interval(name):
+    """With a GIL one connection gets no more than about a request per interval, and far more without the thread."""
+    alone_ = convoy(BY_NAME[name], cpu=0)
+    beside = convoy(BY_NAME[name], cpu=1, switch_interval_s=0.02)
+
+    assert beside.samples["latency_p50_s"][0] > 0.015
+    assert max(beside.samples["of_bound"]) < 1.5
+    assert min(beside.samples["work_per_s"]) > 0
+    assert min(alone_.samples["requests_per_s"]) > 10 * max(beside.samples["requests_per_s"])
+    assert "of_bound" not in alone_.samples
+
+
+def test_without_a_gil_nobody_waits_for_an_interval():
+    """On a free-threaded interpreter the median request beside a CPU-bound thread is far below the interval."""
+    beside = convoy(BY_NAME["3.13t"], cpu=1, switch_interval_s=0.02)
+
+    assert beside.samples["latency_p50_s"][0] < 0.01
+
+
+@pytest.mark.parametrize("params", [{}, {"connections": 10}, {"transport": "udp"}, {"rate_per_s": 200}])
+def test_the_histogram_of_a_launch_is_kept(params):
+    """The counts in the launch's details are the requests of its samples, one for one."""
+    done = convoy(BY_NAME["3.14"], cpu=0, **params)
+
+    kept = sum(count for _, count in done.facts["details"]["latency_counts"])
+    assert done.status == "ok", done.stderr
+    assert kept == done.facts["details"]["requests"] > 10
+    assert done.samples["latency_p50_s"][0] <= done.samples["latency_p99_s"][0] <= done.samples["latency_max_s"][0]
+    assert sum(done.samples["lost_requests"]) == 0
+
+
+def test_an_open_loop_keeps_to_its_rate_and_counts_what_it_held_up():
+    """At 200 requests/s offered, a server that answers one per 50 ms falls behind, and the latency says so."""
+    done = convoy(BY_NAME["3.13"], cpu=1, switch_interval_s=0.05, rate_per_s=200, arrivals="uniform")
+
+    # A closed loop would report about 50 ms for each of the few requests that it sent.
+    assert done.samples["latency_max_s"][0] > 0.15
+
+
+def test_drawn_delays_are_the_same_for_every_client():
+    """The server's draw follows from the seed and the request alone, so two clients meet the same times."""
+    params = {"requests": 3, "period_s": 0.05, "jitter": 0.9}
+    cells = [
+        make_cell("http-sleep", model, "i", workload="http", model=model, params=params, samples=1, server="http")
+        for model in ("serial", "threads")
+    ]
+    serial, threads = [served(cell, BY_NAME["3.13"]).samples["work_s"][0] for cell in cells]
+
+    # The longest of three lies between a third of their sum and all of it; drawn anew it would be anywhere.
+    assert 0.3 * serial < threads < serial
+    assert serial != pytest.approx(0.15, rel=0.02)
+
+
+def test_hiredis_is_used_only_where_it_is_asked_for():
+    """Where hiredis is installed beside redis-py, the plain variant still runs on Python's parser."""
+    plain = make_cell("redis-set", "plain", BY_NAME["3.13"].id, workload="redis-set", server="redis")
+    params = {"commands": 40, "tasks": 2}
+    with_it = replace(plain, params={**params, "hiredis": True}, needs=("redis", "hiredis"))
+    without = replace(plain, params=params, needs=("redis", "hiredis"))
+
+    assert [served(cell, BY_NAME["3.13"]).status for cell in (with_it, without)] == ["ok", "ok"]
+
+
+def test_a_workload_finds_its_bytes_in_every_worker():
+    """Data made beforehand is there in each process and sub-interpreter, and the files are read back whole."""
+    for model in (
+        "serial",
+        "threads",
+        "processes-spawn",
+        "processes-forkserver",
+        "asyncio",
+        "asyncio-processes",
+        "interpreters",
+    ):
+        params = {"files": 6, "size_bytes": 5_000, "workers": 3, "volumes": ["disk", "tmpfs"]}
+        cell = make_cell(
+            "file-io", model, "i", workload="file-io", model=model, params=params, volumes=("disk", "tmpfs")
+        )
+        done = served(cell, BY_NAME["3.14"])
+
+        assert done.status == "ok", done.stderr

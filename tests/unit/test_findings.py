@@ -307,3 +307,20 @@ def test_small_ratios_and_sizes_keep_their_digits():
         "3 MiB",
     ]
     assert sized(1000, "n") == "1,000"
+
+
+def test_a_gil_that_came_back_is_told_with_what_brought_it(make_run):
+    """Cells of a free-threaded interpreter that ran with the GIL on are named; those of others are not."""
+    free, stock = make_interpreter("3.13.5", free_threaded=True), make_interpreter("3.13.0")
+    labels = [("serial", free.id), ("serial, hiredis", free.id), ("serial, hiredis", stock.id)]
+    cells = [(make_cell("redis-set", label, key), {"requests_per_s": [[1.0], [1.1]]}) for label, key in labels]
+    run = make_run(cells, [stock, free], launches=2)
+    for result in run.results.values():
+        for one in result.launches:
+            one.launch.facts["gil_enabled"] = "hiredis" in result.cell.label or result.cell.interpreter == stock.id
+
+    told = [one for one in findings(run, []) if "GIL of" in one.text]
+
+    assert [(one.experiment, one.evidence) for one in told] == [("redis-set", "serial, hiredis ran with the GIL on")]
+    assert "3.13t" in told[0].text
+    assert told[0].advice

@@ -1,7 +1,7 @@
 """What a run tells in plain words: what its claims came to, which model is quickest, where the order of series turns.
 
-A finding is a fact with its evidence. Advice comes with a claim alone, and only where the claim is supported on every
-interpreter that decides it, from more than one launch. A claim that nothing decides gives no finding.
+A finding is a fact with its evidence. A claim's advice comes only where the claim is supported on every interpreter that
+decides it, from more than one launch. A claim that nothing decides gives no finding.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -86,7 +86,27 @@ def findings(run: Run, verdicts: Sequence[Verdict]) -> list[Finding]:
         found += [one for one in of_claims if one is not None]
         found += _of_winners(run, experiment, list(winners(run, experiment)))
         found += _of_curves(run, experiment, list(curves(run, experiment)))
+        found += _of_gil(run, experiment)
     return found
+
+
+def _of_gil(run: Run, experiment: Experiment) -> list[Finding]:
+    """Return which series ran with a GIL on interpreters without one, because an import switched it on."""
+    back: dict[str, list[str]] = {}
+    for result in run.of(experiment.name):
+        interpreter = run.interpreters.get(result.cell.interpreter)
+        if interpreter is not None and not interpreter.gil_enabled and result.gil_came_back():
+            back.setdefault(result.cell.interpreter, []).append(result.cell.series)
+    return [
+        Finding(
+            experiment.name,
+            "",
+            f"An import switches the GIL of {run.names[key]} back on: then it is no free-threaded interpreter.",
+            f"{_listed(list(dict.fromkeys(series)))} ran with the GIL on",
+            advice="Ask for a build of the library that declares that it can do without the GIL (Py_mod_gil), or leave it out.",
+        )
+        for key, series in back.items()
+    ]
 
 
 def _of_claim(run: Run, verdicts: Sequence[Verdict]) -> Finding | None:

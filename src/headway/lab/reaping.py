@@ -55,6 +55,12 @@ def end_group(group: int) -> None:
     All but multiprocessing's resource tracker are killed at once. That one ends by itself when the others have, and
     removes their named semaphores and shared memory first, which nobody else could; after a second it is killed too.
     """
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return  # As mostly: all have ended by themselves.
+    except PermissionError:
+        pass
     for pid in _members(group):
         if not _tracks_resources(pid):
             with contextlib.suppress(ProcessLookupError, PermissionError):

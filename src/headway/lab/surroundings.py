@@ -20,7 +20,7 @@ from headway.lab.keeper import Keeper
 from headway.lab.launch import Beside, server_cpus
 from headway.lab.machine import Machine
 from headway.lab.paths import cache_folder
-from headway.lab.servers import LIBRARIES_OF, Servers, check_redis, controller
+from headway.lab.servers import LIBRARIES_OF, Servers, check_redis, controller, only_through_a_client
 from headway.lab.volumes import Volumes, find_volumes, remove_folders
 
 __all__ = ["Neighbours", "Surroundings", "find_redis_benchmark", "prepare"]
@@ -107,6 +107,10 @@ class Surroundings:
             lacking = self.libraries.why_not(self.own.id, _server_libraries(variant.server, self.redis_url))
             if lacking:
                 return f"the {variant.server} server cannot run: {lacking}"
+        if variant.server == "redis" and variant.native and self.redis_url:
+            lacking = only_through_a_client(self.redis_url)
+            if lacking:
+                return lacking
         return self.volumes.why_not(variant.space)
 
     @contextlib.contextmanager

@@ -45,7 +45,7 @@ def echo(series: str, size: Size, *, cpu: int, setting: str = "", **more: object
         params={
             "cpu": cpu,
             "duration_s": {"quick": 0.15, "standard": 1.0, "published": 5.0}[size],
-            "min_requests": 6 if size == "quick" else 20,
+            "min_requests": 5 if size == "quick" else 20,
             **more,
         },
         samples=1 if size == "quick" else 3,
@@ -175,7 +175,10 @@ def cpu_threads(count: int) -> str:
 
 def _affinity(size: Size) -> list[Variant]:
     everywhere: tuple[Placement, ...] = ("free", "split", "same")
-    return [echo(cpu_threads(count), size, cpu=count, placements=everywhere, min_requests=5) for count in _CPU]
+    return [
+        echo(cpu_threads(count), size, cpu=count, placements=everywhere, min_requests=3 if size == "quick" else 20)
+        for count in _CPU
+    ]
 
 
 _AFFINITY = Experiment(

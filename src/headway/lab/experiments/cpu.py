@@ -2,7 +2,19 @@
 
 from collections.abc import Sequence
 
-from headway.lab.design import Claim, Comparison, Count, Experiment, Published, Size, Variant, above, below, between
+from headway.lab.design import (
+    Claim,
+    Comparison,
+    Count,
+    Experiment,
+    Published,
+    Size,
+    Variant,
+    above,
+    below,
+    between,
+    ends,
+)
 from headway.lab.machine import Machine
 
 __all__ = ["EXPERIMENTS"]
@@ -206,6 +218,7 @@ _SIGMA = Experiment(
     baseline="serial",
     variants=_sigma,
     sources=("D3",),
+    quick_on=ends,
     claims=(
         Claim(
             id="sigma/gather-equal",
@@ -299,6 +312,7 @@ _SHA256 = Experiment(
     baseline="1 thread",
     variants=_sha256,
     sources=("C2",),
+    quick_on=ends,
     claims=(
         Claim(
             id="sha256/two-threads-halve",

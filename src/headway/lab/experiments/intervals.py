@@ -41,7 +41,7 @@ def _switch_interval(size: Size) -> list[Variant]:
             cpu=count,
             setting=_interval_name(interval_s),
             switch_interval_s=interval_s,
-            min_requests=3 if size == "quick" else 20,
+            min_requests=2 if size == "quick" else 20,
             unfit=with_a_gil,
         )
         for interval_s in _INTERVALS_S

@@ -1,6 +1,6 @@
 """Waiting without work: sleep (source D)."""
 
-from headway.lab.design import Claim, Comparison, Experiment, Published, Size, Variant, between
+from headway.lab.design import Claim, Comparison, Experiment, Published, Size, Variant, between, ends
 
 __all__ = ["EXPERIMENTS"]
 
@@ -40,6 +40,7 @@ _SLEEP = Experiment(
     baseline="serial",
     variants=_sleep,
     sources=("D1",),
+    quick_on=ends,
     claims=(
         Claim(
             id="sleep/gather-is-longest",

@@ -158,7 +158,7 @@ class Convoy(_BesideCpu):
 
     Metrics: `requests_per_s`, `latency_p50_s`, `_p90_s`, `_p99_s`, `_p999_s`, `_max_s`, `work_per_s`, `lost_requests`, and
     with CPU-bound threads `of_bound`: requests a second of one connection over the analytic bound, one per switch
-    interval and timer slack. Detail: `latency_counts`, the histogram.
+    interval and timer slack. Details: `requests` answered, and `latency_counts`, their histogram.
     """
 
     def _serve(self):
@@ -192,6 +192,7 @@ class Convoy(_BesideCpu):
                 self._config[name] = params[name]
         self._client = LoadClient(self.job["library"], self._client_cpus)
         self._counts = {}
+        self._requests = 0
         # A wait that times out ends late by as much (prctl(2), PR_SET_TIMERSLACK): 50 us unless somebody set it.
         self._slack_s = _timer_slack_s()
 
@@ -212,13 +213,14 @@ class Convoy(_BesideCpu):
                 metrics["of_bound"] = each * (sys.getswitchinterval() + self._slack_s)
         for index, count in result["counts"]:
             self._counts[index] = self._counts.get(index, 0) + count
+        self._requests += result["requests"]
         return metrics
 
     def close(self):
         self._client.close()
         self._server.close()
         _BesideCpu.close(self)
-        return {"latency_counts": sorted(self._counts.items())}
+        return {"requests": self._requests, "latency_counts": sorted(self._counts.items())}
 
 
 class TinyWrites(_BesideCpu):

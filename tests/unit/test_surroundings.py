@@ -1,0 +1,176 @@
+"""What launches need beside them: what a plan is told, URLs, names of folders, prices of space."""
+
+from pathlib import Path
+
+import pytest
+from synthetic import make_interpreter, make_machine
+
+from headway.errors import UsageError
+from headway.lab import environments, servers
+from headway.lab.design import Variant, both_kinds, ends, newest_with_gil, oldest_and_free_threaded
+from headway.lab.environments import Libraries
+from headway.lab.experiments import experiments
+from headway.lab.launch import server_cpus
+from headway.lab.plan import make_plan, needed
+from headway.lab.volumes import Volume, Volumes, find_volumes
+
+FOUND = [
+    make_interpreter("3.8.18"),
+    make_interpreter("3.12.1"),
+    make_interpreter("3.13.0"),
+    make_interpreter("3.13.5", free_threaded=True),
+    make_interpreter("3.15.2"),
+]
+
+
+@pytest.mark.parametrize(
+    ("choose", "names"),
+    [
+        (both_kinds, ["3.13t", "3.15"]),
+        (oldest_and_free_threaded, ["3.8", "3.13t"]),
+        (newest_with_gil, ["3.15"]),
+        (ends, ["3.8", "3.13t", "3.15"]),
+    ],
+)
+def test_quick_size_takes_the_interpreters_that_an_experiment_names(choose, names):
+    """The choices keep the order, and do with what there is."""
+    assert [one.name for one in choose(FOUND)] == names
+    assert [one.name for one in choose(FOUND[:1])] == ["3.8"]
+    assert [one.name for one in choose(FOUND[3:4])] == ["3.13t"]
+    assert list(choose([])) == []
+
+
+def plan(size="quick", **options):
+    names = {"convoy", "redis-set", "cpu-bound"}
+    chosen = [one for one in experiments() if one.name in names]
+    return make_plan(chosen, FOUND, make_machine(), size=size, seed=1, **options)
+
+
+def where(planned, experiment):
+    return {cell.interpreter for cell in planned.cells if cell.experiment == experiment} - {"native"}
+
+
+def test_only_an_unnamed_quick_run_is_narrowed():
+    """Interpreters that the user named, and other sizes, are taken whole."""
+    narrow = plan(narrowed=True)
+
+    assert where(narrow, "convoy") == {"3.13.5t", "3.15.2"}
+    assert where(narrow, "redis-set") == {"3.8.18", "3.13.5t"}
+    assert where(narrow, "cpu-bound") == {one.id for one in FOUND}
+    for whole in (plan(narrowed=False), plan("standard", narrowed=True)):
+        assert where(whole, "convoy") == {one.id for one in FOUND}
+
+
+def test_what_is_missing_leaves_its_cells_out_with_the_reason():
+    """A library that an interpreter lacks costs the cells that need it there, and no other."""
+
+    def missing(variant, interpreter):
+        return "no hiredis" if "hiredis" in variant.needs and interpreter and interpreter.name == "3.8" else ""
+
+    planned = plan(missing=missing)
+
+    left_out = [(one.label, one.interpreter) for one in planned.skipped if one.reason == "no hiredis"]
+    assert len(left_out) == 3
+    assert {interpreter for _, interpreter in left_out} == {"3.8.18"}
+    assert not any("hiredis" in cell.needs and cell.interpreter == "3.8.18" for cell in planned.cells)
+
+
+def test_what_is_needed_names_every_pair_once_and_only_where_it_can_run():
+    """Libraries are asked for on the interpreters that will use them."""
+    chosen = [one for one in experiments() if one.name == "convoy"]
+    pairs = needed(chosen, FOUND, size="quick", narrowed=True)
+
+    assert {interpreter.name for _, interpreter in pairs} == {"3.13t", "3.15"}
+    assert not any("0.5 ms" in variant.label for variant, interpreter in pairs if interpreter.free_threaded)
+
+
+def test_a_need_may_ask_for_something_that_a_library_offers():
+    """`aiofile/uring` is there where the library was built with it."""
+    libraries = Libraries({("i", "aiofile"): Path("/x")}, {("i", "aiofile"): ("aio",)}, {("i", "redis"): "no network"})
+
+    assert libraries.why_not("i", ["aiofile", "aiofile/aio"]) == ""
+    assert libraries.why_not("i", ["aiofile/uring"]) == "aiofile offers no uring here"
+    assert libraries.why_not("i", ["redis"]) == "no network"
+    assert libraries.why_not("j", ["aiofile"]) == "aiofile was not installed"
+    assert libraries.paths("i", ["aiofile/aio"]) == ("/x",)
+
+
+def test_every_need_of_every_variant_has_a_lock():
+    """No experiment asks for a library that cannot be installed, and locks name no registry."""
+    for one in experiments():
+        for size in ("quick", "standard", "published"):
+            for variant in one.variants(size):
+                names = {need.partition("/")[0] for need in variant.needs} - {"redis-benchmark"}
+                assert names <= set(environments.LIBRARIES), variant.label
+    for library in environments.LIBRARIES:
+        text = environments._lock(library)
+        assert f"{library}==" in text
+        assert "://" not in text
+        assert text.count("--hash=") > 0
+
+
+@pytest.mark.parametrize("url", ["redis://me:secret@host:6380/2", "rediss://:secret@host:6380/2?x=secret"])
+def test_a_url_is_shown_without_its_password(url):
+    """Host, port and database stay."""
+    shown = servers.without_password(url)
+
+    assert "secret" not in shown
+    assert "host:6380/2" in shown
+
+
+def test_servers_are_put_where_the_launch_is_not():
+    """Under `split` the server has a core to itself; `same` puts it beside the launch; `free` gives it all."""
+
+    def cpus(place):
+        variant = Variant(series="x", workload="http", model="serial", server="http", placements=(place,))
+        experiment = next(one for one in experiments() if one.name == "http-sleep")
+        changed = type(experiment)(**{**experiment.__dict__, "variants": lambda _size: [variant], "claims": ()})
+        (cell,) = make_plan([changed], FOUND[:1], make_machine(4), size="quick", seed=1).cells
+        return server_cpus(cell, make_machine(4))
+
+    assert cpus("split") == (0,)
+    assert cpus("same") == (3,)
+    assert cpus("free") == (0, 1, 2, 3)
+
+
+def test_folders_are_made_on_their_volumes_and_removed(tmp_path, monkeypatch):
+    """Each volume's folder lies there, carries our process number, and goes with what is in it."""
+    monkeypatch.setenv("HEADWAY_DISK", str(tmp_path))
+    volumes = find_volumes()
+
+    folders = volumes.make_folders(["disk", "tmpfs"])
+    Path(folders["disk"], "file").write_bytes(b"x")
+
+    assert Path(folders["disk"]).parent == tmp_path
+    assert all(Path(folder).is_dir() for folder in folders.values())
+    from headway.lab.volumes import remove_folders
+
+    remove_folders(folders)
+    assert not any(Path(folder).exists() for folder in folders.values())
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("HEADWAY_DISK", "/nowhere", "no folder"),
+        ("HEADWAY_DISK", "/dev/shm", "expected one on a disk"),
+        ("HEADWAY_TMPFS", "/usr", "no folder|expected one in memory"),
+    ],
+)
+def test_a_folder_of_the_wrong_kind_is_refused(variable, value, words, monkeypatch):
+    """The variable, its value and what was expected are named."""
+    monkeypatch.setenv(variable, value)
+
+    with pytest.raises(UsageError, match=f"{variable} is {value}.*({words})") as caught:
+        find_volumes()
+    assert caught.value.hint
+
+
+def test_space_is_asked_for_with_a_margin(tmp_path):
+    """What just fits does not: others need the file system too. A volume that is not there says how to name one."""
+    disk = Volume("disk", tmp_path, "ext4", 1)
+    volumes = Volumes({"disk": disk})
+
+    assert volumes.why_not({"disk": 1}) == ""
+    assert "MiB free" in volumes.why_not({"disk": disk.free_bytes()})
+    assert "HEADWAY_TMPFS" in volumes.why_not({"tmpfs": 1})
