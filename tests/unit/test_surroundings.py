@@ -174,3 +174,13 @@ def test_space_is_asked_for_with_a_margin(tmp_path):
     assert volumes.why_not({"disk": 1}) == ""
     assert "MiB free" in volumes.why_not({"disk": disk.free_bytes()})
     assert "HEADWAY_TMPFS" in volumes.why_not({"tmpfs": 1})
+
+
+def test_one_core_is_shared_with_the_server():
+    """Where there is no second core the requests run all the same; the convoy, which is about two sides, says why not."""
+    chosen = [one for one in experiments() if one.name in {"http-sleep", "convoy"}]
+    planned = make_plan(chosen, FOUND[:1], make_machine(1), size="quick", seed=1)
+
+    assert {cell.placement for cell in planned.cells} == {"free"}
+    assert {cell.experiment for cell in planned.cells} == {"http-sleep"}
+    assert "needs two cores" in {one.reason for one in planned.skipped if one.experiment == "convoy"}.pop()

@@ -111,9 +111,14 @@ def _chosen(
     ]
 
 
-def _fitting(allowed: tuple[Placement, ...], machine: Machine) -> tuple[tuple[Placement, ...], str]:
-    """Return the placements that the machine has cores for, and why not where that is none."""
+def _fitting(variant: Variant, allowed: tuple[Placement, ...], machine: Machine) -> tuple[tuple[Placement, ...], str]:
+    """Return the placements that the machine has cores for, and why not where that is none.
+
+    On one core a client and its server share it: nothing is left to place.
+    """
     fitting = tuple(placement for placement in allowed if placement != "split" or machine.split)
+    if not fitting and variant.server:
+        fitting = ("free",)
     return fitting, "" if fitting else "placement `split` needs two cores"
 
 
@@ -197,7 +202,7 @@ def make_plan(
     for experiment in experiments:
         taken = _taken(experiment, interpreters, size, narrowed=narrowed)
         for variant, allowed in _chosen(experiment, size, models, placement):
-            places, reason = _fitting(allowed, machine)
+            places, reason = _fitting(variant, allowed, machine)
             where = (
                 [(ONE_WORKER, native_missing or missing(variant, None))]
                 if variant.native

@@ -5,6 +5,7 @@ interpreter's GIL back on.
 """
 
 import os
+import sys
 
 
 def read(path):
@@ -21,6 +22,11 @@ def read(path):
                 return b"".join(pieces).decode("ascii", "replace")
     finally:
         os.close(fd)
+
+
+def gil_enabled():
+    """Return whether the GIL is on now; always True on builds that have nothing else."""
+    return getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def core_times(allowed):

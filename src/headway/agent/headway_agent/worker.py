@@ -58,11 +58,6 @@ def load(name):
     return getattr(importlib.import_module(module), attribute)
 
 
-def gil_enabled():
-    """Return whether the GIL is on now; always True on builds that have nothing else."""
-    return getattr(sys, "_is_gil_enabled", lambda: True)()
-
-
 def run_job(job, emit):
     """Run one job and pass each answer (a dict) to `emit`. Whatever the workload raises goes through."""
     # Before we pin ourselves: a launch's other side may run on any of these.
@@ -80,7 +75,7 @@ def run_job(job, emit):
     emit(
         {
             "kind": "facts",
-            "gil_enabled": gil_enabled(),
+            "gil_enabled": proc.gil_enabled(),
             "switch_interval_s": sys.getswitchinterval(),
             "affinity": sorted(os.sched_getaffinity(0)),
             "version": sys.version.split()[0],

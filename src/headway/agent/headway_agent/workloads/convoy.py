@@ -157,7 +157,7 @@ class Convoy(_BesideCpu):
     `seed`: latency then counts from the intended time of sending.
 
     Metrics: `requests_per_s`, `latency_p50_s`, `_p90_s`, `_p99_s`, `_p999_s`, `_max_s`, `work_per_s`, `lost_requests`, and
-    with CPU-bound threads `of_bound`: requests a second of one connection over the analytic bound, one per switch
+    with a GIL and CPU-bound threads `of_bound`: requests a second of one connection over the analytic bound, one per switch
     interval and timer slack. Details: `requests` answered, and `latency_counts`, their histogram.
     """
 
@@ -208,7 +208,8 @@ class Convoy(_BesideCpu):
             metrics["latency_%s_s" % name] = result[name + "_s"]
         if self._cpu:
             metrics["work_per_s"] = self._work_per_s(before)
-            if self.params.get("beside", "threads") == "threads" and not self.params.get("rate_per_s"):
+            threads = self.params.get("beside", "threads") == "threads"
+            if threads and proc.gil_enabled() and not self.params.get("rate_per_s"):
                 each = result["requests_per_s"] / self._config["connections"]
                 metrics["of_bound"] = each * (sys.getswitchinterval() + self._slack_s)
         for index, count in result["counts"]:
