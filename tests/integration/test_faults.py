@@ -184,7 +184,27 @@ def test_a_redis_url_that_is_none_is_refused(url):
     done = run_lab("redis-set", "--redis-url", url, "--interpreter", "3.13")
 
     assert (done.returncode, "redis://[user:password@]host" in done.stderr) == (2, True)
+    assert "--redis-url" in done.stderr
     assert "Traceback" not in done.stderr
+    assert "installing" not in done.stderr
+
+
+def test_a_run_does_not_go_on_with_another_redis():
+    """A run that began with the user's Redis is not completed with the lab's own, nor the other way round."""
+    few = ("redis-set", "--interpreter", "3.13", "--model", "threads", "--standard")
+    with valkey() as port:
+        url = f"redis://127.0.0.1:{port}/0"
+        with running(*few, "--redis-url", url) as process:
+            wait_for(lambda: processes_with("headway_agent.worker"))
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+        assert "--redis-url URL" in errors
+
+        refused = run_lab("--resume", "last")
+
+        assert refused.returncode == 2
+        assert f"yours at {url}" in refused.stderr
+        assert "the same `--redis-url`" in refused.stderr
 
 
 def test_a_redis_with_a_password_wants_it_and_keeps_its_own_keys():

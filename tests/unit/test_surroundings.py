@@ -154,6 +154,7 @@ def test_folders_are_made_on_their_volumes_and_removed(tmp_path, monkeypatch):
     [
         ("HEADWAY_DISK", "/nowhere", "no folder"),
         ("HEADWAY_DISK", "/dev/shm", "expected one on a disk"),
+        ("HEADWAY_DISK", "/proc", "no folder"),
         ("HEADWAY_TMPFS", "/usr", "no folder|expected one in memory"),
     ],
 )

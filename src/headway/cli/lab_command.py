@@ -96,7 +96,9 @@ def run(arguments: argparse.Namespace) -> int:
     if results.failures:
         console.say(f"{len(results.failures)} launches failed; the rest is above and in the store")
     if not results.header.complete:
-        console.say(f"stopped early; `headway lab --resume {results.id}` completes the run")
+        again = f"headway lab --resume {results.id}" + (f" --store {arguments.store}" if arguments.store else "")
+        url = " --redis-url URL" if results.header.settings.get("redis", {}).get("url") else ""
+        console.say(f"stopped early; `{again}{url}` completes the run")
         return 130
     console.say(f"stored as {results.id}: `headway report {results.id}` shows it again")
     return 1 if results.failures else 0

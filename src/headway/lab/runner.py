@@ -304,9 +304,24 @@ def run(request: Request | None = None, *, report: Report = _silent, say: Say = 
     with only_lab(), store.Store(request.store or default_store(), create=True) as results:
         surroundings = prepare(wanted, redis_url=request.redis_url, say=say)
         plan = planned(missing=surroundings.missing)
-        run_id = results.new_run(_settings(plan, machine, chosen, request), plan.cells)
+        settings = {**_settings(plan, machine, chosen, request), "redis": surroundings.about_redis()}
+        run_id = results.new_run(settings, plan.cells)
         _Session(results, run_id, plan, machine, _executables(chosen), library, surroundings, report).go()
         return read_run(results, run_id)
+
+
+def _refuse_another_redis(begun: dict[str, str], now: dict[str, str]) -> None:
+    """Raise UsageError where a run would go on with another Redis than it began with."""
+    if begun and begun != now:
+
+        def said(redis: dict[str, str]) -> str:
+            whose = f"yours at {redis['url']}" if redis.get("url") else redis.get("whose", "none")
+            return f"{redis.get('server', 'no Redis')} ({whose})"
+
+        raise UsageError(
+            f"the run began with {said(begun)} and would go on with {said(now)}",
+            hint="give the same `--redis-url` again (it is not stored), or leave it out where the run had none",
+        )
 
 
 def resume(
@@ -367,5 +382,7 @@ def resume(
         surroundings = prepare(
             ((cell, by_id.get(cell.interpreter, stored[-1])) for cell in cells), redis_url=redis_url, say=say
         )
+        if any(cell.server == "redis" for cell in cells):
+            _refuse_another_redis(settings.get("redis", {}), surroundings.about_redis())
         _Session(results, header.id, plan, machine, _executables(stored), library, surroundings, report).go()
         return read_run(results, header.id)

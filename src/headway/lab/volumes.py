@@ -90,8 +90,8 @@ def _candidates(name: str) -> Iterator[Path]:
 
 def _volume(name: str, folder: Path) -> Volume | None:
     folder = folder.resolve()
-    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
-        return None
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK) or not os.statvfs(folder).f_blocks:
+        return None  # The last: /proc and the like, which hold no files of ours.
     return Volume(name, folder, _type(folder), folder.stat().st_dev)
 
 
@@ -130,7 +130,7 @@ class Volumes:
             free = volume.free_bytes()
             if free < needed * _MARGIN:
                 return (
-                    f"{volume.folder} has {free / 2**20:,.0f} MiB free, it takes {needed * _MARGIN / 2**20:,.0f} MiB "
+                    f"{volume.folder} has {free / 2**20:,.1f} MiB free, it takes {needed * _MARGIN / 2**20:,.1f} MiB "
                     f"(set HEADWAY_{name.upper()} to another folder)"
                 )
         return ""

@@ -101,7 +101,7 @@ def render_findings(found: Sequence[Finding]) -> Iterator[RenderableType]:
     """Yield what the run tells, each finding with its evidence and the advice that follows, by experiment."""
     yield bold("What this machine tells you")
     if not found:
-        yield Text("  nothing yet: no claim is decided and no series wins; more launches may change that", style="dim")
+        yield Text("  nothing beyond the verdicts above", style="dim")
     for position, one in enumerate(found):
         if position == 0 or found[position - 1].experiment != one.experiment:
             yield indented(Text(one.experiment, style="bold"))

@@ -110,10 +110,16 @@ def _scaled(value: float, step: int, units: tuple[str, ...]) -> str:
     return f"{_three_digits(value)} {units[-1]}"
 
 
+_WIDE = 0.3
+
+
 def level(interval: stats.Interval, unit: str) -> str:
-    """Return a level with its half-width: `38,600/s ±3%`; a single launch has none."""
+    """Return a level with its half-width, `38,600/s ±3%`, or where that is wide with its interval; a single launch has none."""
     if math.isinf(interval.half_width):
         return amount(interval.value, unit)
+    if interval.half_width > _WIDE:
+        # Intervals are even on logs: half of a wide one says too much about one end and too little about the other.
+        return f"{amount(interval.value, unit)} [{amount(interval.low, unit)} - {amount(interval.high, unit)}]"
     percent = interval.half_width * 100
     return f"{amount(interval.value, unit)} ±{percent:.{0 if percent >= 9.95 else 1}f}%"
 

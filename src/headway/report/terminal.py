@@ -23,13 +23,24 @@ from headway.report.tables import costs_table, experiment_tables
 __all__ = ["render_run"]
 
 
+_PLACEMENTS = {
+    "free": "free: where the system likes",
+    "split": "split: the two sides (server and client) on cores of their own",
+    "same": "same: all on one core",
+}
+
+
 def _header(run: Run) -> Iterator[RenderableType]:
     machine, settings = run.machine, run.header.settings
     yield Text(f"Run {run.id}", style="bold")
     yield Text(
         f"{machine.cpu}, {len(machine.cores)} cores ({machine.physical_cores} physical), Linux {machine.kernel}, {machine.system}"
     )
-    yield Text("CPython " + ", ".join(f"{run.names[key]} ({one.version})" for key, one in run.interpreters.items()))
+    measured = {result.cell.interpreter for result in run.results.values()}
+    names = [f"{run.names[key]} ({one.version})" for key, one in run.interpreters.items() if key in measured]
+    yield Text("CPython " + ", ".join(names))
+    if settings.get("redis"):
+        yield Text(f"Redis: {settings['redis']['server']}, {settings['redis']['whose']}")
     state = "" if run.header.complete else f", INCOMPLETE: {run.header.done} of {run.header.planned} launches"
     yield Text(
         f"size {settings['size']}, {settings['launches']} launches a cell, in shuffled blocks, seed {run.seed}{state}"
@@ -38,8 +49,13 @@ def _header(run: Run) -> Iterator[RenderableType]:
         "below each claim: what this run says of it; a ratio [95 % interval] or a count over all samples, by interpreter",
         style="dim",
     )
+    placements = {result.cell.placement for result in run.results.values()}
+    if placements - {"free"}:
+        words = [text for name, text in _PLACEMENTS.items() if name in placements]
+        yield Text("; ".join(words), style="dim")
+    writes = any(result.cell.volumes for result in run.results.values())
     for check in run.doctor:
-        if check.status == "warning":
+        if check.status == "warning" and (writes or check.name != "page-cache"):
             yield Text(f"! {check.name}: {check.fact}", style="yellow")
 
 

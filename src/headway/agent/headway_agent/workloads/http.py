@@ -98,14 +98,15 @@ class Http(Tasks):
             self.model.on_each(make_data, self._file, True)
         if self._asyncio:
             self.model.run_coroutine(self._open_session())
-        alone = fetch_coroutine if self._asyncio else fetch
         overheads = []
-        # One more, not kept: it imports what the client is made of.
+        # In every worker, the first not kept: it imports what the client is made of.
+        if not self._asyncio:
+            self.model.on_each(fetch, self._base + "0")
         for _ in range(self._PROBES + 1):
             if self._asyncio:
-                took_s, served_s = self.model.run_coroutine(alone(self._base + "0"))
+                took_s, served_s = self.model.run_coroutine(fetch_coroutine(self._base + "0"))
             else:
-                took_s, served_s = alone(self._base + "0")
+                took_s, served_s = fetch(self._base + "0")
             overheads.append(took_s - served_s)
         metrics["overhead_alone_s"] = overheads[1:]
         return metrics
