@@ -28,7 +28,8 @@ static bool valid_model(const struct hw_load_config *config) {
     }
     return config->model == HW_LOAD_OPEN &&
            (config->arrivals == HW_LOAD_UNIFORM || config->arrivals == HW_LOAD_POISSON) &&
-           config->rate_per_s > 0 && config->rate_per_s <= HW_LOAD_MAX_RATE_PER_S;
+           config->rate_per_s >= HW_LOAD_MIN_RATE_PER_S &&
+           config->rate_per_s <= HW_LOAD_MAX_RATE_PER_S;
 }
 
 /* Whether the times are in range.

@@ -244,6 +244,8 @@ static void test_bad_arguments_are_refused_and_change_nothing(void) {
     bad[count++].response_bytes = 0;
     bad[count++].response_bytes = HW_LOAD_MAX_BYTES + 1;
     bad[count++].rate_per_s = 0;
+    bad[count++].rate_per_s = HW_LOAD_MIN_RATE_PER_S / 2;
+    bad[count++].rate_per_s = 1e-300;
     bad[count++].rate_per_s = HW_LOAD_MAX_RATE_PER_S * 2;
     bad[count++].rate_per_s = (double)__builtin_nanf("");
     bad[count++].warmup_ns = -1;

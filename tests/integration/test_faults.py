@@ -37,10 +37,26 @@ def marked():
     return found
 
 
+def all_files():
+    folders = {path for volume in find_volumes().found.values() for path in volume.folder.glob("headway-lab-*")}
+    return folders | set(Path("/dev/shm").glob("sem.mp-*"))
+
+
+_BEFORE = set()
+
+
 def left_files():
-    """Return folders of labs on every volume, and multiprocessing's semaphores."""
-    folders = [path for volume in find_volumes().found.values() for path in volume.folder.glob("headway-lab-*")]
-    return folders + list(Path("/dev/shm").glob("sem.mp-*"))
+    """Return folders of labs on every volume, and multiprocessing's semaphores, that were not there before the test."""
+    return sorted(all_files() - _BEFORE)
+
+
+@pytest.fixture(autouse=True)
+def _what_was_there(tmp_path, monkeypatch):
+    """Give the test a disk folder of its own, and note what others have in the shared places."""
+    (tmp_path / "disk").mkdir()
+    monkeypatch.setenv("HEADWAY_DISK", str(tmp_path / "disk"))
+    _BEFORE.clear()
+    _BEFORE.update(all_files())
 
 
 def wait_for(condition, limit_s=60.0):
@@ -357,21 +373,69 @@ def test_a_killed_runner_leaves_no_file_and_no_server():
         assert wait_for(lambda: left_files() == [])
 
 
-def test_what_a_crash_left_is_removed_at_the_next_start(tmp_path, monkeypatch):
+def test_what_a_crash_left_is_removed_at_the_next_start(tmp_path):
     """Folders of a runner that is no more are swept; those of a live one and of others stay."""
-    monkeypatch.setenv("HEADWAY_DISK", str(tmp_path))
+    disk = tmp_path / "disk"
+    space = os.stat("/proc/self/ns/pid").st_ino
     with subprocess.Popen(["true"]) as gone:
         pass
-    dead = tmp_path / f"headway-lab-{os.getuid()}-{gone.pid}-abc"
-    alive = tmp_path / f"headway-lab-{os.getuid()}-{os.getpid()}-abc"
-    others = tmp_path / f"headway-lab-{os.getuid() + 1}-{gone.pid}-abc"
-    for folder in (dead, alive, others):
+    dead = disk / f"headway-lab-{os.getuid()}-{space}-{gone.pid}-abc"
+    alive = disk / f"headway-lab-{os.getuid()}-{space}-{os.getpid()}-abc"
+    others = disk / f"headway-lab-{os.getuid() + 1}-{space}-{gone.pid}-abc"
+    in_a_container = disk / f"headway-lab-{os.getuid()}-{space + 1}-{gone.pid}-abc"
+    for folder in (dead, alive, others, in_a_container):
         folder.mkdir()
         (folder / "file").write_bytes(b"x")
 
     find_volumes().sweep()
 
-    assert sorted(tmp_path.iterdir()) == sorted([alive, others])
+    assert sorted(disk.iterdir()) == sorted([alive, others, in_a_container])
+
+
+def test_a_run_does_not_go_on_on_another_disk(tmp_path):
+    """A run that began with its files in one place is not completed in another."""
+    with running("file-io", "--interpreter", "3.13", "--launches", "9") as process:
+        wait_for(_launching)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    (tmp_path / "other").mkdir()
+
+    refused = run_lab("--resume", "last", HEADWAY_DISK=str(tmp_path / "other"))
+
+    assert refused.returncode == 2
+    assert f"the run began with its disk at {tmp_path / 'disk'}" in refused.stderr
+    assert "HEADWAY_DISK" in refused.stderr
+
+
+def test_a_run_whose_library_is_gone_waits_for_it(tmp_path):
+    """Resuming without the library stores no failed launch; with it again the run is completed."""
+    few = ("sqlite-sleep", "--interpreter", "3.13", "--launches", "2")
+    with running(*few) as process:
+        wait_for(_launching)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    before = lab.load_run().header.done
+
+    empty = {"HEADWAY_LIBRARIES": str(tmp_path / "none"), "HEADWAY_UV": "/nonexistent", "PATH": str(tmp_path)}
+    refused = run_lab("--resume", "last", **empty)
+    completed = run_lab("--resume", "last")
+
+    assert refused.returncode == 1
+    assert "the run cannot go on" in refused.stderr
+    assert completed.returncode == 0, completed.stderr
+    run = lab.load_run()
+    assert before < run.header.done == run.header.planned
+    assert run.failures == []
+
+
+def test_a_redis_url_of_the_environment_costs_only_redis():
+    """REDIS_URL may be set for something else: where nobody answers there, the other experiments run."""
+    url = f"redis://127.0.0.1:{servers.free_port()}/0"
+    done = run_lab("sleep", "redis-set", "--interpreter", "3.13", "--launches", "1", REDIS_URL=url)
+
+    assert done.returncode == 0, done.stderr
+    assert "redis-set is left out" in done.stderr
+    assert {result.cell.experiment for result in lab.load_run().results.values()} == {"sleep"}
 
 
 # ---------------------------------------------------------------- Ctrl-C at each stage

@@ -277,7 +277,10 @@ def test_the_histogram_of_a_launch_is_kept(params):
 
 
 def test_an_open_loop_keeps_to_its_rate_and_counts_what_it_held_up():
-    """At 200 requests/s offered, a server that answers one per 50 ms falls behind, and the latency says so."""
+    """What is offered is answered alone; beside a thread that lets one through per 50 ms it queues up, and latency says so."""
+    kept = convoy(BY_NAME["3.13"], cpu=0, rate_per_s=200, arrivals="uniform", duration_s=0.5)
+    assert all(190 < rate < 210 for rate in kept.samples["requests_per_s"])
+
     done = convoy(BY_NAME["3.13"], cpu=1, switch_interval_s=0.05, rate_per_s=200, arrivals="uniform")
 
     # A closed loop would report about 50 ms for each of the few requests that it sent.
@@ -296,6 +299,24 @@ def test_drawn_delays_are_the_same_for_every_client():
     # The longest of three lies between a third of their sum and all of it; drawn anew it would be anywhere.
     assert 0.3 * serial < threads < serial
     assert serial != pytest.approx(0.15, rel=0.02)
+
+
+@pytest.mark.parametrize("model", ["threads", "processes-spawn"])
+def test_every_worker_has_its_client_before_the_first_sample(model):
+    """No sample pays for an import: urllib is there in each worker when the workload is open. Proxies are not asked."""
+    cell = make_cell(
+        "http-sleep",
+        "x",
+        "i",
+        workload="warm_workload:Warm",
+        model=model,
+        params={"requests": 3, "period_s": 0.01},
+        server="http",
+        paths=(HERE,),
+    )
+    done = served(cell, BY_NAME["3.14"])
+
+    assert done.status == "ok", done.stderr
 
 
 def test_hiredis_is_used_only_where_it_is_asked_for():
@@ -321,7 +342,7 @@ def test_a_workload_finds_its_bytes_in_every_worker():
     ):
         params = {"files": 6, "size_bytes": 5_000, "workers": 3, "volumes": ["disk", "tmpfs"]}
         cell = make_cell(
-            "file-io", model, "i", workload="file-io", model=model, params=params, volumes=("disk", "tmpfs")
+            "file-io", model, "i", workload="file-io", model=model, params=params, space={"disk": 1, "tmpfs": 1}
         )
         done = served(cell, BY_NAME["3.14"])
 

@@ -100,7 +100,7 @@ def test_every_need_of_every_variant_has_a_lock():
     for one in experiments():
         for size in ("quick", "standard", "published"):
             for variant in one.variants(size):
-                names = {need.partition("/")[0] for need in variant.needs} - {"redis-benchmark"}
+                names = {need.partition("/")[0] for need in variant.needs} - {"redis-benchmark", "dd"}
                 assert names <= set(environments.LIBRARIES), variant.label
     for library in environments.LIBRARIES:
         text = environments._lock(library)
@@ -185,3 +185,31 @@ def test_one_core_is_shared_with_the_server():
     assert {cell.placement for cell in planned.cells} == {"free"}
     assert {cell.experiment for cell in planned.cells} == {"http-sleep"}
     assert "needs two cores" in {one.reason for one in planned.skipped if one.experiment == "convoy"}.pop()
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("redis://host:6379", ""),
+        ("redis://host/0", ""),
+        ("redis://:word@host/0", "password"),
+        ("redis://host/3", "database 0"),
+        ("redis://host/0?password=x", "without options"),
+        ("rediss://host/0", "only by redis"),
+        ("redis://[::1]:6379/0", "IPv4"),
+        ("unix:///tmp/redis.sock", "only by redis"),
+    ],
+)
+def test_programs_in_c_are_kept_off_a_redis_that_they_would_misuse(url, words):
+    """A key of ours in a database that we do not clean, or a password among arguments, is worse than a missing limit."""
+    assert words in servers.only_through_a_client(url)
+    assert bool(words) == bool(servers.only_through_a_client(url))
+
+
+@pytest.mark.parametrize("url", ["redis://:s3cret/x@host", "redis://:s3cret@host:port", "redis://[::1"])
+def test_a_bad_url_is_told_without_its_password(url):
+    """The parser's own words may hold a piece of it."""
+    with pytest.raises(UsageError) as caught:
+        servers.check_url(url, "REDIS_URL")
+    assert "s3cret" not in caught.value.message + caught.value.hint
+    assert "REDIS_URL" in caught.value.message

@@ -23,6 +23,7 @@
 #define HW_LOAD_MAX_BYTES (INT64_C(1) << 30) /* of a TCP request or response */
 #define HW_LOAD_MAX_DATAGRAM_BYTES 65507
 #define HW_LOAD_MAX_RATE_PER_S 1e6
+#define HW_LOAD_MIN_RATE_PER_S 1e-3                  /* below it a gap outlasts any run */
 #define HW_LOAD_MAX_NS (INT64_C(86400) * 1000000000) /* of every time in the config */
 
 /* What to send where, and for how long. */
@@ -61,9 +62,11 @@ struct hw_load_result {
  *
  * The warm-up is a run of its own: its last requests are answered before the counted time begins,
  * and so no request is half in it. When the duration is over (and min_requests are answered)
- * nothing more is sent, what is on its way is waited for and counted: requests / elapsed_ns has no
- * bias, also where a response takes half a second. The open model does not work off the requests
- * that are due and unsent by then, it tells how many.
+ * nothing more is sent, what is on its way is waited for and counted: in the closed model
+ * requests / elapsed_ns has no bias, also where a response takes half a second. The open model does
+ * not work off the requests that are due and unsent by then, it tells how many; its elapsed_ns
+ * begins with the first request and ends with the last answer, so that for a rate the longer of it
+ * and the duration is what to divide by.
  *
  * In the open model the time of a request starts when it was due, though the connections were busy
  * and it was sent later: a server that stalls delays those that would have come, too ("coordinated

@@ -58,8 +58,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--redis-url",
         default="",
         metavar="URL",
-        help="a Redis or Valkey of yours for redis-set (default: REDIS_URL, else one that the lab starts); never flushed, "
-        "and only keys that begin with `headway-lab:` are touched",
+        help="a Redis or Valkey of yours for redis-set (default: REDIS_URL, which other users cannot read, else one that "
+        "the lab starts); never flushed, and only keys that begin with `headway-lab:` are touched",
     )
     parser.add_argument("--seed", type=int, help="for the order of launches and the resampling (default: drawn)")
     parser.add_argument("--resume", metavar="RUN", help="complete a run that was cut short: an id, or `last`")
@@ -300,7 +300,9 @@ def _explain(one: Experiment, *, as_json: bool) -> int:
         for piece in claim.evidence(lab.this_machine()):
             if isinstance(piece, lab.Comparison):
                 across = f" ({piece.top_interpreter} / {piece.bottom_interpreter})" if piece.top_interpreter else ""
-                print(f"      holds if {piece.top} / {piece.bottom}{across} is {piece.relation}")
+                places = " / ".join(filter(None, (piece.placement, piece.bottom_placement)))
+                details = "".join(f", {one}" for one in (places, piece.metric.replace("_", " ")) if one)
+                print(f"      holds if {piece.top} / {piece.bottom}{across}{details} is {piece.relation}")
             elif isinstance(piece, lab.Level):
                 print(f"      holds if {piece.metric} of {piece.label} is {piece.relation}")
             else:

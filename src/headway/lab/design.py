@@ -107,6 +107,7 @@ class Variant:
             that must offer something.
         server: A server that the lab runs beside it: "http", "redis" or "".
         space: Volume -> bytes of files that it writes there at most ("disk", "tmpfs", "second"; see `lab.volumes`).
+        memory_bytes: What it takes of memory, where that is much.
     """
 
     series: str
@@ -123,6 +124,7 @@ class Variant:
     needs: tuple[str, ...] = ()
     server: str = ""
     space: Mapping[str, int] = field(default_factory=dict)
+    memory_bytes: int = 0
 
     @property
     def label(self) -> str:
@@ -153,7 +155,13 @@ class Cell:
     setting: str = ""
     needs: tuple[str, ...] = ()
     server: str = ""
-    volumes: tuple[str, ...] = ()
+    space: Mapping[str, int] = field(default_factory=dict)
+    memory_bytes: int = 0
+
+    @property
+    def native(self) -> bool:
+        """Runs in C, once per run."""
+        return self.interpreter == ONE_WORKER
 
     @property
     def key(self) -> str:

@@ -211,6 +211,14 @@ class _Installer:
         return answer
 
 
+def _sweep() -> None:
+    """Remove what an installation that was killed has left."""
+    for partial in libraries_folder().glob("*.*"):
+        owner = partial.name.rpartition(".")[2]
+        if partial.name.count("-") and owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(partial, ignore_errors=True)
+
+
 def prepare(
     wanted: Iterable[tuple[Interpreter, str]],
     *,
@@ -227,6 +235,7 @@ def prepare(
     """
     pairs = list({(interpreter.id, library): (interpreter, library) for interpreter, library in wanted}.values())
     uv = find_uv()
+    _sweep()
     new = [(one, library) for one, library in pairs if not (_folder(one, library) / _DONE).is_file()]
     if new and uv:
         names = ", ".join(sorted({library for _, library in new}))

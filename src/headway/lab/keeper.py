@@ -45,7 +45,9 @@ class Keeper:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.watch(0)
+        # Interrupted, we may not have come to remove the last launch's files: then it is the keeper's to do.
+        if kind is None:
+            self.watch(0)
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()

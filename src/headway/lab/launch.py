@@ -14,7 +14,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, final
@@ -84,11 +84,13 @@ class Beside:
         paths: Folders of libraries, for the import path.
         server: What the workload must know of the lab's server; {} for none.
         folders: Volume -> the launch's own folder there.
+        died: Says how the server ended, or "" while it runs; None where there is none to watch.
     """
 
     paths: tuple[str, ...] = ()
     server: Mapping[str, Any] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
+    died: Callable[[], str] | None = None
 
 
 def server_cpus(cell: Cell, machine: Machine) -> tuple[int, ...]:
@@ -198,15 +200,31 @@ def _process(
             keeper.watch(0, beside.folders.values())
 
 
-def _listen(process: subprocess.Popen[bytes], reader: int, listener: _Listener, deadline_s: float) -> bool:
-    """Take answers until the process has closed its end; False where the deadline came first."""
+_WATCH_S = 0.5
+_GRACE_S = 2.0
+"""How often a launch's server is looked after, and how long a launch has to find out by itself that it died."""
+
+
+def _listen(
+    process: subprocess.Popen[bytes],
+    reader: int,
+    listener: _Listener,
+    deadline_s: float,
+    died: Callable[[], str] | None,
+) -> bool:
+    """Take answers until the process has closed its end; False where the deadline came first.
+
+    With its server dead a launch has little time left: what waits for it may wait for ever (redis-benchmark does).
+    """
     with selectors.DefaultSelector() as selector:
         selector.register(reader, selectors.EVENT_READ)
         while True:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 return False
-            if not selector.select(left_s):
+            if not selector.select(left_s if died is None else min(left_s, _WATCH_S)):
+                if died is not None and died():
+                    deadline_s, died = min(deadline_s, time.monotonic() + _GRACE_S), None
                 continue
             data = os.read(reader, 65536)
             if not data:
@@ -245,6 +263,7 @@ def run_launch(
     memory_limit_bytes: int | None = None,
     keeper: Keeper | None = None,
     beside: Beside = Beside(),
+    seed: int = 1,
 ) -> Launch:
     """Start `executable`, run the cell once in it, and return what it gave.
 
@@ -256,6 +275,7 @@ def run_launch(
         limit_s: Kill it after this many seconds.
         memory_limit_bytes: Limit of each process's address space.
         beside: Libraries, a server and folders for it.
+        seed: For what a workload draws: another one in each launch of a cell.
         keeper: Ends what the launch started should we be killed meanwhile; the runner always has one.
 
     A launch that cannot be started, crashes, hangs or ends early is returned with status "failed". KeyboardInterrupt
@@ -271,8 +291,8 @@ def run_launch(
             ) as process:
                 os.close(writer)
                 writer = -1
-                job = _job(cell, machine, library, limit_s, beside)
-                in_time = _converse(process, reader, listener, job, limit_s)
+                job = {**_job(cell, machine, library, limit_s, beside), "seed": seed}
+                in_time = _converse(process, reader, listener, job, limit_s, beside.died)
         except (OSError, subprocess.SubprocessError) as error:
             return Launch(reason=f"the process could not be started: {error}")
         finally:
@@ -285,7 +305,8 @@ def run_launch(
         stderr.seek(max(0, stderr.tell() - _STDERR_KEPT_BYTES))
         launch.stderr = stderr.read().decode(errors="replace")
     if not in_time:
-        launch.reason = f"killed after its limit of {limit_s:g} s"
+        dead = beside.died is not None and beside.died()
+        launch.reason = "killed, waiting for it" if dead else f"killed after its limit of {limit_s:g} s"
     elif listener.garbled:
         launch.reason = "the launch's answers are garbled: something in it wrote to our descriptor"
     elif process.returncode != 0 or not listener.ended:
@@ -296,14 +317,19 @@ def run_launch(
 
 
 def _converse(
-    process: subprocess.Popen[bytes], reader: int, listener: _Listener, job: Mapping[str, Any], limit_s: float
+    process: subprocess.Popen[bytes],
+    reader: int,
+    listener: _Listener,
+    job: Mapping[str, Any],
+    limit_s: float,
+    died: Callable[[], str] | None,
 ) -> bool:
-    """Hand over the job and take the answers; False where the limit ran out."""
+    """Hand over the job and take the answers; False where the limit ran out, or its server died and it went on."""
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError), process.stdin:
         process.stdin.write(json.dumps(job).encode())
     deadline_s = time.monotonic() + limit_s
-    if not _listen(process, reader, listener, deadline_s):
+    if not _listen(process, reader, listener, deadline_s, died):
         return False
     try:
         process.wait(timeout=max(0.1, deadline_s - time.monotonic()))

@@ -111,13 +111,15 @@ def _chosen(
     ]
 
 
-def _fitting(variant: Variant, allowed: tuple[Placement, ...], machine: Machine) -> tuple[tuple[Placement, ...], str]:
+def _fitting(
+    variant: Variant, allowed: tuple[Placement, ...], machine: Machine, wanted: Placement | None
+) -> tuple[tuple[Placement, ...], str]:
     """Return the placements that the machine has cores for, and why not where that is none.
 
-    On one core a client and its server share it: nothing is left to place.
+    On one core a client and its server share it, unless the user wants them apart.
     """
     fitting = tuple(placement for placement in allowed if placement != "split" or machine.split)
-    if not fitting and variant.server:
+    if not fitting and variant.server and wanted is None:
         fitting = ("free",)
     return fitting, "" if fitting else "placement `split` needs two cores"
 
@@ -202,7 +204,7 @@ def make_plan(
     for experiment in experiments:
         taken = _taken(experiment, interpreters, size, narrowed=narrowed)
         for variant, allowed in _chosen(experiment, size, models, placement):
-            places, reason = _fitting(variant, allowed, machine)
+            places, reason = _fitting(variant, allowed, machine, placement)
             where = (
                 [(ONE_WORKER, native_missing or missing(variant, None))]
                 if variant.native
@@ -232,7 +234,8 @@ def make_plan(
                         setting=variant.setting,
                         needs=variant.needs,
                         server=variant.server,
-                        volumes=tuple(variant.space),
+                        space=dict(variant.space),
+                        memory_bytes=variant.memory_bytes,
                     )
                     for place in places
                 )
@@ -284,10 +287,10 @@ def _refuse_nothing(
 
 def cell_to_json(cell: Cell) -> dict[str, Any]:
     """Return a cell's attributes as JSON values."""
-    return {**cell.__dict__, "params": dict(cell.params)}
+    return {**cell.__dict__, "params": dict(cell.params), "space": dict(cell.space)}
 
 
 def cell_from_json(values: dict[str, Any]) -> Cell:
     """Return what `cell_to_json` gave."""
-    lists = {name: tuple(values.get(name, ())) for name in ("paths", "needs", "volumes")}
+    lists = {name: tuple(values.get(name, ())) for name in ("paths", "needs")}
     return Cell(**{"series": values["label"], **values, **lists})

@@ -7,7 +7,7 @@ run on the others, so that it never shares a core with what it measures.
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -201,14 +201,14 @@ class _Session:
                 self._report(
                     Progress(self._run_id, count, len(planned), cell, block, failed, self._left_s(pending[position:]))
                 )
-                launch = self._launch(cell, keeper, neighbours)
+                launch = self._launch(cell, block, keeper, neighbours)
                 self._walls_s[cell.key] = launch.wall_s
                 failed += launch.status == "failed"
                 self._store.add_launch(self._run_id, cell.key, block, launch)
         self._store.end_run(self._run_id)
         self._report(Progress(self._run_id, len(planned), len(planned), None, self._plan.launches, failed, 0.0))
 
-    def _launch(self, cell: Cell, keeper: Keeper, neighbours: Neighbours) -> Launch:
+    def _launch(self, cell: Cell, block: int, keeper: Keeper, neighbours: Neighbours) -> Launch:
         try:
             with neighbours.of(cell, keeper) as beside:
                 launch = run_launch(
@@ -220,6 +220,7 @@ class _Session:
                     memory_limit_bytes=self._plan.memory_limit_bytes,
                     keeper=keeper,
                     beside=beside,
+                    seed=(self._plan.seed + block) % 2**63,
                 )
         except (HeadwayError, OSError) as error:
             return Launch(reason=f"what it needs could not be made ready: {error}")
@@ -304,7 +305,11 @@ def run(request: Request | None = None, *, report: Report = _silent, say: Say = 
     with only_lab(), store.Store(request.store or default_store(), create=True) as results:
         surroundings = prepare(wanted, redis_url=request.redis_url, say=say)
         plan = planned(missing=surroundings.missing)
-        settings = {**_settings(plan, machine, chosen, request), "redis": surroundings.about_redis()}
+        settings = {
+            **_settings(plan, machine, chosen, request),
+            "redis": surroundings.about_redis(),
+            "volumes": surroundings.volumes.to_json(),
+        }
         run_id = results.new_run(settings, plan.cells)
         _Session(results, run_id, plan, machine, _executables(chosen), library, surroundings, report).go()
         return read_run(results, run_id)
@@ -322,6 +327,18 @@ def _refuse_another_redis(begun: dict[str, str], now: dict[str, str]) -> None:
             f"the run began with {said(begun)} and would go on with {said(now)}",
             hint="give the same `--redis-url` again (it is not stored), or leave it out where the run had none",
         )
+
+
+def _refuse_other_volumes(begun: dict[str, Any], now: dict[str, Any], cells: Iterable[Cell]) -> None:
+    """Raise UsageError where a run would go on with files on other volumes than it began with."""
+    for name in sorted({name for cell in cells for name in cell.space}):
+        if name in begun and begun[name] != now.get(name):
+            here = now.get(name, {"folder": "no folder", "type": "none"})
+            raise UsageError(
+                f"the run began with its {name} at {begun[name]['folder']} ({begun[name]['type']}), which is now "
+                f"{here['folder']} ({here['type']})",
+                hint=f"set HEADWAY_{name.upper()} as it was, or start a new run",
+            )
 
 
 def resume(
@@ -384,5 +401,13 @@ def resume(
         )
         if any(cell.server == "redis" for cell in cells):
             _refuse_another_redis(settings.get("redis", {}), surroundings.about_redis())
+        _refuse_other_volumes(settings.get("volumes", {}), surroundings.volumes.to_json(), cells)
+        for cell in cells:
+            missing = surroundings.missing(cell, by_id.get(cell.interpreter))
+            if missing:
+                raise HeadwayError(
+                    f"the run cannot go on, {cell.label} lacks something now: {missing}",
+                    hint="resume when it is there again; nothing of the run is lost",
+                )
         _Session(results, header.id, plan, machine, _executables(stored), library, surroundings, report).go()
         return read_run(results, header.id)

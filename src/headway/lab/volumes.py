@@ -18,12 +18,12 @@ from typing import final
 from headway.errors import UsageError
 from headway.lab.paths import cache_folder
 
-__all__ = ["NAMES", "Volume", "Volumes", "find_volumes", "remove_folders"]
+__all__ = ["NAMES", "Volume", "Volumes", "available_memory_bytes", "find_volumes", "remove_folders"]
 
 NAMES = ("disk", "tmpfs", "second")
 
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "hugetlbfs", "devtmpfs"})
-_OWN = re.compile(r"headway-lab-(\d+)-(\d+)-")
+_OWN = re.compile(r"headway-lab-(\d+)-(\d+)-(\d+)-")
 _MARGIN = 1.2
 """Free space wanted, over what the files take: a file system without any left is a trouble to others."""
 
@@ -49,14 +49,35 @@ class Volume:
         """Return what an unprivileged writer may still use; in memory no more than half of what is available there."""
         status = os.statvfs(self.folder)
         free = status.f_bavail * status.f_frsize
-        return min(free, _available_bytes() // 2) if self.type in _IN_MEMORY else free
+        return min(free, available_memory_bytes() // 2) if self.type in _IN_MEMORY else free
 
 
-def _available_bytes() -> int:
-    """Return the memory that can be had without swapping: MemAvailable of proc_meminfo(5)."""
+def available_memory_bytes() -> int:
+    """Return the memory that can be had without swapping: MemAvailable of proc_meminfo(5), and what control groups leave."""
     text = Path("/proc/meminfo").read_text(encoding="ascii")
     match = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
-    return int(match[1]) * 1024 if match else 0
+    return min([int(match[1]) * 1024 if match else 0, *_left_by_groups()])
+
+
+def _left_by_groups() -> Iterator[int]:
+    """Yield limit less use of each control group that we are in: cgroups(7), version 2 and then 1."""
+    groups = Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+            number, controllers, path = line.split(":", 2)
+            if number == "0":
+                root, limit, used = groups, "memory.max", "memory.current"
+            elif "memory" in controllers.split(","):
+                root, limit, used = groups / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+            else:
+                continue
+            here = root / path.lstrip("/")
+            for folder in (here, *here.parents):
+                # In a container the path may be the host's, and "max" is no limit.
+                with contextlib.suppress(OSError, ValueError):
+                    yield int((folder / limit).read_text()) - int((folder / used).read_text())
+                if folder == root:
+                    break
 
 
 def _type(folder: Path) -> str:
@@ -74,7 +95,6 @@ def _type(folder: Path) -> str:
 
 
 def _candidates(name: str) -> Iterator[Path]:
-    home = Path.home()
     if name == "tmpfs":
         yield Path("/dev/shm")
         if os.environ.get("XDG_RUNTIME_DIR"):
@@ -82,10 +102,12 @@ def _candidates(name: str) -> Iterator[Path]:
         yield Path("/tmp")
         return
     yield cache_folder()
-    yield from (home, Path("/var/tmp"), Path("/tmp"))
-    if name == "second":
+    with contextlib.suppress(RuntimeError):  # A user whom nobody knows has no home.
+        yield Path.home()
+    yield from (Path("/var/tmp"), Path("/tmp"))
+    for root in ("/mnt", "/media", "/srv") if name == "second" else ():
         with contextlib.suppress(OSError):
-            yield from sorted(path for root in ("/mnt", "/media", "/srv") for path in Path(root).iterdir())
+            yield from sorted(Path(root).iterdir())
 
 
 def _volume(name: str, folder: Path) -> Volume | None:
@@ -104,7 +126,7 @@ def _named(name: str) -> Volume | None:
     found = _volume(name, Path(folder))
     if found is None:
         raise UsageError(f"{variable} is {folder}, which is no folder that we may write to", hint="name another")
-    if (name == "tmpfs") != (found.type in _IN_MEMORY):
+    if name != "second" and (name == "tmpfs") != (found.type in _IN_MEMORY):
         raise UsageError(
             f"{variable} is {folder}, a {found.type or 'unknown file system'}; expected "
             + ("one in memory (tmpfs)" if name == "tmpfs" else "one on a disk"),
@@ -137,7 +159,7 @@ class Volumes:
 
     def make_folders(self, names: Sequence[str]) -> dict[str, str]:
         """Make a launch's folders and return their paths by volume. Raises OSError."""
-        prefix = f"headway-lab-{os.getuid()}-{os.getpid()}-"
+        prefix = f"headway-lab-{os.getuid()}-{_process_space()}-{os.getpid()}-"
         made: dict[str, str] = {}
         try:
             for name in names:
@@ -152,8 +174,18 @@ class Volumes:
         for volume in self.found.values():
             for entry in volume.folder.glob("headway-lab-*"):
                 match = _OWN.match(entry.name)
-                if match and int(match[1]) == os.getuid() and not Path(f"/proc/{match[2]}").exists():
+                ours = match and (int(match[1]), int(match[2])) == (os.getuid(), _process_space())
+                if match and ours and not Path(f"/proc/{match[3]}").exists():
                     shutil.rmtree(entry, ignore_errors=True)
+
+    def to_json(self) -> dict[str, dict[str, str]]:
+        """Return each volume's folder and type, to be stored with a run."""
+        return {name: {"folder": str(one.folder), "type": one.type} for name, one in self.found.items()}
+
+
+def _process_space() -> int:
+    """Return what tells our process numbers from those of a container that shares the folder: pid_namespaces(7)."""
+    return os.stat("/proc/self/ns/pid").st_ino
 
 
 def remove_folders(folders: Mapping[str, str]) -> None:

@@ -39,6 +39,12 @@ def _header(run: Run) -> Iterator[RenderableType]:
     measured = {result.cell.interpreter for result in run.results.values()}
     names = [f"{run.names[key]} ({one.version})" for key, one in run.interpreters.items() if key in measured]
     yield Text("CPython " + ", ".join(names))
+    used = {name for result in run.results.values() for name in result.cell.space}
+    places = [
+        f"{name} {one['type']} at {one['folder']}" for name, one in settings.get("volumes", {}).items() if name in used
+    ]
+    if places:
+        yield Text("files: " + ", ".join(places))
     if settings.get("redis"):
         yield Text(f"Redis: {settings['redis']['server']}, {settings['redis']['whose']}")
     state = "" if run.header.complete else f", INCOMPLETE: {run.header.done} of {run.header.planned} launches"
@@ -53,9 +59,8 @@ def _header(run: Run) -> Iterator[RenderableType]:
     if placements - {"free"}:
         words = [text for name, text in _PLACEMENTS.items() if name in placements]
         yield Text("; ".join(words), style="dim")
-    writes = any(result.cell.volumes for result in run.results.values())
     for check in run.doctor:
-        if check.status == "warning" and (writes or check.name != "page-cache"):
+        if check.status == "warning" and (used or check.name != "page-cache"):
             yield Text(f"! {check.name}: {check.fact}", style="yellow")
 
 

@@ -4,6 +4,7 @@ The bytes are made beforehand in every worker and their cost is told apart, so t
 """
 
 import os
+import re
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -252,9 +253,11 @@ class DiskBaseline:
         told = process.communicate()[1].strip().splitlines()
         if process.returncode != 0:
             raise OSError("dd failed: %s" % (told or ["it said nothing"])[0])
-        # "33554432 bytes (34 MB, 32 MiB) copied, 0.0152 s, 2.2 GB/s"
-        size, took = told[-1].split(" bytes")[0], told[-1].split("copied, ")[1].split(" s,")[0]
-        return float(size) / float(took)
+        # "33554432 bytes (34 MB, 32 MiB) copied, 0.0152 s, 2.2 GB/s"; BusyBox says "seconds".
+        found = re.match(r"(\d+) bytes .*copied, ([\d.e-]+) s", told[-1])
+        if found is None:
+            raise OSError("dd told what we cannot read: %s" % told[-1])
+        return float(found.group(1)) / float(found.group(2))
 
     def sample(self):
         if not self.params["overwrite"]:
