@@ -239,7 +239,9 @@ def prepare(
     new = [(one, library) for one, library in pairs if not (_folder(one, library) / _DONE).is_file()]
     if new and uv:
         names = ", ".join(sorted({library for _, library in new}))
-        say(f"installing {names} for {len({one.id for one, _ in new})} interpreters (once; into {libraries_folder()})")
+        count = len({one.id for one, _ in new})
+        whom = "1 interpreter" if count == 1 else f"{count} interpreters"
+        say(f"installing {names} for {whom} (once; into {libraries_folder()})")
     folders: dict[tuple[str, str], Path] = {}
     offers: dict[tuple[str, str], tuple[str, ...]] = {}
     missing: dict[tuple[str, str], str] = {}

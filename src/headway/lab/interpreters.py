@@ -173,6 +173,9 @@ def _ask(executable: Path) -> dict[str, Any]:
         minor = tuple(int(part) for part in answer["minor"].split("."))
     except (json.JSONDecodeError, KeyError, TypeError, ValueError):
         last = (done.stderr.strip() or "no output").splitlines()[-1][:200]
+        if not _NAME.match(executable.name):
+            # Some other program, which complains about our probe in its own way.
+            last = "it is not a Python, to judge by its name"
         raise InterpreterError(
             f"the interpreter {executable} failed the probe (exit code {done.returncode}): {last}",
             hint="name an executable of CPython 3.8 or later; `headway interpreters` lists those found",

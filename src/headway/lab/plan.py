@@ -291,6 +291,7 @@ def cell_to_json(cell: Cell) -> dict[str, Any]:
 
 
 def cell_from_json(values: dict[str, Any]) -> Cell:
-    """Return what `cell_to_json` gave."""
+    """Return what `cell_to_json` gave, also that of an older version."""
+    known = {name: value for name, value in values.items() if name in Cell.__dataclass_fields__}
     lists = {name: tuple(values.get(name, ())) for name in ("paths", "needs")}
-    return Cell(**{"series": values["label"], **values, **lists})
+    return Cell(**{"series": values["label"], **known, **lists})

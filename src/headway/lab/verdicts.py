@@ -73,7 +73,9 @@ def _sentence(outcome: Outcome, claim: Claim, evidence: Sequence[Evidence]) -> s
     if outcome == "refuted":
         return f"{measured}, and its whole interval lies outside what the claim says ({one.relation})"
     if one.launches < 2:
-        return f"{measured} from one launch, which has no interval: use `--launches`"
+        return (
+            f"{measured} from one launch, which has no interval: use `--launches`, or `--resume` where it was cut short"
+        )
     crossing = f"{measured}, but its interval crosses the threshold ({one.relation})"
     if one.launches_to_decide is None:
         return f"{crossing}: too close to it for more launches to decide"

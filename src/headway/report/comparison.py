@@ -15,25 +15,38 @@ from headway.report.layout import render_table
 __all__ = ["render_comparison"]
 
 
+_WORDS = {
+    ("more", True): "slower",
+    ("less", True): "faster",
+    ("more", False): "more",
+    ("less", False): "fewer",
+}
+"""Outcome, and whether the metric is a time -> the word for it."""
+
+
 def render_comparison(before: Run, after: Run, differences: Iterable[Difference]) -> RenderableType:
     """Return two runs side by side: one row per cell in common."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
+    shown = ""
     for one in differences:
         cell = one.before.cell
+        if cell.experiment != shown:
+            shown = cell.experiment
+            rows.append((shown, *[""] * 6))
         unit = unit_of_experiment(experiment(cell.experiment))
         old, new = one.before.level(one.metric), one.after.level(one.metric)
         rows.append(
             (
-                f"{cell.experiment}: {cell.label}",
+                f"  {cell.label}",
                 before.names.get(cell.interpreter, cell.interpreter),
                 cell.placement,
                 amount(old.value, unit) if old else "-",
                 amount(new.value, unit) if new else "-",
                 ratio(one.ratio) if one.ratio else "-",
-                one.outcome,
+                _WORDS.get((one.outcome, unit == "s"), one.outcome),
             )
         )
-    counts = Counter(row[-1] for row in rows)
+    counts = Counter(row[-1] for row in rows if row[-1])
     table = Table(
         "after over before [95 % interval]. The two runs were not interleaved: what changed on the machine between "
         "them is in every ratio. Of many cells without a difference, one in twenty seems to have one.",
@@ -54,8 +67,12 @@ def _changed(before: Run, after: Run) -> Iterator[str]:
         ("the cores", before.machine.cores, after.machine.cores),
         ("the kernel", before.machine.kernel, after.machine.kernel),
         ("headway", settings[0]["version"], settings[1]["version"]),
+        *(
+            (name, *(said.get(key, {}).get(part, "") for said in settings))
+            for name, key, part in (("the Redis server", "redis", "server"), ("whose Redis it was", "redis", "whose"))
+        ),
     ):
-        if old != new:
+        if old and new and old != new:
             yield f"{name} differed: {old}, then {new}"
     for name in sorted(set(before.names.values()) & set(after.names.values())):
         versions = [

@@ -96,7 +96,8 @@ def _failures(run: Run) -> Iterator[RenderableType]:
             yield Text(f"  {count} x {failure}", style="red")
         yield Text("  their stderr is in `headway report --json`", style="dim")
     if run.skipped:
-        yield bold(f"Not run here: {len(run.skipped)} cells")
+        cells = "1 cell" if len(run.skipped) == 1 else f"{len(run.skipped)} cells"
+        yield bold(f"Not run here: {cells}")
         for line in left_out(run):
             yield indented(Text(line, style="dim"))
 
