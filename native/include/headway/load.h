@@ -23,7 +23,7 @@
 #define HW_LOAD_MAX_BYTES (INT64_C(1) << 30) /* of a TCP request or response */
 #define HW_LOAD_MAX_DATAGRAM_BYTES 65507
 #define HW_LOAD_MAX_RATE_PER_S 1e6
-#define HW_LOAD_MIN_RATE_PER_S 1e-3                  /* below it a gap outlasts any run */
+#define HW_LOAD_MIN_RATE_PER_S 1e-4                  /* below it a gap outlasts any run */
 #define HW_LOAD_MAX_NS (INT64_C(86400) * 1000000000) /* of every time in the config */
 
 /* What to send where, and for how long. */
