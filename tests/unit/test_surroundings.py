@@ -6,7 +6,7 @@ import pytest
 from synthetic import make_interpreter, make_machine
 
 from headway.errors import UsageError
-from headway.lab import environments, servers
+from headway.lab import environments, redis
 from headway.lab.design import Variant, both_kinds, ends, newest_with_gil, oldest_and_free_threaded
 from headway.lab.environments import Libraries
 from headway.lab.experiments import experiments
@@ -112,7 +112,7 @@ def test_every_need_of_every_variant_has_a_lock():
 @pytest.mark.parametrize("url", ["redis://me:secret@host:6380/2", "rediss://:secret@host:6380/2?x=secret"])
 def test_a_url_is_shown_without_its_password(url):
     """Host, port and database stay."""
-    shown = servers.without_password(url)
+    shown = redis.without_password(url)
 
     assert "secret" not in shown
     assert "host:6380/2" in shown
@@ -202,14 +202,14 @@ def test_one_core_is_shared_with_the_server():
 )
 def test_programs_in_c_are_kept_off_a_redis_that_they_would_misuse(url, words):
     """A key of ours in a database that we do not clean, or a password among arguments, is worse than a missing limit."""
-    assert words in servers.only_through_a_client(url)
-    assert bool(words) == bool(servers.only_through_a_client(url))
+    assert words in redis.only_through_a_client(url)
+    assert bool(words) == bool(redis.only_through_a_client(url))
 
 
 @pytest.mark.parametrize("url", ["redis://:s3cret/x@host", "redis://:s3cret@host:port", "redis://[::1"])
 def test_a_bad_url_is_told_without_its_password(url):
     """The parser's own words may hold a piece of it."""
     with pytest.raises(UsageError) as caught:
-        servers.check_url(url, "REDIS_URL")
+        redis.check_url(url, "REDIS_URL")
     assert "s3cret" not in caught.value.message + caught.value.hint
     assert "REDIS_URL" in caught.value.message

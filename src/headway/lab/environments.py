@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import final
 
 from headway.errors import HeadwayError
+from headway.lab.children import clean_environment
 from headway.lab.interpreters import Interpreter
 from headway.lab.paths import cache_folder, libraries_folder
 
@@ -132,8 +133,6 @@ class _Installer:
                     os.killpg(process.pid, signal.SIGKILL)
 
     def _start(self, command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-        kept.pop("VIRTUAL_ENV", None)
         with self._lock:
             if self._stopped:
                 raise _Unavailable("interrupted")
@@ -144,7 +143,7 @@ class _Installer:
                 stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
-                env={**kept, **environment},
+                env={**clean_environment(), **environment},
                 start_new_session=True,
             )
             self._running.add(process)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, final
 
 from headway.errors import InterpreterError, UsageError
+from headway.lab.children import clean_environment
 from headway.lab.paths import cache_folder, interpreters_folder
 
 __all__ = ["Interpreter", "discover", "probe", "select"]
@@ -150,7 +151,6 @@ class Interpreter:
 
 def _ask(executable: Path) -> dict[str, Any]:
     """Run the probe in `executable`. Raises InterpreterError where it does not start or does not answer."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     try:
         done = subprocess.run(
             [str(executable), "-I", "-c", _PROBE],
@@ -158,7 +158,7 @@ def _ask(executable: Path) -> dict[str, Any]:
             encoding="utf-8",
             errors="replace",
             timeout=_PROBE_LIMIT_S,
-            env=environment,
+            env=clean_environment(),
             stdin=subprocess.DEVNULL,
             check=False,
         )

