@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +75,16 @@ def test_the_report_fits_eighty_columns(stored):
     done = headway("report", "--store", path, COLUMNS="80")
 
     assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_a_narrow_terminal_cuts_no_figure(stored):
+    """Below what tables need the lines are left to the terminal: every figure of a wide report is there, too."""
+    path, _ = stored
+    figure = re.compile(r"\d[\d.,]* ?(?:ms|us|s)\b")
+    wide = headway("report", "--store", path, COLUMNS="120").stdout
+    narrow = headway("report", "--store", path, COLUMNS="40").stdout
+
+    assert set(figure.findall(wide)) - set(figure.findall(narrow)) == set()
 
 
 def test_pyperf_reads_the_export(stored, tmp_path):

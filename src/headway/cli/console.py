@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_output", "complain", "print_json", "print_rendered", "say", "write_json"]
 
+_LEAST_COLUMNS = 64
 _PIPE_COLUMNS = 120
 
 
@@ -44,6 +45,8 @@ def print_rendered(what: "RenderableType") -> None:
         width = (
             int(os.environ.get("COLUMNS", _PIPE_COLUMNS)) if os.environ.get("COLUMNS", "").isdigit() else _PIPE_COLUMNS
         )
+    # Narrower, figures would be cut off, and half a figure reads like another one: let the terminal wrap the lines.
+    width = max(width, _LEAST_COLUMNS)
     console = Console(width=width, highlight=False, soft_wrap=False)
     with console.capture() as captured:
         console.print(what)

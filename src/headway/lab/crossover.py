@@ -15,7 +15,7 @@ from headway.lab import stats
 from headway.lab.design import ONE_WORKER, Cell, Experiment
 from headway.lab.results import CellResult, Run
 
-__all__ = ["Crossing", "Curve", "Point", "Winner", "curves", "sized", "winners"]
+__all__ = ["Crossing", "Curve", "Point", "Winner", "curves", "roughly", "sized", "winners"]
 
 
 @final
@@ -125,6 +125,15 @@ def _besides_size(cell: Cell, sweep: str) -> tuple[str, str]:
         return ", ".join(part for part in parts if part != size), ""
     rest = sorted((name, repr(value)) for name, value in cell.params.items() if name != sweep)
     return "", repr(rest)
+
+
+def roughly(value: float, parameter: str) -> str:
+    """Return an interpolated value of a sweep to two digits, which is more than an interpolation knows."""
+    factor = 1
+    if parameter.endswith("bytes"):
+        factor = next((one for one in (2**30, 2**20, 2**10) if value >= one), 1)
+    scaled = value / factor
+    return sized(round(scaled, 1 - math.floor(math.log10(scaled))) * factor, parameter) if scaled > 0 else "0"
 
 
 def sized(value: float, parameter: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import final
 
 from headway.lab import stats
-from headway.lab.crossover import Curve, Winner, curves, sized, winners
+from headway.lab.crossover import Curve, Winner, curves, roughly, sized, winners
 from headway.lab.design import Experiment
 from headway.lab.evidence import Evidence
 from headway.lab.figures import ratio
@@ -224,7 +224,7 @@ def _course(curve: Curve, sweep: str) -> str:
         return f"too close to tell at every size from {first} to {last}"
     if crossings:
         course = ", then ".join(
-            f"{_WORDS[one.low.side]} up to about {sized(one.about, sweep)} "
+            f"{_WORDS[one.low.side]} up to about {roughly(one.about, sweep)} "
             f"(between {sized(one.low.size, sweep)} and {sized(one.high.size, sweep)})"
             for one in crossings
         )
