@@ -26,6 +26,7 @@ from headway.report import (
     run_to_pyperf,
 )
 from headway.report.figures import level, metric_words, unit_of
+from headway.report.layout import indented
 from headway.report.matching import answers, column_key, in_row, published_amount, same_thing
 from headway.report.notes import left_out
 from headway.report.tables import amount, number, ratio, seconds
@@ -581,3 +582,19 @@ def test_what_was_left_out_is_grouped_by_reason(make_run):
         "left out: asyncio (http) on 3.13t: no aiohttp",
         "left out: 6 variants of files: no space",
     ]
+
+
+@pytest.mark.parametrize("width", [80, 90, 100, 110, 118, 125, 140])
+def test_names_give_way_before_figures(width):
+    """At every width each figure stands whole on a line, also where only the names leave room for it."""
+    figures = [f"{i}5.2 us / {i}2.1 us / 4.6{i} ms" for i in range(9)]
+    names = ["TCP, 1 client", "TCP, 100 requests/s offered", "UDP, 8 KiB"]
+    rows = [(name, "3.15", *figures[3 * i : 3 * i + 3]) for i, name in enumerate(names)]
+    table = Table("latency", ("", "", "alone", "beside 1 CPU thread", "beside 1 bz2 thread"), tuple(rows), 2)
+    console = Console(width=width, file=io.StringIO(), highlight=False)
+
+    console.print(indented(render_table(table)))
+
+    drawn = console.file.getvalue()
+    assert [figure for figure in figures if figure not in drawn] == []
+    assert max(map(len, drawn.splitlines())) <= width

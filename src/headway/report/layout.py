@@ -63,24 +63,31 @@ class _Fitted:
         self._table = table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        def measured(table: Table, *, folded: bool = False) -> Measurement:
+            return Measurement.get(console, options.update(width=10_000), _drawn(table, folded=folded))
+
         def fits(table: Table, *, folded: bool = False) -> bool:
-            wide = options.update(width=10_000)
-            return Measurement.get(console, wide, _drawn(table, folded=folded)).minimum <= options.max_width
+            return measured(table, folded=folded).minimum <= options.max_width
+
+        def drawn(table: Table, *, folded: bool = False) -> RichTable:
+            # Left to itself rich takes from the widest column, which is one of figures: it is the names that give way.
+            excess = measured(table, folded=folded).maximum - options.max_width
+            return _drawn(table, folded=folded, less=max(0, excess))
 
         if fits(self._table):
-            yield _drawn(self._table)
+            yield drawn(self._table)
             return
         turned = _turned(self._table)
         # With more rows than columns a turned table is as wide, and its headings are longer.
         if len(turned.rows) > len(self._table.rows) and fits(turned):
-            yield _drawn(turned)
+            yield drawn(turned)
             return
         whole = _split(self._table, fits)
         folded = _split(self._table, lambda table: fits(table, folded=True))
         if len(whole) <= _FEW_PARTS or _lines(whole, 1) <= _lines(folded, 2):
-            yield from map(_drawn, whole)
+            yield from map(drawn, whole)
         else:
-            yield from (_drawn(part, folded=True) for part in folded)
+            yield from (drawn(part, folded=True) for part in folded)
 
 
 def _lines(parts: Sequence[Table], by_row: int) -> int:
@@ -126,8 +133,15 @@ def _turned(table: Table) -> Table:
     return replace(table, columns=columns, rows=tuple(figures), names=1)
 
 
-def _drawn(table: Table, *, folded: bool = False) -> RichTable:
-    """Return the table as rich draws it; `folded` lets a figure have its interval on a line of its own."""
+def _drawn(table: Table, *, folded: bool = False, less: int = 0) -> RichTable:
+    """Return the table as rich draws it.
+
+    Args:
+        table: The table.
+        folded: Lets a figure have its interval on a line of its own.
+        less: So many characters of the widest row names are to be broken over lines.
+    """
+    names = [max((len(row[position]) for row in table.rows), default=0) for position in range(table.names)]
     shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 0, 0, 1), show_edge=False)
     for position, column in enumerate(table.columns):
         widest = max((len(row[position]) for row in table.rows), default=0)
@@ -137,7 +151,10 @@ def _drawn(table: Table, *, folded: bool = False) -> RichTable:
             overflow: Literal["fold", "ellipsis"] = "fold" if last else "ellipsis"
             shown.add_column(column, justify="left" if position == 0 else "right", overflow=overflow)
         elif position < table.names:
-            shown.add_column(column, overflow="fold", min_width=math.ceil(widest * _NAME_SHARE))
+            least = math.ceil(widest * _NAME_SHARE)
+            gives_way = less and position == names.index(max(names))
+            width = max(least, widest - less) if gives_way else None
+            shown.add_column(column, overflow="fold", min_width=least, width=width)
         else:
             heading = "\n".join(textwrap.wrap(column, max(widest, _HEADING), break_long_words=False))
             shown.add_column(heading, justify="right", overflow="fold", min_width=None if folded else widest)
