@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+#include "elf/got.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/lock.h"
+#include "elf/image.h"
+
+/* Held while a page's protection is changed: two slots are often in one page, and the first to end
+ * would take the right to write from the other. */
+static pthread_mutex_t protection_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Reads a line of /proc/self/maps, if it is that of the address.
+ *
+ * Returns whether it is, with *protection (PROT_*) then. This function can't fail. */
+static bool parse_mapping(const char *line, uintptr_t address, int *protection) {
+    uintptr_t start;
+    uintptr_t end;
+    char rights[5];
+    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &start, &end, rights) != 3 ||
+        address < start || address >= end) {
+        return false;
+    }
+    *protection = (rights[0] == 'r' ? PROT_READ : 0) | (rights[1] == 'w' ? PROT_WRITE : 0) |
+                  (rights[2] == 'x' ? PROT_EXEC : 0);
+    return true;
+}
+
+/* Finds out how an address is protected. The kernel is asked, since the file only tells what should
+ * be: RELRO's end is rounded to pages, and other tools patch slots and leave them writable.
+ *
+ * Returns 0 with *protection, or a negative errno: -EFAULT when nothing is mapped there. */
+static int read_protection(uintptr_t address, int *protection) {
+    FILE *maps = fopen("/proc/self/maps", "re");
+    if (maps == NULL) {
+        return -errno;
+    }
+    char *line = NULL;
+    size_t size = 0;
+    bool found = false;
+    while (!found && getline(&line, &size, maps) >= 0) {
+        found = parse_mapping(line, address, protection);
+    }
+    int error = found ? 0 : feof(maps) ? -EFAULT : -errno;
+    free(line);
+    fclose(maps);
+    return error;
+}
+
+/* Writes a slot; the lock is held.
+ *
+ * Returns 0 with *old, or a negative errno with the slot as it was. */
+static int write_locked(uintptr_t *slot, uintptr_t value, uintptr_t *old) {
+    int protection;
+    int error = read_protection((uintptr_t)slot, &protection);
+    if (error != 0) {
+        return error;
+    }
+    /* An aligned slot is in one page. 4 KiB would be wrong on many aarch64 kernels. */
+    size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = (char *)slot - (uintptr_t)slot % page_bytes;
+    bool closed = (protection & PROT_WRITE) == 0;
+    if (closed && mprotect(page, page_bytes, protection | PROT_READ | PROT_WRITE) != 0) {
+        return -errno;
+    }
+    /* One store of the whole slot, a release for who calls through it. As an exchange, so that the
+     * old value is the one replaced even when the loader binds the slot at this moment. */
+    *old = __atomic_exchange_n(slot, value, __ATOMIC_ACQ_REL);
+    if (closed && mprotect(page, page_bytes, protection) != 0) {
+        /* Hardly possible: it joins what the first call parted. No more can be done about the page,
+         * but the slot keeps the promise. */
+        error = -errno;
+        __atomic_store_n(slot, *old, __ATOMIC_RELEASE);
+    }
+    return error;
+}
+
+int hw__got_find(const void *address, const char *name, uintptr_t **slots, int max, int *count) {
+    *count = 0;
+    struct hw__image image;
+    int error = hw__image_find(address, &image);
+    return error != 0 ? error : hw__image_slots(&image, name, slots, max, count);
+}
+
+int hw__got_write(uintptr_t *slot, uintptr_t value, uintptr_t *old) {
+    return hw__got_write_all(&slot, 1, &value, old);
+}
+
+int hw__got_write_all(uintptr_t *const *slots, int count, const uintptr_t *values, uintptr_t *old) {
+    int written = 0;
+    int error = 0;
+    hw__mutex_lock(&protection_lock);
+    while (error == 0 && written < count) {
+        error = write_locked(slots[written], values[written], &old[written]);
+        written += error == 0;
+    }
+    while (error != 0 && written > 0) {
+        written--;
+        uintptr_t ours;
+        /* The same page was opened just now: there is no reason why it should fail, and nothing to
+         * do if it does. */
+        (void)write_locked(slots[written], old[written], &ours);
+    }
+    hw__mutex_unlock(&protection_lock);
+    return error;
+}
+
+uintptr_t hw__got_read(const uintptr_t *slot) { return __atomic_load_n(slot, __ATOMIC_ACQUIRE); }
+
+void *hw__real_function(const char *name) {
+    /* Asked of the C library and not of RTLD_DEFAULT, which would give the PLT entry of an
+     * executable that is no PIE and takes the function's address: a way back into the slot that is
+     * patched. dlsym() gives the default version; dlvsym() would want its name, another one on each
+     * machine, and musl has none. */
+    static const char *const libraries[] = {
+        "libpthread.so.0", /* glibc before 2.34; first, since its libc.so.6 only forwards */
+        "libc.so.6",       /* glibc */
+        "libc.so",         /* musl, whatever its file is called */
+    };
+    void *function = NULL;
+    for (size_t i = 0; function == NULL && i < sizeof libraries / sizeof *libraries; i++) {
+        /* RTLD_NOLOAD: what is not in the process is not the C library that it uses. */
+        void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
+        if (library != NULL) {
+            function = dlsym(library, name);
+            dlclose(library); /* it stays: the process needs it */
+        }
+    }
+    return function;
+}
