@@ -34,6 +34,7 @@ __all__ = [
     "ends",
     "newest_with_gil",
     "oldest_and_free_threaded",
+    "over_serial",
     "with_a_gil",
 ]
 
@@ -99,7 +100,7 @@ class Variant:
         params: JSON values for the workload.
         samples: Timed repetitions within a launch.
         warmups: Repetitions before those, not kept.
-        placements: Where it can run; the first is the default.
+        placements: Where it runs, at each of them unless the user chooses one.
         native: Runs in C, once per run instead of once per interpreter.
         unfit: Says why an interpreter cannot run it, or "". The model's own needs are checked besides.
         paths: Folders to put before the measured interpreter's `sys.path`.
@@ -233,6 +234,11 @@ class Comparison:
     bottom_placement: str = ""
     top_interpreter: str = ""
     bottom_interpreter: str = ""
+
+
+def over_serial(series: str, setting: str, relation: Relation) -> Comparison:
+    """Return the comparison of a series with the series "serial" in the same setting."""
+    return Comparison(top=f"{series}, {setting}", bottom=f"serial, {setting}", relation=relation)
 
 
 @final

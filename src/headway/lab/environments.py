@@ -44,7 +44,7 @@ _NOT_FOR_EVER = {"UV_HTTP_TIMEOUT": "20", "UV_HTTP_RETRIES": "1"}
 # Where there is no wheel for an interpreter, these build themselves in pure Python instead of asking for a compiler.
 _PURE = {f"{name}_NO_EXTENSIONS": "1" for name in ("AIOHTTP", "FROZENLIST", "MULTIDICT", "PROPCACHE", "YARL")}
 
-# Runs in the measured interpreter, 3.8 or later: does it import, does the GIL stay off, what does it offer?
+# Runs in the measured interpreter, 3.8 or later: does it import, what does it offer?
 _PROBE = r"""
 import json, sys, warnings
 warnings.simplefilter("ignore")
@@ -54,7 +54,7 @@ offers = []
 if library == "aiofile":
     import caio
     offers = [one.__name__.rpartition(".")[2].split("_")[1 if "linux" in one.__name__ else 0] for one in caio.variants_asyncio]
-print(json.dumps({"gil_enabled": getattr(sys, "_is_gil_enabled", lambda: True)(), "offers": offers}))
+print(json.dumps({"offers": offers}))
 """
 
 

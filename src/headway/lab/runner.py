@@ -391,11 +391,10 @@ def resume(
         )
         library, missing = _native_library()
         done = results.done(header.id)
-        pending = {cell.interpreter for block, cell in plan.order() if (cell.key, block) not in done}
-        if ONE_WORKER in pending and library is None:
+        cells = {cell.key: cell for block, cell in plan.order() if (cell.key, block) not in done}.values()
+        if library is None and any(cell.native for cell in cells):
             raise NativeError(missing, hint="build it (`make native`), then resume")
         by_id = {interpreter.id: interpreter for interpreter in stored}
-        cells = {cell.key: cell for block, cell in plan.order() if (cell.key, block) not in done}.values()
         surroundings = prepare(
             ((cell, by_id.get(cell.interpreter, stored[-1])) for cell in cells), redis_url=redis_url, say=say
         )

@@ -129,7 +129,9 @@ def _start_http(libraries: Libraries, own: Interpreter, seed: int) -> _Server:
         if not line:
             server.stop()
     if reason:
-        raise HeadwayError(f"the http server did not start: {reason}", hint="`headway doctor` looks for causes")
+        raise HeadwayError(
+            f"the http server did not start: {reason}", hint="remove the `libraries` folder of the cache and run again"
+        )
     server.job = {"host": "127.0.0.1", "port": int(line)}
     return server
 

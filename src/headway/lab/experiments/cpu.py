@@ -17,7 +17,7 @@ from headway.lab.design import (
 )
 from headway.lab.machine import Machine
 
-__all__ = ["EXPERIMENTS"]
+__all__ = ["EXPERIMENTS", "thread_count"]
 
 _EQUAL = between(0.9, 1.1)
 _NOT_FASTER = above(0.95)
@@ -115,7 +115,8 @@ _CPU_BOUND = Experiment(
 _COUNTS = (1, 2, 4, 8)
 
 
-def _threads(count: int) -> str:
+def thread_count(count: int) -> str:
+    """Return how many threads, in words."""
     return "1 thread" if count == 1 else f"{count} threads"
 
 
@@ -123,7 +124,7 @@ def _countdown(size: Size) -> list[Variant]:
     n = {"quick": 800_000, "standard": 10_000_000, "published": 100_000_000}[size]
     return [
         Variant(
-            series=_threads(count),
+            series=thread_count(count),
             workload="countdown",
             model="threads",
             params={"n": n, "threads": count},
@@ -140,7 +141,7 @@ def _falls_to_cores(machine: Machine) -> Sequence[Comparison]:
         ideal = 1 / min(count, len(machine.cores))
         # A quarter above the ideal still reads as "falls to 1/n"; nothing but noise lies far below it.
         comparisons.append(
-            Comparison(top=_threads(count), bottom="1 thread", relation=between(ideal * 0.8, ideal * 1.25))
+            Comparison(top=thread_count(count), bottom="1 thread", relation=between(ideal * 0.8, ideal * 1.25))
         )
     return comparisons
 
@@ -161,7 +162,7 @@ _COUNTDOWN = Experiment(
             id="countdown/flat",
             text="time does not fall with threads under a GIL",
             evidence=lambda _: [
-                Comparison(top=_threads(count), bottom="1 thread", relation=_NOT_FASTER) for count in _COUNTS[1:]
+                Comparison(top=thread_count(count), bottom="1 thread", relation=_NOT_FASTER) for count in _COUNTS[1:]
             ],
             source="C1",
             published=tuple(Published("C1", f"threads_{count}", "threads_1") for count in _COUNTS[1:]),
@@ -285,9 +286,9 @@ def _sha256(size: Size) -> list[Variant]:
             warmups=0 if size == "published" else 1,
         )
 
-    large = [variant(_threads(count), count, big, 1) for count in _COUNTS]
+    large = [variant(thread_count(count), count, big, 1) for count in _COUNTS]
     small = [
-        variant(f"small, {_threads(count)}", count, _SMALL_BYTES, small_messages)
+        variant(f"small, {thread_count(count)}", count, _SMALL_BYTES, small_messages)
         for count in (_COUNTS[:2] if size == "quick" else _COUNTS)
     ]
     return large + small
@@ -297,7 +298,9 @@ def _no_gain_past_cores(machine: Machine) -> Sequence[Comparison]:
     # The first thread count that fills the physical cores; hyper-threads are what the claim says do not help.
     full = next((count for count in _COUNTS if count >= machine.physical_cores), _COUNTS[-1])
     return [
-        Comparison(top=_threads(count), bottom=_threads(full), relation=above(0.9)) for count in _COUNTS if count > full
+        Comparison(top=thread_count(count), bottom=thread_count(full), relation=above(0.9))
+        for count in _COUNTS
+        if count > full
     ]
 
 

@@ -14,6 +14,7 @@ from headway.lab.design import (
     between,
     both_kinds,
     oldest_and_free_threaded,
+    over_serial,
 )
 from headway.lab.interpreters import Interpreter
 from headway.lab.machine import Machine
@@ -72,10 +73,6 @@ def _sqlite_sleep(size: Size) -> list[Variant]:
     ]
 
 
-def _against_serial(series: str, setting: str, low: float, high: float) -> Comparison:
-    return Comparison(top=f"{series}, {setting}", bottom=f"serial, {setting}", relation=between(low, high))
-
-
 _SQLITE_SLEEP = Experiment(
     name="sqlite-sleep",
     question="Do slow SQLite queries overlap, and do real reads and writes?",
@@ -93,7 +90,7 @@ _SQLITE_SLEEP = Experiment(
         Claim(
             id="sqlite-sleep/one-is-one",
             text="a single slow query takes aiosqlite as long as sqlite3",
-            evidence=lambda _: [_against_serial("asyncio", _ONE, 0.9, 1.2)],
+            evidence=lambda _: [over_serial("asyncio", _ONE, between(0.9, 1.2))],
             source="D7",
             published=(Published("D7", "asyncio", "serial", "one query"),),
             why="there is nothing to overlap; aiosqlite adds a thread",
@@ -101,7 +98,7 @@ _SQLITE_SLEEP = Experiment(
         Claim(
             id="sqlite-sleep/gather-is-one",
             text="three gathered slow queries take as long as one",
-            evidence=lambda _: [_against_serial("asyncio", _THREE, 0.9 / 3, 1.3 / 3)],
+            evidence=lambda _: [over_serial("asyncio", _THREE, _AS_ONE)],
             source="D7",
             published=(Published("D7", "asyncio_gather", "serial", "three"),),
             why="aiosqlite has a thread per connection, and the sleep lets go of the GIL",
@@ -109,7 +106,7 @@ _SQLITE_SLEEP = Experiment(
         Claim(
             id="sqlite-sleep/wal-is-no-wait",
             text="real reads and writes on a WAL file do not gain from aiosqlite",
-            evidence=lambda _: [_against_serial("asyncio", _WAL, 0.95, 100)],
+            evidence=lambda _: [over_serial("asyncio", _WAL, between(0.95, 100))],
             source="Headway",
             why="they hardly wait: every await is a trip to the connection's thread and back",
             says="On a local SQLite file aiosqlite takes {ratio} times as long as sqlite3 does, one task after the other.",

@@ -11,6 +11,7 @@ from headway.lab.design import (
     below,
     between,
     both_kinds,
+    over_serial,
 )
 
 __all__ = ["EXPERIMENTS"]
@@ -74,10 +75,6 @@ def _file_io(size: Size) -> list[Variant]:
     return variants
 
 
-def _threads_over_serial(setting: str, low: float, high: float) -> Comparison:
-    return Comparison(top=f"threads, {setting}", bottom=f"serial, {setting}", relation=between(low, high))
-
-
 _FILE_IO = Experiment(
     name="file-io",
     question="Do threads make file work quicker, and up to which size?",
@@ -97,7 +94,7 @@ _FILE_IO = Experiment(
         Claim(
             id="file-io/threads-1-mib",
             text="threads win with files of 1 MiB, which the page cache absorbs",
-            evidence=lambda _: [_threads_over_serial("1 MiB, disk", 0, 1)],
+            evidence=lambda _: [over_serial("threads", "1 MiB, disk", below(1))],
             source="A2",
             published=(Published("A2", "threads", "serial"),),
             why="open, write, read and unlink let go of the GIL, so the copying runs on several cores",
@@ -105,7 +102,7 @@ _FILE_IO = Experiment(
         Claim(
             id="file-io/threads-10-mib",
             text="and with files of 10 MiB",
-            evidence=lambda _: [_threads_over_serial("10 MiB, disk", 0, 1)],
+            evidence=lambda _: [over_serial("threads", "10 MiB, disk", below(1))],
             source="A3",
             published=(Published("A3", "threads", "serial", "10 MiB"),),
             why="open, write, read and unlink let go of the GIL, so the copying runs on several cores",
@@ -146,7 +143,7 @@ _FILE_IO = Experiment(
         Claim(
             id="file-io/fsync-overlaps",
             text="with fsync threads win, because waits for the device overlap",
-            evidence=lambda _: [_threads_over_serial("1 MiB, disk, fsync", 0, 1)],
+            evidence=lambda _: [over_serial("threads", "1 MiB, disk, fsync", below(1))],
             source="Headway",
             why="one flush of the device serves several files",
             says="When every file is synced, threads take {ratio} of the serial time.",
@@ -199,11 +196,7 @@ def _file_write(size: Size) -> list[Variant]:
     return variants
 
 
-def _aiofiles(setting: str, low: float, high: float, series: str = "aiofiles") -> Comparison:
-    return Comparison(top=f"{series}, {setting}", bottom=f"serial, {setting}", relation=between(low, high))
-
-
-_NO_GAIN = (0.9, 1.3)
+_NO_GAIN = between(0.9, 1.3)
 
 _FILE_WRITE = Experiment(
     name="file-write",
@@ -223,7 +216,7 @@ _FILE_WRITE = Experiment(
         Claim(
             id="file-write/one-file",
             text="one file takes aiofiles about as long as a plain write (within 25 %)",
-            evidence=lambda _: [_aiofiles("1 file, disk", 0.75, 1.25)],
+            evidence=lambda _: [over_serial("aiofiles", "1 file, disk", between(0.75, 1.25))],
             source="D2",
             published=(Published("D2", "asyncio", "serial", "one temporary file"),),
             why="one write is one call in one thread of the pool",
@@ -231,7 +224,7 @@ _FILE_WRITE = Experiment(
         Claim(
             id="file-write/ten-files-no-gain",
             text="ten gathered files gain nothing over ten in turn",
-            evidence=lambda _: [_aiofiles("10 files, disk", *_NO_GAIN)],
+            evidence=lambda _: [over_serial("aiofiles", "10 files, disk", _NO_GAIN)],
             source="D2",
             published=(Published("D2", "asyncio_gather", "serial", "ten temporary"),),
             why="the device is the limit",
@@ -241,7 +234,7 @@ _FILE_WRITE = Experiment(
         Claim(
             id="file-write/five-files-no-gain",
             text="nor do five on the machine's disk",
-            evidence=lambda _: [_aiofiles("5 files, disk", *_NO_GAIN)],
+            evidence=lambda _: [over_serial("aiofiles", "5 files, disk", _NO_GAIN)],
             source="D9",
             published=(Published("D9", "asyncio_gather", "serial", "machine's disk"),),
             why="the device is the limit",
@@ -249,7 +242,7 @@ _FILE_WRITE = Experiment(
         Claim(
             id="file-write/two-file-systems",
             text="nor five spread over two file systems",
-            evidence=lambda _: [_aiofiles(f"5 files, {_TWO}", *_NO_GAIN)],
+            evidence=lambda _: [over_serial("aiofiles", f"5 files, {_TWO}", _NO_GAIN)],
             source="D9",
             published=(Published("D9", "asyncio_gather", "serial", "two file systems"),),
             why="the slower of the two is the limit",
@@ -257,7 +250,7 @@ _FILE_WRITE = Experiment(
         Claim(
             id="file-write/tmpfs-gains",
             text="on tmpfs the threads under aiofiles pay off",
-            evidence=lambda _: [_aiofiles("5 files, tmpfs", 0, 0.9)],
+            evidence=lambda _: [over_serial("aiofiles", "5 files, tmpfs", below(0.9))],
             source="D9",
             published=(Published("D9", "asyncio_gather", "serial", "threads under aiofiles"),),
             why="copying to memory runs on as many cores as there are threads",
@@ -266,7 +259,7 @@ _FILE_WRITE = Experiment(
         Claim(
             id="file-write/pool-bounds",
             text="and a pool of two threads bounds the gain to twofold",
-            evidence=lambda _: [_aiofiles("5 files, tmpfs", 0.45, 1.0, "aiofiles, 2 workers")],
+            evidence=lambda _: [over_serial("aiofiles, 2 workers", "5 files, tmpfs", between(0.45, 1.0))],
             source="D9",
             published=(Published("D9", "asyncio_gather", "serial", "pool of two"),),
             why="two threads write at a time",

@@ -14,6 +14,7 @@ from headway.lab.design import (
     with_a_gil,
 )
 from headway.lab.experiments.convoy import HOW, IN_FIGURE, SPLIT, WORK, cpu_threads, echo
+from headway.lab.experiments.cpu import thread_count
 
 __all__ = ["EXPERIMENTS"]
 
@@ -124,19 +125,15 @@ _SWITCH_INTERVAL = Experiment(
 
 
 # ---------------------------------------------------------------- countdown-switch-interval
-def _threads(count: int) -> str:
-    return "1 thread" if count == 1 else f"{count} threads"
-
-
 def _countdown_at(count: int, interval_s: float) -> str:
-    return f"{_threads(count)}, {_interval_name(interval_s)}"
+    return f"{thread_count(count)}, {_interval_name(interval_s)}"
 
 
 def _countdown_interval(size: Size) -> list[Variant]:
     n = {"quick": 2_000_000, "standard": 20_000_000, "published": 100_000_000}[size]
     return [
         Variant(
-            series=_threads(count),
+            series=thread_count(count),
             setting=_interval_name(interval_s),
             workload="countdown",
             model="threads",

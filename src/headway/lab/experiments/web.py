@@ -10,6 +10,7 @@ from headway.lab.design import (
     Variant,
     between,
     both_kinds,
+    over_serial,
 )
 
 __all__ = ["EXPERIMENTS"]
@@ -56,12 +57,7 @@ def _http_sleep(size: Size) -> list[Variant]:
     return variants
 
 
-_AS_ALL = between(0.9, 1.15)
 _AS_ONE = between(0.9 / 3, 1.3 / 3)
-
-
-def _against_serial(series: str, setting: str, low: float, high: float) -> Comparison:
-    return Comparison(top=f"{series}, {setting}", bottom=f"serial, {setting}", relation=between(low, high))
 
 
 _HTTP_SLEEP = Experiment(
@@ -81,7 +77,7 @@ _HTTP_SLEEP = Experiment(
         Claim(
             id="http-sleep/one-is-one",
             text="a single request takes asyncio as long as urllib",
-            evidence=lambda _: [_against_serial("asyncio", _ONE, 0.9, 1.15)],
+            evidence=lambda _: [over_serial("asyncio", _ONE, between(0.9, 1.15))],
             source="D5",
             published=(Published("D5", "asyncio", "serial", "one request"),),
             why="there is nothing to overlap",
@@ -89,7 +85,7 @@ _HTTP_SLEEP = Experiment(
         Claim(
             id="http-sleep/gather-is-one",
             text="three gathered requests take as long as one",
-            evidence=lambda _: [_against_serial("asyncio", _THREE, 0.9 / 3, 1.3 / 3)],
+            evidence=lambda _: [over_serial("asyncio", _THREE, _AS_ONE)],
             source="D5",
             published=(Published("D5", "asyncio_gather", "serial", "three"),),
             why="the loop waits for all answers at once",
@@ -98,7 +94,7 @@ _HTTP_SLEEP = Experiment(
         Claim(
             id="http-sleep/threads-too",
             text="and so they do in threads",
-            evidence=lambda _: [_against_serial("threads", _THREE, 0.9 / 3, 1.3 / 3)],
+            evidence=lambda _: [over_serial("threads", _THREE, _AS_ONE)],
             source="Headway",
             why="a thread that waits for a socket lets go of the GIL",
             says="Threads overlap three slow requests as well: {ratio} of the time of one after the other.",

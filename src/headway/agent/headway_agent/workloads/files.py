@@ -144,6 +144,8 @@ class FileWrite(_Files):
             pool = self.params.get("pool", 0)
             self._executor = ThreadPoolExecutor(pool) if pool else None
             self.model.run_coroutine(self._open())
+            # Bound already: the model gathers it like any coroutine function.
+            type(self).function = self._write
             if pool:
                 metrics["workers"] = pool
         return metrics
@@ -184,19 +186,6 @@ class FileWrite(_Files):
             return os.path.getsize(path)
         finally:
             remove(path)
-
-    def sample(self):
-        if not self._via:
-            return Tasks.sample(self)
-        begun_ns = time.perf_counter_ns()
-        results = self.model.run_coroutine(self._gather())
-        ended_ns = time.perf_counter_ns()
-        if results != self.expected():
-            raise AssertionError("the tasks returned %r" % (results,))
-        return {"work_s": (ended_ns - begun_ns) / 1e9}
-
-    async def _gather(self):
-        return await self._asyncio.gather(*[self._write(*args) for args in self.arguments])
 
     def close(self):
         if self._via == "aiofile":
