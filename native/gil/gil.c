@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+#include "gil/gil.h"
+
+#include <stddef.h>
+
+#include "base/lock.h"
+
+/* An interval of more than a day is no interval. */
+#define MAX_INTERVAL_US 86400000000UL
+
+struct hw__gil hw__gils[HW__MAX_GILS];
+
+/* One more than the highest index ever used; only grows. A reader that misses the newest record
+ * takes its calls for another's, and lets them pass. */
+static _Atomic int count;
+
+/* Return addresses, 0 for none. Written by the probe and then by hooks that hold the main GIL's
+ * mutex; a reader that misses the newest lets that call pass. */
+static _Atomic uintptr_t sites[HW__MAX_SITES];
+
+static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER; /* see the header */
+
+void hw__registry_lock(void) { hw__mutex_lock(&registry); }
+
+bool hw__registry_trylock(void) { return pthread_mutex_trylock(&registry) == 0; }
+
+void hw__registry_unlock(void) { hw__mutex_unlock(&registry); }
+
+void hw__registry_reset_in_child(void) {
+    /* Whoever held it in the parent does not exist here. */
+    registry = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+int hw__gil_count(void) { return atomic_load_explicit(&count, memory_order_acquire); }
+
+struct hw__gil *hw__gil_find(const pthread_cond_t *cond, bool *acquire) {
+    /* NULL - offset never equals a cond, so empty records need no test of their own. */
+    const struct hw__gil_memory *released = hw__gil_of_cond(cond);
+    const struct hw__gil_memory *acquired = hw__gil_of_switch_cond(cond);
+    int n = hw__gil_count();
+    for (int i = 0; i < n; i++) {
+        const struct hw__gil_memory *memory =
+            atomic_load_explicit(&hw__gils[i].memory, memory_order_acquire);
+        if (memory == released || memory == acquired) {
+            *acquire = memory == acquired;
+            return &hw__gils[i];
+        }
+    }
+    return NULL;
+}
+
+struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main) {
+    /* Index 0 is the main interpreter's for ever: it comes back at the same address when the
+     * interpreter is initialised again. Two GILs can ask at once, each with its own mutex held: a
+     * record is claimed by its state of "being filled". */
+    static struct hw__gil_memory filling;
+    for (int i = main ? 0 : 1; i < HW__MAX_GILS; i++) {
+        struct hw__gil *gil = &hw__gils[i];
+        struct hw__gil_memory *none = NULL;
+        if (!atomic_compare_exchange_strong(&gil->memory, &none, &filling)) {
+            if (main) {
+                return NULL;
+            }
+            continue;
+        }
+        gil->index = (uint32_t)i;
+        gil->main = main;
+        gil->recorded = gil->announced = gil->requested = false;
+        gil->holder = NULL;
+        gil->interval_us = 0;
+        gil->stacks = NULL;
+        gil->meta = NULL;
+        atomic_store_explicit(&gil->memory, memory, memory_order_release);
+        int seen = atomic_load(&count);
+        while (seen <= i && !atomic_compare_exchange_weak(&count, &seen, i + 1)) {
+        }
+        return gil;
+    }
+    return NULL;
+}
+
+void hw__gil_remove(struct hw__gil *gil) {
+    atomic_store_explicit(&gil->memory, NULL, memory_order_release);
+}
+
+bool hw__gil_plausible(const struct hw__gil_memory *memory, const pthread_mutex_t *mutex) {
+    unsigned long interval_us = HW__READ(memory->interval_us);
+    return mutex == &memory->mutex && HW__READ(memory->locked) == 1 && interval_us >= 1 &&
+           interval_us <= MAX_INTERVAL_US && HW__READ(memory->last_holder) != NULL &&
+           ((uintptr_t)HW__READ(memory->last_holder) & (sizeof(void *) - 1)) == 0;
+}
+
+void hw__gil_learn_site(uintptr_t site) {
+    for (int i = 0; i < HW__MAX_SITES; i++) {
+        uintptr_t seen = 0;
+        if (atomic_compare_exchange_strong(&sites[i], &seen, site) || seen == site) {
+            return;
+        }
+    }
+}
+
+bool hw__gil_knows_site(uintptr_t site) {
+    for (int i = 0; i < HW__MAX_SITES; i++) {
+        uintptr_t known = atomic_load_explicit(&sites[i], memory_order_relaxed);
+        if (known == site) {
+            return true;
+        }
+        if (known == 0) {
+            return false;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+/* The GILs of this process: one record each, found by the address of its condition variable.
+ *
+ * A GIL gets a record in one of two ways, neither of them by being the first thing seen. The main
+ * interpreter's is found by a probe (probe.h). A sub-interpreter's own is found when signal() is
+ * called from the very place in the interpreter's code from which the probe saw an acquire; its
+ * memory must then look like a GIL that was just taken. All other condition variables that the
+ * interpreter's image uses are let pass. */
+#ifndef HEADWAY_GIL_GIL_H
+#define HEADWAY_GIL_GIL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "gil/protocol.h"
+
+#define HW__MAX_GILS 128
+#define HW__MAX_SITES 8
+
+struct hw__stacks;
+struct hw__thread;
+
+struct hw__gil {
+    /* Which GIL this is; NULL: none. Set last when a record is filled and cleared first when it is
+     * emptied (release, acquire), so who finds its cond here may read the rest. */
+    _Atomic(struct hw__gil_memory *) memory;
+    uint32_t index; /* of this record, for life */
+    bool main;
+
+    /* Guarded by memory->mutex, which every hook is called with. */
+    bool recorded;             /* the session wants its events */
+    bool announced;            /* its META_GIL is written */
+    bool requested;            /* a waiter has asked the holder to let go */
+    struct hw__thread *holder; /* whose ACQUIRE we saw; NULL: nobody's */
+    uint32_t interval_us;      /* as last recorded */
+    struct hw__stacks *stacks; /* NULL: none for this GIL */
+    struct hw__chunk *meta;    /* the meta chunk to write to, or NULL */
+};
+
+/* Protects: that records come and go while a session starts or ends, and the list of threads. Comes
+ * before every GIL's mutex in the order of locks. No hook takes it but that of destroy(), which is
+ * called without a GIL's mutex; a thread's end takes it. */
+void hw__registry_lock(void);
+bool hw__registry_trylock(void);
+void hw__registry_unlock(void);
+void hw__registry_reset_in_child(void);
+
+/* All records, used or not. */
+extern struct hw__gil hw__gils[HW__MAX_GILS];
+
+/* Up to which index records have ever been used. */
+int hw__gil_count(void);
+
+/* Finds the record whose cond (or switch_cond, then *acquire is true) this is.
+ *
+ * Any thread may call it; async-signal-safe. Returns NULL when there is none. */
+struct hw__gil *hw__gil_find(const pthread_cond_t *cond, bool *acquire);
+
+/* Makes a record. `memory->mutex` must be held by the caller, or the GIL itself.
+ *
+ * Returns NULL when all are in use. */
+struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main);
+
+/* Empties a record. The registry's lock must be held. This function can't fail. */
+void hw__gil_remove(struct hw__gil *gil);
+
+/* The memory around a cond looks like a GIL that is locked: the mutex is where it must be, and all
+ * values are possible ones.
+ *
+ * Only for a cond that came with a call from the interpreter's image: memory around it is read. */
+bool hw__gil_plausible(const struct hw__gil_memory *memory, const pthread_mutex_t *mutex);
+
+/* The places in the interpreter's code from which an acquire is signalled. */
+void hw__gil_learn_site(uintptr_t site);
+bool hw__gil_knows_site(uintptr_t site);
+
+static inline struct hw__gil_memory *hw__gil_of_cond(const pthread_cond_t *cond) {
+    return (struct hw__gil_memory *)((uintptr_t)cond - offsetof(struct hw__gil_memory, cond));
+}
+
+static inline struct hw__gil_memory *hw__gil_of_switch_cond(const pthread_cond_t *cond) {
+    return (struct hw__gil_memory *)((uintptr_t)cond -
+                                     offsetof(struct hw__gil_memory, switch_cond));
+}
+
+#endif

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+/* On entry of a hook: see protocol.h for the locks; the GIL is held by the caller in signal() and
+ * wanted in timedwait(). A hook never blocks but in the real function that it was called for,
+ * allocates nothing, uses no stdio and no Python API.
+ *
+ * Fork: in the child only the forking thread lives. The records stay, for the interpreter makes its
+ * GILs anew in place; trace/session.c drops what was the parent's.
+ *
+ * Thread exit: nothing of a hook is on the stack of a thread that exits, with one exception: up to
+ * 3.13 a daemon thread at shutdown leaves by pthread_exit() from take_gil(), after timedwait() has
+ * returned to it. From 3.14 on it stays in take_gil() for ever, and is never heard of again.
+ *
+ * Signals: a handler that runs in the middle of a hook can do no harm: CPython's only set flags.
+ *
+ * The interpreter's end: the hooks stay and see what is left of it; memory that they write to is
+ * the session's, which lives on. */
+#include "gil/hooks.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stddef.h>
+
+#include "elf/got.h"
+#include "trace/events.h"
+
+#define MAX_SLOTS                                                                                  \
+    8 /* of one function in one image: one, or two where some code is built -fno-plt */
+
+enum {
+#define HW__NUMBER(name, symbol, required, parameters) FUNCTION_##name,
+    HW__GIL_FUNCTIONS(HW__NUMBER)
+#undef HW__NUMBER
+        FUNCTIONS
+};
+
+struct hw__real hw__real;
+
+static uintptr_t *slots[FUNCTIONS * MAX_SLOTS];
+static uintptr_t originals[FUNCTIONS * MAX_SLOTS];
+static uintptr_t replacements[FUNCTIONS * MAX_SLOTS];
+static int slot_count; /* 0: not installed */
+
+static __thread struct hw__sighting *watching __attribute__((tls_model("initial-exec")));
+
+static int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+                          const struct timespec *deadline) {
+    bool acquire;
+    struct hw__sighting *sighting = watching;
+    if (sighting != NULL && sighting->memory == NULL) {
+        struct hw__gil_memory *memory = hw__gil_of_cond(cond);
+        if (hw__gil_plausible(memory, mutex)) {
+            sighting->memory = memory;
+            sighting->seen(sighting->context);
+        }
+    }
+    struct hw__gil *gil = hw__gil_find(cond, &acquire);
+    if (gil == NULL || acquire || !gil->recorded) {
+        return hw__real.timedwait(cond, mutex, deadline);
+    }
+
+    struct hw__gil_memory *memory = hw__gil_of_cond(cond);
+    unsigned long switches = HW__READ(memory->switch_number);
+    hw__on_wait(gil);
+    int result = hw__real.timedwait(cond, mutex, deadline);
+    /* The mutex is held again. In the meantime the GIL may have been destroyed and its record given
+     * to another: hw__on_request() then is not called, since `memory` differs. The interpreter asks
+     * for a drop under this very condition (take_gil() in Python/ceval_gil.c). */
+    if (result == ETIMEDOUT && HW__READ(memory->locked) != 0 &&
+        HW__READ(memory->switch_number) == switches && gil->recorded &&
+        atomic_load_explicit(&gil->memory, memory_order_relaxed) == memory) {
+        hw__on_request(gil);
+    }
+    return result;
+}
+
+static int hook_signal(pthread_cond_t *cond) {
+    bool acquire;
+    struct hw__gil *gil = hw__gil_find(cond, &acquire);
+    if (gil == NULL) {
+        uintptr_t site = (uintptr_t)__builtin_return_address(0);
+        if (!hw__gil_knows_site(site)) {
+            struct hw__sighting *sighting = watching;
+            if (sighting != NULL && sighting->memory != NULL &&
+                cond == &sighting->memory->switch_cond && sighting->acquire_site == 0) {
+                sighting->acquire_site = site;
+            }
+            return hw__real.signal(cond);
+        }
+        struct hw__gil_memory *memory = hw__gil_of_switch_cond(cond);
+        if (!hw__gil_plausible(memory, &memory->mutex)) {
+            return hw__real.signal(cond);
+        }
+        gil = hw__on_new_gil(memory);
+        if (gil == NULL) {
+            return hw__real.signal(cond);
+        }
+        acquire = true;
+    }
+    if (gil->recorded) {
+        if (acquire) {
+            hw__on_acquire(gil);
+        } else {
+            hw__on_release(gil);
+        }
+    }
+    return hw__real.signal(cond);
+}
+
+static int hook_wait(pthread_cond_t *cond, pthread_mutex_t *mutex) {
+    /* The holder that was asked to let go waits until another has taken over. Nothing is recorded:
+     * the GIL's mutex is not held here, and the release itself already said that it was forced. */
+    return hw__real.wait(cond, mutex);
+}
+
+static int hook_destroy(pthread_cond_t *cond) {
+    bool acquire;
+    struct hw__gil *gil = hw__gil_find(cond, &acquire);
+    if (gil != NULL && !acquire) {
+        hw__on_gil_end(gil, hw__gil_of_cond(cond));
+    }
+    return hw__real.destroy(cond);
+}
+
+/* Resolves the real functions. Returns 0 or -ENOSYS. */
+static int resolve(void) {
+#define HW__RESOLVE(name, symbol, required, parameters)                                            \
+    hw__real.name = (int(*) parameters)(uintptr_t)hw__real_function(#symbol);                      \
+    if (hw__real.name == NULL)                                                                     \
+        return -ENOSYS;
+    HW__GIL_FUNCTIONS(HW__RESOLVE)
+#undef HW__RESOLVE
+    return 0;
+}
+
+int hw__hooks_install(const void *runtime) {
+    if (slot_count > 0) {
+        return 0;
+    }
+    if (hw__real.signal == NULL) {
+        int error = resolve();
+        if (error != 0) {
+            return error;
+        }
+        /* Never unloaded: see the header. */
+        Dl_info self;
+        if (dladdr(&hw__real, &self) == 0 ||
+            dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == NULL) {
+            return -ENOSYS;
+        }
+    }
+    int total = 0;
+#define HW__FIND(name, symbol, required, parameters)                                               \
+    {                                                                                              \
+        int count;                                                                                 \
+        int error = hw__got_find(runtime, #symbol, slots + total, MAX_SLOTS, &count);              \
+        if (error != 0 && (required))                                                              \
+            return error;                                                                          \
+        for (int i = 0; i < count; i++)                                                            \
+            replacements[total + i] = (uintptr_t)hook_##name;                                      \
+        total += count;                                                                            \
+    }
+    HW__GIL_FUNCTIONS(HW__FIND)
+#undef HW__FIND
+    int error = hw__got_write_all(slots, total, replacements, originals);
+    if (error == 0) {
+        slot_count = total;
+    }
+    return error;
+}
+
+int hw__hooks_repair(void) {
+    int repaired = 0;
+    for (int i = 0; i < slot_count; i++) {
+        uintptr_t now = hw__got_read(slots[i]);
+        if (now != replacements[i] && hw__got_write(slots[i], replacements[i], &now) == 0) {
+            originals[i] = now; /* bound by now: better than the loader's stub */
+            repaired++;
+        }
+    }
+    return repaired;
+}
+
+int hw__hooks_remove(void) {
+    uintptr_t ours[FUNCTIONS * MAX_SLOTS];
+    int error = slot_count == 0 ? 0 : hw__got_write_all(slots, slot_count, originals, ours);
+    if (error == 0) {
+        slot_count = 0;
+    }
+    return error;
+}
+
+void hw__hooks_watch(struct hw__sighting *sighting) { watching = sighting; }

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+/* DESIGN: the GIL's mutex, which every hook is called with, orders the events of that GIL and
+ * guards its record; what belongs to a thread only that thread touches. So nothing here locks, and
+ * nothing waits for another thread.
+ *
+ * Times are read inside the mutex: the acquire that follows a release has a later time. */
+#include "trace/events.h"
+
+#include "headway/clock.h"
+#include "trace/stacks.h"
+#include "trace/thread.h"
+
+#define ADD(counter, amount)                                                                       \
+    atomic_store_explicit(&(counter),                                                              \
+                          atomic_load_explicit(&(counter), memory_order_relaxed) + (amount),       \
+                          memory_order_relaxed)
+#define SET(counter, value) atomic_store_explicit(&(counter), (value), memory_order_relaxed)
+
+/* Where the main interpreter's GIL is, once it has been seen. */
+static struct hw__gil_memory *main_memory;
+
+/* The forked child's first event: its own file, and nothing of the parent's threads and stacks. */
+static bool adopt(void) {
+    if (!hw__session_adopt()) {
+        hw__session.active = false;
+    }
+    hw__threads_forget();
+    hw__stacks_forget();
+    for (int i = 0; i < hw__gil_count(); i++) {
+        struct hw__gil *gil = &hw__gils[i];
+        hw__stacks_drop(gil);
+        gil->meta = NULL;
+        gil->holder = NULL;
+        gil->requested = gil->announced = false;
+        gil->recorded = hw__session.active && atomic_load(&gil->memory) != NULL;
+    }
+    return hw__session.active;
+}
+
+static void announce(struct hw__gil *gil, int64_t now_ns) {
+    struct hw__header *header = hw__session.header;
+    uint32_t count = atomic_load(&header->gil_count);
+    while (count <= gil->index &&
+           !atomic_compare_exchange_weak(&header->gil_count, &count, gil->index + 1)) {
+    }
+    struct hw__meta_gil *record = hw__meta_begin(gil, HW__META_GIL, sizeof *record);
+    if (record != NULL) {
+        record->index = gil->index;
+        record->main = gil->main;
+        record->address = (uint64_t)(uintptr_t)atomic_load(&gil->memory);
+        record->time_ns = now_ns;
+        hw__meta_commit(gil, record);
+    }
+    gil->announced = true;
+}
+
+/* What every event begins with. Returns the calling thread's record, or NULL: no event. */
+static struct hw__thread *enter(struct hw__gil *gil, int64_t now_ns) {
+    if (atomic_load_explicit(&hw__session.inherited, memory_order_relaxed) &&
+        atomic_exchange(&hw__session.inherited, false) && !adopt()) {
+        return NULL;
+    }
+    if (!gil->announced) {
+        announce(gil, now_ns);
+    }
+    struct hw__thread *thread = hw__thread_self();
+    if (thread == NULL) {
+        atomic_fetch_add_explicit(&hw__session.header->dropped_events, 1, memory_order_relaxed);
+    }
+    return thread;
+}
+
+static void change(struct hw__thread *thread, uint32_t state, int64_t now_ns) {
+    SET(thread->slot->since_ns, now_ns);
+    SET(thread->slot->state, state);
+}
+
+void hw__on_wait(struct hw__gil *gil) {
+    int64_t now = hw_now_ns();
+    struct hw__thread *thread = enter(gil, now);
+    if (thread == NULL || thread->waiting_since_ns != 0) {
+        return;
+    }
+    thread->waiting_since_ns = now;
+    /* It has run no Python since it let the GIL go: it is where it was then. */
+    uint32_t node = thread->node_gil == gil->index ? thread->node : 0;
+    hw__thread_emit(thread, HW__WAIT, gil->index, node, 0, now);
+    change(thread, HW__SLOT_WAITING, now);
+}
+
+void hw__on_request(struct hw__gil *gil) {
+    int64_t now = hw_now_ns();
+    struct hw__thread *thread = enter(gil, now);
+    gil->requested = true;
+    if (thread != NULL && thread->waiting_since_ns != 0) {
+        hw__thread_emit(thread, HW__REQUEST, gil->index, 0, 0, now);
+    }
+}
+
+static void count_wait(struct hw__slot *slot, uint64_t wait_ns) {
+    ADD(slot->waits, 1);
+    ADD(slot->wait_ns, wait_ns);
+    if (wait_ns > atomic_load_explicit(&slot->worst_wait_ns, memory_order_relaxed)) {
+        SET(slot->worst_wait_ns, wait_ns);
+    }
+    unsigned bits = wait_ns == 0 ? 0 : 64 - (unsigned)__builtin_clzll(wait_ns);
+    ADD(slot->wait_buckets[bits < HW__WAIT_BUCKETS ? bits : HW__WAIT_BUCKETS - 1], 1);
+}
+
+static void hold(struct hw__gil *gil, struct hw__thread *thread, int64_t now_ns, uint32_t flags) {
+    thread->held_since_ns = now_ns;
+    gil->holder = thread;
+    gil->requested = false;
+    hw__thread_emit(thread, HW__ACQUIRE, gil->index, 0, flags, now_ns);
+    ADD(thread->slot->holds, 1);
+    SET(thread->slot->gil, gil->index);
+    change(thread, HW__SLOT_HOLDING, now_ns);
+}
+
+void hw__on_acquire(struct hw__gil *gil) {
+    int64_t now = hw_now_ns();
+    struct hw__thread *thread = enter(gil, now);
+    if (thread == NULL) {
+        gil->holder = NULL;
+        return;
+    }
+    struct hw__gil_memory *memory = atomic_load_explicit(&gil->memory, memory_order_relaxed);
+    uint32_t interval_us = (uint32_t)HW__READ(memory->interval_us);
+    if (interval_us != gil->interval_us) {
+        if (gil->interval_us != 0) {
+            hw__thread_emit(thread, HW__INTERVAL, gil->index, interval_us, 0, now);
+        }
+        gil->interval_us = interval_us;
+    }
+    if (thread->waiting_since_ns != 0) {
+        uint64_t wait_ns = (uint64_t)(now - thread->waiting_since_ns);
+        thread->waiting_since_ns = 0;
+        thread->wait_ns += wait_ns;
+        count_wait(thread->slot, wait_ns);
+    }
+    hold(gil, thread, now, 0);
+}
+
+void hw__on_release(struct hw__gil *gil) {
+    struct hw__gil_memory *memory = atomic_load_explicit(&gil->memory, memory_order_relaxed);
+    if (gil->holder == NULL || HW__READ(memory->locked) != 0) {
+        return; /* free-threaded builds signal without having held it, too */
+    }
+    int64_t now = hw_now_ns();
+    struct hw__thread *thread = enter(gil, now);
+    if (thread == NULL || thread != gil->holder || thread->held_since_ns == 0) {
+        return;
+    }
+    thread->node = hw__stacks_take(gil, thread, HW__READ(memory->last_holder));
+    hw__thread_emit(thread, HW__RELEASE, gil->index, thread->node, gil->requested ? HW__FORCED : 0,
+                    now);
+    uint64_t hold_ns = (uint64_t)(now - thread->held_since_ns);
+    thread->held_since_ns = 0;
+    thread->hold_ns += hold_ns;
+    struct hw__slot *slot = thread->slot;
+    ADD(slot->hold_ns, hold_ns);
+    if (hold_ns > atomic_load_explicit(&slot->worst_hold_ns, memory_order_relaxed)) {
+        SET(slot->worst_hold_ns, hold_ns);
+    }
+    if (gil->requested) {
+        ADD(slot->forced, 1);
+    }
+    change(thread, HW__SLOT_IDLE, now);
+    gil->holder = NULL;
+}
+
+struct hw__gil *hw__on_new_gil(struct hw__gil_memory *memory) {
+    /* Tried, not locked: this GIL's mutex is held. Where a session is just beginning or ending, the
+     * GIL's next acquire finds it. */
+    if (!hw__registry_trylock()) {
+        return NULL;
+    }
+    struct hw__gil *gil = hw__gil_add(memory, memory == main_memory);
+    if (gil != NULL) {
+        gil->recorded = hw__session.active;
+    }
+    hw__registry_unlock();
+    return gil;
+}
+
+void hw__on_gil_end(struct hw__gil *gil, struct hw__gil_memory *memory) {
+    hw__registry_lock();
+    if (atomic_load(&gil->memory) == memory) {
+        if (gil->recorded && gil->announced && !atomic_load(&hw__session.inherited)) {
+            struct hw__meta_gil *record = hw__meta_begin(gil, HW__META_GIL_END, sizeof *record);
+            if (record != NULL) {
+                record->index = gil->index;
+                record->main = gil->main;
+                record->address = (uint64_t)(uintptr_t)memory;
+                record->time_ns = hw_now_ns();
+                hw__meta_commit(gil, record);
+            }
+        }
+        gil->recorded = false;
+        hw__stacks_drop(gil);
+        hw__gil_remove(gil);
+    }
+    hw__registry_unlock();
+}
+
+void hw__on_found_holding(struct hw__gil *gil) {
+    int64_t now = hw_now_ns();
+    struct hw__gil_memory *memory = atomic_load(&gil->memory);
+    struct hw__thread *thread = enter(gil, now);
+    main_memory = memory;
+    gil->interval_us = (uint32_t)HW__READ(memory->interval_us);
+    if (thread != NULL) {
+        hold(gil, thread, now, HW__ASSUMED);
+    }
+}

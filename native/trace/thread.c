@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+#include "trace/thread.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "gil/gil.h"
+#include "headway/clock.h"
+
+/* glibc keeps the values of the first keys in the thread itself; setting a later one allocates. */
+#define KEYS_WITHOUT_ALLOCATION 32
+
+/* How many events to drop before asking for a chunk again when there was none: asking goes through
+ * all chunks. */
+#define STARVE_EVENTS 1000
+
+#define CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
+
+static struct hw__thread threads[HW__MAX_THREADS];
+static _Atomic uint32_t high_water; /* no record at or above it was ever used in this session */
+static pthread_key_t key;
+static bool key_made, key_usable;
+
+/* initial-exec: no allocation at the first use in a thread, and no call. */
+static __thread struct hw__thread *self __attribute__((tls_model("initial-exec")));
+
+static void release(struct hw__thread *thread) {
+    thread->session = 0;
+    atomic_store_explicit(&thread->used, 0, memory_order_release);
+}
+
+static void close_chunk(struct hw__thread *thread) {
+    if (thread->chunk != NULL) {
+        atomic_store_explicit(&thread->chunk->state, HW__CHUNK_CLOSED, memory_order_release);
+    }
+    thread->chunk = NULL;
+}
+
+static void on_exit_of_thread(void *value) {
+    struct hw__thread *thread = value;
+    hw__registry_lock();
+    if (hw__session.active && !atomic_load(&hw__session.inherited) &&
+        thread->session == hw__session.id && pthread_equal(thread->owner, pthread_self())) {
+        hw__thread_emit(thread, HW__EXIT, 0, 0, 0, hw_now_ns());
+        close_chunk(thread);
+        atomic_store_explicit(&thread->slot->state, HW__SLOT_FREE, memory_order_relaxed);
+        release(thread);
+    }
+    self = NULL;
+    hw__registry_unlock();
+}
+
+int hw__threads_init(void) {
+    if (!key_made) {
+        int error = pthread_key_create(&key, on_exit_of_thread);
+        if (error != 0) {
+            return -error;
+        }
+        key_made = true;
+        key_usable = key < KEYS_WITHOUT_ALLOCATION;
+    }
+    return 0;
+}
+
+void hw__threads_forget(void) {
+    uint32_t n = atomic_load(&high_water);
+    for (uint32_t i = 0; i < n; i++) {
+        release(&threads[i]);
+    }
+    atomic_store(&high_water, 0);
+}
+
+/* Frees the records of threads that are gone without our having been told: all, where the key is
+ * not usable. */
+static void sweep(void) {
+    for (uint32_t i = 0; i < HW__MAX_THREADS; i++) {
+        if (atomic_load(&threads[i].used) == 2 &&
+            syscall(SYS_tgkill, getpid(), threads[i].tid, 0) != 0 && errno == ESRCH) {
+            atomic_store_explicit(&threads[i].slot->state, HW__SLOT_FREE, memory_order_relaxed);
+            close_chunk(&threads[i]);
+            release(&threads[i]);
+        }
+    }
+}
+
+static struct hw__thread *claim(void) {
+    for (int sweeps = 0; sweeps < 2; sweeps++) {
+        for (uint32_t i = 0; i < HW__MAX_THREADS; i++) {
+            uint32_t no = 0;
+            if (atomic_load_explicit(&threads[i].used, memory_order_relaxed) == 0 &&
+                atomic_compare_exchange_strong(&threads[i].used, &no, 1)) {
+                uint32_t seen = atomic_load(&high_water);
+                while (seen <= i && !atomic_compare_exchange_weak(&high_water, &seen, i + 1)) {
+                }
+                return &threads[i];
+            }
+        }
+        sweep();
+    }
+    return NULL;
+}
+
+static struct hw__thread *begin(void) {
+    struct hw__header *header = hw__session.header;
+    struct hw__thread *thread = claim();
+    if (thread == NULL) {
+        return NULL;
+    }
+    struct hw__slot *slot = &hw__session.slots[thread - threads];
+    if (!hw__session_room(slot, sizeof *slot)) {
+        release(thread);
+        return NULL;
+    }
+    int saved = errno;
+    thread->session = hw__session.id;
+    thread->owner = pthread_self();
+    thread->slot = slot;
+    thread->chunk = NULL;
+    thread->fill = thread->starved = 0;
+    thread->serial = 1 + atomic_fetch_add(&header->thread_count, 1);
+    thread->tid = (int32_t)syscall(SYS_gettid);
+    thread->start_ns = hw_now_ns();
+    memset(thread->name, 0, sizeof thread->name);
+    prctl(PR_GET_NAME, thread->name);
+    thread->held_since_ns = thread->waiting_since_ns = 0;
+    thread->hold_ns = thread->wait_ns = 0;
+    thread->node = thread->node_gil = thread->depth = 0;
+    memset(slot, 0, sizeof *slot);
+    slot->tid = thread->tid;
+    memcpy(slot->name, thread->name, sizeof thread->name);
+    atomic_store(&slot->since_ns, thread->start_ns);
+    atomic_store(&slot->serial, thread->serial);
+    atomic_store(&slot->state, HW__SLOT_IDLE);
+    self = thread;
+    if (key_usable) {
+        pthread_setspecific(key, thread);
+    }
+    atomic_store(&thread->used, 2); /* sweep() may look at it from now on */
+    errno = saved;
+    return thread;
+}
+
+struct hw__thread *hw__thread_known(void) {
+    struct hw__thread *thread = self;
+    return thread != NULL && thread->session == hw__session.id &&
+                   pthread_equal(thread->owner, pthread_self())
+               ? thread
+               : NULL;
+}
+
+struct hw__thread *hw__thread_self(void) {
+    struct hw__thread *thread = hw__thread_known();
+    return thread != NULL ? thread : begin();
+}
+
+/* Takes the next chunk. Returns whether there is one. */
+static bool next_chunk(struct hw__thread *thread) {
+    close_chunk(thread);
+    if (thread->starved > 0) {
+        thread->starved--;
+        return false;
+    }
+    struct hw__chunk *chunk = hw__session_chunk(HW__CHUNK_EVENTS, thread->serial, thread->tid);
+    if (chunk == NULL) {
+        thread->starved = STARVE_EVENTS;
+        return false;
+    }
+    chunk->thread_start_ns = thread->start_ns;
+    memcpy(chunk->name, thread->name, sizeof chunk->name);
+    thread->chunk = chunk;
+    thread->fill = 0;
+    return true;
+}
+
+void hw__thread_emit(struct hw__thread *thread, uint32_t kind, uint32_t gil, uint32_t value,
+                     uint32_t flags, int64_t now_ns) {
+    if (hw__session.header->chunk_count == 0) {
+        return;
+    }
+    struct hw__chunk *chunk = thread->chunk;
+    if (chunk == NULL || thread->fill + sizeof(struct hw__event) > CAPACITY) {
+        if (!next_chunk(thread)) {
+            atomic_fetch_add_explicit(&hw__session.header->dropped_events, 1, memory_order_relaxed);
+            return;
+        }
+        chunk = thread->chunk;
+    }
+    struct hw__event *event =
+        (struct hw__event *)((char *)chunk + HW__CHUNK_HEADER_BYTES + thread->fill);
+    event->time_ns = now_ns;
+    event->value = value;
+    event->kind = (uint8_t)kind;
+    event->gil = (uint8_t)gil;
+    event->flags = (uint16_t)flags;
+    thread->fill += (uint32_t)sizeof *event;
+    atomic_store_explicit(&chunk->used, thread->fill, memory_order_release);
+}
+
+void hw__thread_name(int32_t tid, const char *name) {
+    uint32_t n = atomic_load(&high_water);
+    for (uint32_t i = 0; i < n; i++) {
+        if (atomic_load(&threads[i].used) == 2 && threads[i].tid == tid) {
+            char *to = threads[i].slot->name;
+            memset(to, 0, HW__NAME_BYTES);
+            memcpy(to, name, strnlen(name, HW__NAME_BYTES - 1));
+        }
+    }
+}

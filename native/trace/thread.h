@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+/* What a session keeps of each thread, outside the file: which chunk it writes to, since when it
+ * holds or waits, and its last stack.
+ *
+ * A thread's record is made by its first event and given back when the thread exits (a destructor
+ * of thread-specific data; it takes the registry's lock, as no GIL's mutex is held then).
+ * Destructors of others that run later and use Python make a new record, and the destructor runs
+ * once more.
+ *
+ * Only its own thread uses a record, but for `used`. */
+#ifndef HEADWAY_TRACE_THREAD_H
+#define HEADWAY_TRACE_THREAD_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "trace/session.h"
+
+#define HW__MAX_DEPTH 128 /* frames of a stack, from the innermost; what calls them is left out */
+
+/* One frame of the last stack that was taken. */
+struct hw__frame {
+    uintptr_t frame;
+    uintptr_t code;
+    int32_t offset;
+    uint32_t node; /* of the stack that ends here */
+};
+
+struct hw__thread {
+    _Atomic uint32_t used; /* claimed by compare-and-swap */
+    uint64_t session;      /* hw__session.id it belongs to */
+    pthread_t owner;
+    struct hw__slot *slot;
+    struct hw__chunk *chunk; /* NULL: none yet */
+    uint32_t fill;           /* bytes in `chunk` */
+    uint32_t starved;        /* events to drop before it asks for a chunk again */
+    uint32_t serial;
+    int32_t tid;
+    int64_t start_ns;
+    char name[16];            /* the OS's */
+    int64_t held_since_ns;    /* 0: does not hold */
+    int64_t waiting_since_ns; /* 0: does not wait */
+    uint64_t hold_ns;         /* in holds and waits that ended, in this session */
+    uint64_t wait_ns;
+    uint32_t node;     /* its stack when it last let a GIL go ... */
+    uint32_t node_gil; /* ... in the ids of this one */
+    uint32_t depth;    /* of `frames`, which stand from the outermost */
+    struct hw__frame frames[HW__MAX_DEPTH];
+};
+
+/* The calling thread's record; makes it.
+ *
+ * The session must be active and stay so: some GIL's mutex is held on which `recorded` was seen
+ * true, or the registry's lock. Returns NULL when there are too many threads. */
+struct hw__thread *hw__thread_self(void);
+
+/* The calling thread's record if it has one in the present session, else NULL. */
+struct hw__thread *hw__thread_known(void);
+
+/* Forgets all threads: a session begins, or a child was forked. */
+void hw__threads_forget(void);
+
+/* Writes one event of the calling thread. This function can't fail: it counts what it drops. */
+void hw__thread_emit(struct hw__thread *thread, uint32_t kind, uint32_t gil, uint32_t value,
+                     uint32_t flags, int64_t now_ns);
+
+/* Makes the key for the destructor, once. Returns 0 or a negative errno. */
+int hw__threads_init(void);
+
+/* Gives the live thread of that native id a name in its slot. The registry's lock must be held. */
+void hw__thread_name(int32_t tid, const char *name);
+
+#endif

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+#include "headway/trace.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/lock.h"
+#include "gil/hooks.h"
+#include "gil/probe.h"
+#include "headway/clock.h"
+#include "trace/events.h"
+#include "trace/stacks.h"
+#include "trace/thread.h"
+
+/* Fork: the registry's lock is taken before and given back after, in the parent; the child has its
+ * own, and a session that it inherited (session.h). */
+static void before_fork(void) { hw__registry_lock(); }
+
+static void after_fork_in_parent(void) { hw__registry_unlock(); }
+
+static void after_fork_in_child(void) {
+    hw__registry_reset_in_child();
+    hw__session_after_fork();
+}
+
+/* exit(): the interpreter is over, though daemon threads may run on. os._exit(), a signal and
+ * exec() do not come by here. */
+__attribute__((destructor)) static void at_exit(void) {
+    if (hw__session.active && !atomic_load(&hw__session.inherited)) {
+        atomic_store(&hw__session.header->end_ns, hw_now_ns());
+    }
+}
+
+static void *symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
+
+/* Finds the main interpreter's GIL. Returns 0 or a negative errno. */
+static int find_gil(void) {
+    struct hw__probe_calls calls = {
+        .ensure = (int (*)(void))(uintptr_t)symbol("PyGILState_Ensure"),
+        .release = (void (*)(int))(uintptr_t)symbol("PyGILState_Release"),
+        .save = (void *(*)(void))(uintptr_t)symbol("PyEval_SaveThread"),
+        .restore = (void (*)(void *))(uintptr_t)symbol("PyEval_RestoreThread"),
+    };
+    if (calls.ensure == NULL || calls.release == NULL || calls.save == NULL ||
+        calls.restore == NULL) {
+        return -ENOENT;
+    }
+    struct hw__gil_memory *memory;
+    int error = hw__gil_probe(&calls, &memory);
+    if (error != 0) {
+        return error;
+    }
+    return hw__gil_add(memory, true) != NULL ? 0 : -EPROTO;
+}
+
+static int init_once(void) {
+    static bool done;
+    if (done) {
+        return 0;
+    }
+    int error = hw__threads_init();
+    if (error == 0) {
+        error = -pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    }
+    done = error == 0;
+    return error;
+}
+
+/* Has all known GILs recorded, or none. The registry's lock must be held. */
+static void record_gils(bool recorded) {
+    for (int i = 0; i < hw__gil_count(); i++) {
+        struct hw__gil *gil = &hw__gils[i];
+        struct hw__gil_memory *memory = atomic_load(&gil->memory);
+        if (memory == NULL) {
+            continue;
+        }
+        pthread_mutex_lock(&memory->mutex);
+        gil->recorded = recorded;
+        gil->announced = gil->requested = false;
+        gil->holder = NULL;
+        gil->meta = NULL;
+        hw__stacks_drop(gil);
+        pthread_mutex_unlock(&memory->mutex);
+        /* Without hooks nobody tells us of its end; its next acquire makes a new record. */
+        if (!recorded && !gil->main) {
+            hw__gil_remove(gil);
+        }
+    }
+}
+
+int hw_trace_start(const struct hw_trace_options *options) {
+    if (hw__session.active) {
+        return -EALREADY;
+    }
+    const void *runtime = symbol("_PyRuntime");
+    if (runtime == NULL) {
+        return -ENOENT;
+    }
+    int error = init_once();
+    if (error == 0) {
+        error = hw__hooks_install(runtime);
+    }
+    if (error != 0) {
+        return error;
+    }
+
+    struct hw__gil *gil = &hw__gils[0];
+    if (options->gil_enabled && atomic_load(&gil->memory) == NULL) {
+        error = find_gil();
+    }
+    struct hw__gil_memory *memory = atomic_load(&gil->memory);
+    struct hw__session_facts facts = {
+        .family = options->family,
+        .python_version = options->python_version,
+        .flags = (options->free_threaded ? HW__FREE_THREADED : 0) |
+                 (options->gil_enabled ? HW__GIL_ENABLED : 0) |
+                 (options->has_layout ? HW__STACKS : 0),
+        .interval_us = memory == NULL ? 0 : (uint32_t)HW__READ(memory->interval_us),
+        .command = options->command,
+        .command_bytes = options->command_bytes,
+        .executable = options->executable,
+        .program = options->program,
+    };
+    if (error == 0) {
+        error = hw__session_open(options->path, options->max_bytes, &facts);
+    }
+    if (error != 0) {
+        hw__hooks_remove();
+        return error;
+    }
+    hw__registry_lock();
+    hw__threads_forget();
+    hw__stacks_init(options->has_layout ? &options->layout : NULL);
+    atomic_store(&hw__session.inherited, false);
+    hw__session.active = true;
+    record_gils(true);
+    if (memory != NULL) {
+        pthread_mutex_lock(&memory->mutex);
+        hw__on_found_holding(gil);
+        pthread_mutex_unlock(&memory->mutex);
+    }
+    hw__registry_unlock();
+    hw__hooks_repair();
+    return 0;
+}
+
+int hw_trace_stop(void) {
+    hw__registry_lock();
+    if (!hw__session.active) {
+        hw__registry_unlock();
+        return -ESRCH;
+    }
+    /* From here on no hook writes: each looks at `recorded` with its GIL's mutex held. */
+    record_gils(false);
+    hw__session.active = false;
+    hw__hooks_remove();
+    if (!atomic_exchange(&hw__session.inherited, false)) {
+        hw__session_close();
+    }
+    hw__registry_unlock();
+    return 0;
+}
+
+int hw_trace_active(void) {
+    if (!hw__session.active) {
+        return 0;
+    }
+    return hw__session.path[0] == '\0' ? 2 : 1;
+}
+
+const char *hw_trace_path(void) { return hw__session.path; }
+
+void hw_trace_name(int32_t tid, const char *name) {
+    hw__registry_lock();
+    if (hw__session.active && !atomic_load(&hw__session.inherited)) {
+        struct hw__gil *gil = &hw__gils[0];
+        struct hw__gil_memory *memory = atomic_load(&gil->memory);
+        size_t bytes = strlen(name);
+        if (memory != NULL) {
+            pthread_mutex_lock(&memory->mutex);
+        }
+        struct hw__meta_name *record = hw__meta_begin(gil, HW__META_NAME, sizeof *record + bytes);
+        if (record != NULL) {
+            record->tid = tid;
+            record->name_bytes = (uint32_t)bytes;
+            record->time_ns = hw_now_ns();
+            memcpy(record + 1, name, bytes);
+            hw__meta_commit(gil, record);
+        }
+        if (memory != NULL) {
+            pthread_mutex_unlock(&memory->mutex);
+        }
+        hw__thread_name(tid, name);
+    }
+    hw__registry_unlock();
+}
+
+int hw_gil_times(int64_t *hold_ns, int64_t *wait_ns) {
+    *hold_ns = *wait_ns = 0;
+    if (!hw__session.active) {
+        return -ESRCH;
+    }
+    const struct hw__thread *thread = hw__thread_known();
+    if (thread != NULL) {
+        *hold_ns = (int64_t)thread->hold_ns;
+        *wait_ns = (int64_t)thread->wait_ns;
+        if (thread->held_since_ns != 0) {
+            *hold_ns += hw_now_ns() - thread->held_since_ns;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,304 @@
+"""Starts and stops the recording of the GIL in this process, and tells it the names of threads.
+
+The program, `headway attach` and `headway.trace()` all come here; what records is native/trace. CPython 3.8 to 3.15 on
+Linux; stacks from 3.11 on. Anything that is not as expected raises `CannotRecord`, and the program goes on as it was.
+"""
+
+import ctypes
+import os
+import platform
+import struct
+import sys
+
+from . import frames
+
+__all__ = ["CannotRecord", "Recorder", "start_from_environment"]
+
+ABI_VERSION = 3
+"""HW_ABI_VERSION of native/include/headway/version.h that this module was written for."""
+
+NEWEST = (3, 15)
+DEFAULT_BYTES = 512 << 20
+
+_PROBLEMS = {
+    "EALREADY": "it is recorded already",
+    "EEXIST": "%(path)s exists already",
+    "ENOSPC": "no room for %(path)s",
+    "ENOENT": "the interpreter's _PyRuntime, or the folder of %(path)s, is not to be found",
+    "ENXIO": "the interpreter is linked statically: its calls of pthread_cond_* cannot be hooked",
+    "EPROTO": "the GIL is not where this CPython should have it",
+    "ETIMEDOUT": "this thread does not hold the main interpreter's GIL: start from the main interpreter",
+}
+
+
+class CannotRecord(Exception):
+    """Why this process is not recorded, in one sentence."""
+
+
+class _Options(ctypes.Structure):
+    """struct hw_trace_options."""
+
+    _fields_ = [
+        ("path", ctypes.c_char_p),
+        ("max_bytes", ctypes.c_int64),
+        ("family", ctypes.c_uint64),
+        ("python_version", ctypes.c_uint32),
+        ("free_threaded", ctypes.c_uint32),
+        ("gil_enabled", ctypes.c_uint32),
+        ("command", ctypes.c_char_p),
+        ("command_bytes", ctypes.c_uint32),
+        ("has_layout", ctypes.c_uint32),
+        ("executable", ctypes.c_char_p),
+        ("program", ctypes.c_char_p),
+        ("layout", frames.Layout),
+    ]
+
+
+def _load(path):
+    try:
+        # PyDLL: the functions are called with the GIL held.
+        library = ctypes.PyDLL(path)
+        found = library.hw_abi_version()
+    except (OSError, AttributeError) as error:
+        raise CannotRecord("%s does not load: %s" % (path, error))
+    if found != ABI_VERSION:
+        raise CannotRecord("%s has ABI version %d, expected %d" % (path, found, ABI_VERSION))
+    library.hw_trace_start.argtypes = [ctypes.POINTER(_Options)]
+    library.hw_trace_path.restype = ctypes.c_char_p
+    library.hw_trace_name.argtypes = [ctypes.c_int32, ctypes.c_char_p]
+    library.hw_trace_name.restype = None
+    library.hw_gil_times.argtypes = [ctypes.POINTER(ctypes.c_int64)] * 2
+    library.hw_trace_walk.argtypes = [
+        ctypes.POINTER(frames.Layout),
+        ctypes.c_void_p,
+        ctypes.POINTER(frames.WalkedFrame),
+        ctypes.c_int,
+    ]
+    return library
+
+
+def _check_interpreter():
+    version = sys.version_info[:2]
+    if sys.implementation.name != "cpython":
+        raise CannotRecord("this is %s, not CPython" % sys.implementation.name)
+    if not (3, 8) <= version <= NEWEST:
+        raise CannotRecord("CPython %d.%d is not known to this version of headway" % version)
+    if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
+        raise CannotRecord("%s on %s is not supported" % (sys.platform, platform.machine()))
+
+
+def _command():
+    """Return the arguments that this process was started with, each with a NUL after it."""
+    try:
+        with open("/proc/self/cmdline", "rb", buffering=0) as file:
+            return file.read(4096)
+    except OSError:
+        return b""
+
+
+def _program(command):
+    """Return what a user calls this program: the script, `-m module`, or the interpreter."""
+    words = command.split(b"\0")[1:]
+    for i, word in enumerate(words):
+        if word in (b"-m", b"-c"):
+            return b" ".join(words[i : i + 2])[:200]
+        if word in (b"-W", b"-X"):
+            continue
+        if word and not word.startswith(b"-") and (i == 0 or words[i - 1] not in (b"-W", b"-X")):
+            return os.path.basename(word)
+    return os.path.basename(command.split(b"\0")[0])
+
+
+class Recorder:
+    """The recorder of this process; there is one session at a time, however many objects."""
+
+    def __init__(self, library):
+        """Load the shared library. Raises CannotRecord."""
+        _check_interpreter()
+        self._library = _load(library)
+        self._hold = ctypes.c_int64()
+        self._wait = ctypes.c_int64()
+        self.without_stacks = ""
+        """Why there are no stacks; "" where there are."""
+
+    def start(self, path, family=None, max_bytes=DEFAULT_BYTES):
+        """Record into a new file, or with "" count only. Raises CannotRecord."""
+        command = _command()
+        options = _Options(
+            path=os.fsencode(os.path.abspath(path)) if path else b"",
+            max_bytes=max_bytes,
+            family=family if family is not None else struct.unpack("Q", os.urandom(8))[0],
+            python_version=sys.hexversion,
+            free_threaded=_free_threaded(),
+            gil_enabled=_gil_enabled(),
+            command=command,
+            command_bytes=len(command),
+            executable=os.fsencode(sys.executable or ""),
+            program=_program(command),
+        )
+        if path:
+            self._find_layout(options)
+        error = self._library.hw_trace_start(ctypes.byref(options))
+        if error:
+            name = _errno_name(-error)
+            text = _PROBLEMS.get(name, os.strerror(-error) + " (%(path)s)")
+            raise CannotRecord(text % {"path": path or "the counters"})
+        _names.watch(self._name)
+
+    def _find_layout(self, options):
+        if sys.version_info < (3, 11):
+            self.without_stacks = "CPython before 3.11"
+            return
+        try:
+            layout = frames.find()
+            frames.check(layout, self._library.hw_trace_walk)
+        except frames.LayoutError as error:
+            self.without_stacks = str(error)
+        else:
+            options.layout = layout
+            options.has_layout = 1
+
+    def stop(self):
+        """End the session; returns whether there was one."""
+        _names.unwatch()
+        return self._library.hw_trace_stop() == 0
+
+    @property
+    def active(self):
+        """There is a session, here or started by someone else."""
+        return self._library.hw_trace_active() != 0
+
+    @property
+    def path(self):
+        """The session's file, "" for counters only."""
+        return os.fsdecode(self._library.hw_trace_path())
+
+    def times(self):
+        """Return (held, waited) of the calling thread so far, in nanoseconds; (0, 0) without a session."""
+        hold, wait = ctypes.c_int64(), ctypes.c_int64()
+        self._library.hw_gil_times(ctypes.byref(hold), ctypes.byref(wait))
+        return hold.value, wait.value
+
+    def _name(self, tid, name):
+        self._library.hw_trace_name(tid, name.encode("utf-8", "replace").replace(b"\0", b"?"))
+
+
+def _errno_name(number):
+    import errno
+
+    return errno.errorcode.get(number, "")
+
+
+def _free_threaded():
+    import sysconfig
+
+    return int(bool(sysconfig.get_config_var("Py_GIL_DISABLED")))
+
+
+def _gil_enabled():
+    check = getattr(sys, "_is_gil_enabled", None)
+    return int(check() if check is not None else True)
+
+
+class _Names:
+    """Tells the recorder how Python names its threads, when they begin and when they are renamed.
+
+    `threading` has no event for either, so two of its methods get ours around them, and theirs back in the end.
+    """
+
+    def __init__(self):
+        self._tell = None
+        self._originals = None
+        self._forks = False
+
+    def watch(self, tell):
+        import threading
+
+        self._tell = tell
+        if self._originals is None:
+            thread = threading.Thread
+            self._originals = (thread._set_native_id, thread.name)
+            thread._set_native_id = self._around_native_id(thread._set_native_id)
+            thread.name = self._around_name(thread.name)
+        if not self._forks:
+            # After threading's own, which was imported first: the child's only thread is then its main thread.
+            os.register_at_fork(after_in_child=self._tell_all)
+            self._forks = True
+        self._tell_all()
+
+    def unwatch(self):
+        import threading
+
+        self._tell_all()
+        self._tell = None
+        if self._originals is not None:
+            threading.Thread._set_native_id, threading.Thread.name = self._originals
+            self._originals = None
+
+    def _tell_all(self):
+        import threading
+
+        if self._tell is not None:
+            # Not enumerate(): it takes a lock, which another thread may hold for ever.
+            for thread in list(threading._active.values()):
+                self._tell_one(thread)
+
+    def _tell_one(self, thread):
+        tell, tid, name = self._tell, getattr(thread, "_native_id", None), getattr(thread, "_name", None)
+        if tell is not None and isinstance(tid, int) and isinstance(name, str):
+            tell(tid, name)
+
+    def _around_native_id(self, original):
+        def _set_native_id(thread):
+            original(thread)
+            self._tell_one(thread)
+
+        return _set_native_id
+
+    def _around_name(self, original):
+        def set_name(thread, name):
+            original.fset(thread, name)
+            self._tell_one(thread)
+
+        return property(original.fget, set_name, original.fdel, original.__doc__)
+
+
+_names = _Names()
+
+
+def start_from_environment():
+    """Record this process as the environment says; where that cannot be, say why in one line on stderr.
+
+    Environment: HEADWAY_TRACE_FILE, the first process's file (each other one gets a name made from it);
+    HEADWAY_NATIVE, the shared library; HEADWAY_TRACE_FAMILY and HEADWAY_TRACE_BYTES.
+    """
+    path = os.environ["HEADWAY_TRACE_FILE"]
+    try:
+        recorder = Recorder(os.environ["HEADWAY_NATIVE"])
+        family = int(os.environ.get("HEADWAY_TRACE_FAMILY", "0"))
+        max_bytes = int(os.environ.get("HEADWAY_TRACE_BYTES", str(DEFAULT_BYTES)))
+        recorder.start(_free_path(path), family, max_bytes)
+        if recorder.without_stacks and sys.version_info >= (3, 11):
+            _say("process %d is traced without stacks: %s" % (os.getpid(), recorder.without_stacks))
+    except (CannotRecord, KeyError, ValueError, OSError) as error:
+        _say("process %d is not traced: %s" % (os.getpid(), error))
+
+
+def _free_path(path):
+    """Return the name of this process's file: the first's as it is, `app.PID.hwt` for the others."""
+    if not os.path.lexists(path):
+        return path
+    stem = path[: -len(".hwt")] if path.endswith(".hwt") else path
+    attempt = 1
+    while True:
+        found = "%s.%d%s.hwt" % (stem, os.getpid(), "" if attempt == 1 else "-%d" % attempt)
+        if not os.path.lexists(found):
+            return found
+        attempt += 1
+
+
+def _say(text):
+    try:
+        os.write(2, ("headway: %s\n" % text).encode("utf-8", "replace"))
+    except OSError:
+        pass  # no stderr: nobody listens

@@ -1,0 +1,43 @@
+"""Starts the recorder in every Python process that has this folder on its PYTHONPATH, before the program runs.
+
+CPython's `site` imports `sitecustomize` at startup, unless it is told not to (-I, -E with PYTHONPATH, -S). Afterwards
+the program's world is as it would be: this folder is off sys.path, and the sitecustomize that this one hides is run and
+stands in sys.modules. What stays: the environment, which child processes need, and the modules that the recorder uses.
+"""
+
+import os
+import sys
+
+
+def _start():
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
+    sys.path_importer_cache.pop(here, None)
+    if "HEADWAY_TRACE_FILE" in os.environ:
+        agent = os.path.dirname(here)
+        sys.path.insert(0, agent)
+        try:
+            from headway_agent import recorder
+        except ImportError as error:  # no ctypes in this interpreter
+            os.write(2, ("headway: process %d is not traced: %s\n" % (os.getpid(), error)).encode())
+        else:
+            recorder.start_from_environment()
+        finally:
+            sys.path.remove(agent)
+            sys.path_importer_cache.pop(agent, None)
+
+
+def _run_hidden():
+    """Import the sitecustomize that would have been found without us; its errors are its own."""
+    ours = sys.modules.pop(__name__)
+    try:
+        import sitecustomize  # noqa: F401
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+    finally:
+        sys.modules.setdefault(__name__, ours)
+
+
+_start()
+_run_hidden()
