@@ -54,15 +54,15 @@ static void announce(struct hw__gil *gil, int64_t now_ns) {
     gil->announced = true;
 }
 
-/* What every event begins with. Returns the calling thread's record, or NULL: no event. */
-static struct hw__thread *enter(struct hw__gil *gil, int64_t now_ns) {
+/* What every event begins with. Returns the calling thread's record with the time, or NULL: no
+ * event. */
+static struct hw__thread *enter(struct hw__gil *gil, int64_t *now_ns) {
     if (atomic_load_explicit(&hw__session.inherited, memory_order_relaxed) &&
-        atomic_exchange(&hw__session.inherited, false) && !adopt()) {
+        atomic_exchange(&hw__session.inherited, false) && !adopt())
         return NULL;
-    }
-    if (!gil->announced) {
-        announce(gil, now_ns);
-    }
+    *now_ns = hw_now_ns(); /* after a child's session has begun */
+    if (!gil->announced)
+        announce(gil, *now_ns);
     struct hw__thread *thread = hw__thread_self();
     if (thread == NULL) {
         atomic_fetch_add_explicit(&hw__session.header->dropped_events, 1, memory_order_relaxed);
@@ -76,8 +76,8 @@ static void change(struct hw__thread *thread, uint32_t state, int64_t now_ns) {
 }
 
 void hw__on_wait(struct hw__gil *gil) {
-    int64_t now = hw_now_ns();
-    struct hw__thread *thread = enter(gil, now);
+    int64_t now;
+    struct hw__thread *thread = enter(gil, &now);
     if (thread == NULL || thread->waiting_since_ns != 0) {
         return;
     }
@@ -89,8 +89,8 @@ void hw__on_wait(struct hw__gil *gil) {
 }
 
 void hw__on_request(struct hw__gil *gil) {
-    int64_t now = hw_now_ns();
-    struct hw__thread *thread = enter(gil, now);
+    int64_t now;
+    struct hw__thread *thread = enter(gil, &now);
     gil->requested = true;
     if (thread != NULL && thread->waiting_since_ns != 0) {
         hw__thread_emit(thread, HW__REQUEST, gil->index, 0, 0, now);
@@ -118,8 +118,8 @@ static void hold(struct hw__gil *gil, struct hw__thread *thread, int64_t now_ns,
 }
 
 void hw__on_acquire(struct hw__gil *gil) {
-    int64_t now = hw_now_ns();
-    struct hw__thread *thread = enter(gil, now);
+    int64_t now;
+    struct hw__thread *thread = enter(gil, &now);
     if (thread == NULL) {
         gil->holder = NULL;
         return;
@@ -146,8 +146,8 @@ void hw__on_release(struct hw__gil *gil) {
     if (gil->holder == NULL || HW__READ(memory->locked) != 0) {
         return; /* free-threaded builds signal without having held it, too */
     }
-    int64_t now = hw_now_ns();
-    struct hw__thread *thread = enter(gil, now);
+    int64_t now;
+    struct hw__thread *thread = enter(gil, &now);
     if (thread == NULL || thread != gil->holder || thread->held_since_ns == 0) {
         return;
     }
@@ -204,9 +204,9 @@ void hw__on_gil_end(struct hw__gil *gil, struct hw__gil_memory *memory) {
 }
 
 void hw__on_found_holding(struct hw__gil *gil) {
-    int64_t now = hw_now_ns();
+    int64_t now;
     struct hw__gil_memory *memory = atomic_load(&gil->memory);
-    struct hw__thread *thread = enter(gil, now);
+    struct hw__thread *thread = enter(gil, &now);
     main_memory = memory;
     gil->interval_us = (uint32_t)HW__READ(memory->interval_us);
     if (thread != NULL) {

@@ -6,7 +6,7 @@ hint. The command line prints it without a traceback and exits with `exit_code`.
 
 from typing import ClassVar
 
-__all__ = ["HeadwayError", "InterpreterError", "NativeError", "StoreError", "UsageError"]
+__all__ = ["HeadwayError", "InterpreterError", "NativeError", "RecordingError", "StoreError", "TraceError", "UsageError"]
 
 
 class HeadwayError(Exception):
@@ -48,3 +48,15 @@ class NativeError(HeadwayError):
     """The native library is missing, does not load, or has another ABI."""
 
     exit_code = 5
+
+
+class TraceError(HeadwayError):
+    """A trace file that is not there, is none, or is damaged beyond reading."""
+
+    exit_code = 6
+
+
+class RecordingError(HeadwayError):
+    """A process that cannot be recorded, or attached to."""
+
+    exit_code = 7

@@ -5,14 +5,14 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["check_output", "complain", "print_json", "print_rendered", "say", "write_json"]
+__all__ = ["check_output", "complain", "print_json", "print_rendered", "say", "say_rendered", "write_json"]
 
 _LEAST_COLUMNS = 64
 _PIPE_COLUMNS = 120
@@ -38,21 +38,30 @@ def print_json(value: Any) -> None:
 
 def print_rendered(what: "RenderableType") -> None:
     """Print tables and text to stdout: colour only on a terminal and without NO_COLOR."""
+    _render(what, sys.stdout)
+
+
+def say_rendered(what: "RenderableType") -> None:
+    """Tell the user something that has a form: stderr."""
+    _render(what, sys.stderr)
+
+
+def _render(what: "RenderableType", stream: TextIO) -> None:
     from rich.console import Console
 
-    width = shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns if sys.stdout.isatty() else None
+    width = shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns if stream.isatty() else None
     if width is None:
         width = (
             int(os.environ.get("COLUMNS", _PIPE_COLUMNS)) if os.environ.get("COLUMNS", "").isdigit() else _PIPE_COLUMNS
         )
     # Narrower, figures would be cut off, and half a figure reads like another one: let the terminal wrap the lines.
     width = max(width, _LEAST_COLUMNS)
-    console = Console(width=width, highlight=False, soft_wrap=False)
+    console = Console(width=width, highlight=False, soft_wrap=False, file=stream)
     with console.capture() as captured:
         console.print(what)
     # rich fills lines up with blanks, which pipes and small terminals have no use for.
     for line in captured.get().splitlines():
-        print(line.rstrip())
+        print(line.rstrip(), file=stream)
 
 
 def check_output(path: Path | None, *, force: bool) -> None:

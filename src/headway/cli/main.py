@@ -1,7 +1,7 @@
 """The parser, the list of commands, and the one handler of errors.
 
 stdout is data, stderr is talk. Exit codes: 0; 1 for failed launches or any other `HeadwayError`; 2 for bad arguments;
-3, 4, 5 for interpreters, stores and the native library; 130 after Ctrl-C.
+3 to 7 for interpreters, stores, the native library, traces and recording; `trace` ends as its program ended; 130 after Ctrl-C.
 """
 
 import argparse
@@ -30,9 +30,11 @@ class Command(Protocol):
         """Do it and return the exit code. Raises HeadwayError."""
 
 
-_COMMANDS = ("lab", "report", "compare", "runs", "interpreters", "doctor")
+_COMMANDS = ("lab", "trace", "attach", "report", "compare", "runs", "interpreters", "doctor")
 
-_DESCRIPTION = "Measure Python's concurrency models on this machine's interpreters, and see which beliefs hold here."
+_DESCRIPTION = (
+    "Measure Python's concurrency models on this machine's interpreters, and see who holds the GIL in your program."
+)
 
 
 class _Parser(argparse.ArgumentParser):

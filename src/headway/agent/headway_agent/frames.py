@@ -64,9 +64,7 @@ class WalkedFrame(ctypes.Structure):
 
 def find():
     """Return this interpreter's Layout. Raises LayoutError."""
-    layout = Layout(
-        code_type=id(types.CodeType), code_instructions=types.CodeType.__basicsize__, object_bytes=_HEAD
-    )
+    layout = Layout(code_type=id(types.CodeType), code_instructions=types.CodeType.__basicsize__, object_bytes=_HEAD)
     sample = find.__code__
     places = {i * _WORD for i, word in enumerate(_words(id(sample), _HEAD // _WORD)) if word == id(types.CodeType)}
     layout.object_type = _only("an object's type", places)
@@ -124,13 +122,20 @@ def _find_code(layout):
     size = types.CodeType.__basicsize__
     for field, attribute in (("filename", "co_filename"), ("qualname", "co_qualname"), ("linetable", "co_linetable")):
         places = [
-            {i * _WORD for i, word in enumerate(_words(id(code), size // _WORD)) if word == id(getattr(code, attribute))}
+            {
+                i * _WORD
+                for i, word in enumerate(_words(id(code), size // _WORD))
+                if word == id(getattr(code, attribute))
+            }
             for code in codes
         ]
         setattr(layout, "code_" + field, _only(attribute, set.intersection(*places)))
     places = [
-        {i * 4 for i, word in enumerate(struct.unpack("%di" % (size // 4), _memory(id(code), size // 4 * 4)))
-         if word == code.co_firstlineno}
+        {
+            i * 4
+            for i, word in enumerate(struct.unpack("%di" % (size // 4), _memory(id(code), size // 4 * 4)))
+            if word == code.co_firstlineno
+        }
         for code in codes
     ]
     layout.code_first_line = _only("co_firstlineno", set.intersection(*places))
@@ -154,9 +159,7 @@ def _find_string(layout):
     shifts = {
         shift
         for shift in range(16)
-        if all(
-            _bits(id(text), shift) == (kind, ascii_, len(text)) for (kind, ascii_), text in samples.items()
-        )
+        if all(_bits(id(text), shift) == (kind, ascii_, len(text)) for (kind, ascii_), text in samples.items())
     }
     layout.string_kind_shift = _only("the kind of a str", shifts)
     if layout.string_ascii < 0 or layout.string_other < 0:
@@ -244,9 +247,7 @@ def _find_frame(layout):
         layout.thread_frame, layout.cframe_frame = _only("the innermost frame", direct), -1
     else:
         # Through a _PyCFrame, which stands near the beginning; 3.12 has another way to the frame, later on.
-        through = [
-            {(i * _WORD, j) for i, words in s.pointed.items() for j in places(words, s.here)} for s in samples
-        ]
+        through = [{(i * _WORD, j) for i, words in s.pointed.items() for j in places(words, s.here)} for s in samples]
         layout.thread_frame, layout.cframe_frame = min(set.intersection(*through), default=(0, 0))
     layout.frame_code = common("a frame's code object", [places(s.frame, s.code, ~_TAGS) for s in samples])
     layout.frame_previous = common("a frame's caller", [places(s.frame, s.there) for s in samples])

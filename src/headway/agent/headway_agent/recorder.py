@@ -12,7 +12,7 @@ import sys
 
 from . import frames
 
-__all__ = ["CannotRecord", "Recorder", "start_from_environment"]
+__all__ = ["CannotRecord", "Recorder", "attach", "detach", "start_from_environment"]
 
 ABI_VERSION = 3
 """HW_ABI_VERSION of native/include/headway/version.h that this module was written for."""
@@ -284,11 +284,26 @@ def start_from_environment():
         _say("process %d is not traced: %s" % (os.getpid(), error))
 
 
+def attach(library, path, max_bytes):
+    """Record this process from now on; returns the path that is recorded to, which may be an earlier session's."""
+    recorder = Recorder(library)
+    if recorder.active and (recorder.path or not path):
+        return recorder.path
+    recorder.stop()  # counters only
+    recorder.start(path, None, max_bytes)
+    return recorder.path
+
+
+def detach(library):
+    """End the recording of this process."""
+    return Recorder(library).stop()
+
+
 def _free_path(path):
     """Return the name of this process's file: the first's as it is, `app.PID.hwt` for the others."""
     if not os.path.lexists(path):
         return path
-    stem = path[: -len(".hwt")] if path.endswith(".hwt") else path
+    stem = path.removesuffix(".hwt")
     attempt = 1
     while True:
         found = "%s.%d%s.hwt" % (stem, os.getpid(), "" if attempt == 1 else "-%d" % attempt)

@@ -13,7 +13,7 @@ def _start():
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
     sys.path_importer_cache.pop(here, None)
-    if "HEADWAY_TRACE_FILE" in os.environ:
+    if "HEADWAY_TRACE_FILE" in os.environ and not _is_there():
         agent = os.path.dirname(here)
         sys.path.insert(0, agent)
         try:
@@ -25,6 +25,13 @@ def _start():
         finally:
             sys.path.remove(agent)
             sys.path_importer_cache.pop(agent, None)
+
+
+def _is_there():
+    """The recorder's library is in this process: we are in one of its sub-interpreters."""
+    name = os.path.basename(os.environ.get("HEADWAY_NATIVE", ""))
+    with open("/proc/self/maps", "rb", buffering=0) as file:
+        return bool(name) and name.encode() in b"".join(iter(lambda: file.read(1 << 16), b""))
 
 
 def _run_hidden():
