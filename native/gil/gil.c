@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "gil/gil.h"
 
+#include <dlfcn.h>
+#include <link.h>
 #include <stddef.h>
 
 #include "base/lock.h"
@@ -19,6 +21,31 @@ static _Atomic int count;
 static _Atomic uintptr_t sites[HW__MAX_SITES];
 
 static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER; /* see the header */
+
+/* The extent of _PyRuntime. Written while no hook is in place. */
+static uintptr_t runtime_start, runtime_end;
+static _Atomic bool expected_later;
+
+void hw__gil_set_runtime(const void *runtime) {
+    Dl_info info;
+    const ElfW(Sym) *symbol = NULL;
+    if (dladdr1(runtime, &info, (void **)(void *)&symbol, RTLD_DL_SYMENT) != 0 && symbol != NULL &&
+        info.dli_saddr == runtime) {
+        runtime_start = (uintptr_t)runtime;
+        runtime_end = runtime_start + symbol->st_size;
+    }
+}
+
+bool hw__gil_in_runtime(const struct hw__gil_memory *memory) {
+    return atomic_load_explicit(&expected_later, memory_order_relaxed) &&
+           (uintptr_t)memory >= runtime_start && (uintptr_t)(memory + 1) <= runtime_end;
+}
+
+bool hw__gil_is_runtime(uintptr_t address) {
+    return address >= runtime_start && address < runtime_end;
+}
+
+void hw__gil_expect_later(void) { atomic_store(&expected_later, true); }
 
 void hw__registry_lock(void) { hw__mutex_lock(&registry); }
 

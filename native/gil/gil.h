@@ -5,7 +5,10 @@
  * interpreter's is found by a probe (probe.h). A sub-interpreter's own is found when signal() is
  * called from the very place in the interpreter's code from which the probe saw an acquire; its
  * memory must then look like a GIL that was just taken. All other condition variables that the
- * interpreter's image uses are let pass. */
+ * interpreter's image uses are let pass.
+ *
+ * In a free-threaded build the main interpreter's GIL can come to life when nobody probes for it
+ * any more. There, what looks like a GIL that was just taken and lies within _PyRuntime is it. */
 #ifndef HEADWAY_GIL_GIL_H
 #define HEADWAY_GIL_GIL_H
 
@@ -71,6 +74,18 @@ void hw__gil_remove(struct hw__gil *gil);
  *
  * Only for a cond that came with a call from the interpreter's image: memory around it is read. */
 bool hw__gil_plausible(const struct hw__gil_memory *memory, const pthread_mutex_t *mutex);
+
+/* Tells where _PyRuntime is. */
+void hw__gil_set_runtime(const void *runtime);
+
+/* The memory lies within _PyRuntime, in a build for which hw__gil_expect_later() was called. */
+bool hw__gil_in_runtime(const struct hw__gil_memory *memory);
+
+/* The address lies within _PyRuntime. */
+bool hw__gil_is_runtime(uintptr_t address);
+
+/* This is a free-threaded build whose GIL is off. */
+void hw__gil_expect_later(void);
 
 /* The places in the interpreter's code from which an acquire is signalled. */
 void hw__gil_learn_site(uintptr_t site);

@@ -21,24 +21,12 @@
 #include <stddef.h>
 
 #include "elf/got.h"
+#include "elf/patch.h"
 #include "trace/events.h"
-
-#define MAX_SLOTS                                                                                  \
-    8 /* of one function in one image: one, or two where some code is built -fno-plt */
-
-enum {
-#define HW__NUMBER(name, symbol, required, parameters) FUNCTION_##name,
-    HW__GIL_FUNCTIONS(HW__NUMBER)
-#undef HW__NUMBER
-        FUNCTIONS
-};
 
 struct hw__real hw__real;
 
-static uintptr_t *slots[FUNCTIONS * MAX_SLOTS];
-static uintptr_t originals[FUNCTIONS * MAX_SLOTS];
-static uintptr_t replacements[FUNCTIONS * MAX_SLOTS];
-static int slot_count; /* 0: not installed */
+static struct hw__patch patch;
 
 static __thread struct hw__sighting *watching __attribute__((tls_model("initial-exec")));
 
@@ -78,7 +66,8 @@ static int hook_signal(pthread_cond_t *cond) {
     struct hw__gil *gil = hw__gil_find(cond, &acquire);
     if (gil == NULL) {
         uintptr_t site = (uintptr_t)__builtin_return_address(0);
-        if (!hw__gil_knows_site(site)) {
+        struct hw__gil_memory *memory = hw__gil_of_switch_cond(cond);
+        if (!hw__gil_knows_site(site) && !hw__gil_in_runtime(memory)) {
             struct hw__sighting *sighting = watching;
             if (sighting != NULL && sighting->memory != NULL &&
                 cond == &sighting->memory->switch_cond && sighting->acquire_site == 0) {
@@ -86,7 +75,6 @@ static int hook_signal(pthread_cond_t *cond) {
             }
             return hw__real.signal(cond);
         }
-        struct hw__gil_memory *memory = hw__gil_of_switch_cond(cond);
         if (!hw__gil_plausible(memory, &memory->mutex)) {
             return hw__real.signal(cond);
         }
@@ -133,9 +121,6 @@ static int resolve(void) {
 }
 
 int hw__hooks_install(const void *runtime) {
-    if (slot_count > 0) {
-        return 0;
-    }
     if (hw__real.signal == NULL) {
         int error = resolve();
         if (error != 0) {
@@ -148,45 +133,15 @@ int hw__hooks_install(const void *runtime) {
             return -ENOSYS;
         }
     }
-    int total = 0;
-#define HW__FIND(name, symbol, required, parameters)                                               \
-    {                                                                                              \
-        int count;                                                                                 \
-        int error = hw__got_find(runtime, #symbol, slots + total, MAX_SLOTS, &count);              \
-        if (error != 0 && (required))                                                              \
-            return error;                                                                          \
-        for (int i = 0; i < count; i++)                                                            \
-            replacements[total + i] = (uintptr_t)hook_##name;                                      \
-        total += count;                                                                            \
-    }
-    HW__GIL_FUNCTIONS(HW__FIND)
-#undef HW__FIND
-    int error = hw__got_write_all(slots, total, replacements, originals);
-    if (error == 0) {
-        slot_count = total;
-    }
-    return error;
+    hw__gil_set_runtime(runtime);
+#define HW__ENTRY(name, symbol, required, parameters) {#symbol, (uintptr_t)hook_##name, required},
+    static const struct hw__patch_entry entries[] = {HW__GIL_FUNCTIONS(HW__ENTRY)};
+#undef HW__ENTRY
+    return hw__patch_install(&patch, runtime, entries, (int)(sizeof entries / sizeof *entries));
 }
 
-int hw__hooks_repair(void) {
-    int repaired = 0;
-    for (int i = 0; i < slot_count; i++) {
-        uintptr_t now = hw__got_read(slots[i]);
-        if (now != replacements[i] && hw__got_write(slots[i], replacements[i], &now) == 0) {
-            originals[i] = now; /* bound by now: better than the loader's stub */
-            repaired++;
-        }
-    }
-    return repaired;
-}
+int hw__hooks_repair(void) { return hw__patch_repair(&patch); }
 
-int hw__hooks_remove(void) {
-    uintptr_t ours[FUNCTIONS * MAX_SLOTS];
-    int error = slot_count == 0 ? 0 : hw__got_write_all(slots, slot_count, originals, ours);
-    if (error == 0) {
-        slot_count = 0;
-    }
-    return error;
-}
+int hw__hooks_remove(void) { return hw__patch_remove(&patch); }
 
 void hw__hooks_watch(struct hw__sighting *sighting) { watching = sighting; }

@@ -6,6 +6,9 @@
  * Times are read inside the mutex: the acquire that follows a release has a later time. */
 #include "trace/events.h"
 
+#include <sched.h>
+#include <string.h>
+
 #include "headway/clock.h"
 #include "trace/stacks.h"
 #include "trace/thread.h"
@@ -58,11 +61,13 @@ static void announce(struct hw__gil *gil, int64_t now_ns) {
  * event. */
 static struct hw__thread *enter(struct hw__gil *gil, int64_t *now_ns) {
     if (atomic_load_explicit(&hw__session.inherited, memory_order_relaxed) &&
-        atomic_exchange(&hw__session.inherited, false) && !adopt())
+        atomic_exchange(&hw__session.inherited, false) && !adopt()) {
         return NULL;
+    }
     *now_ns = hw_now_ns(); /* after a child's session has begun */
-    if (!gil->announced)
+    if (!gil->announced) {
         announce(gil, *now_ns);
+    }
     struct hw__thread *thread = hw__thread_self();
     if (thread == NULL) {
         atomic_fetch_add_explicit(&hw__session.header->dropped_events, 1, memory_order_relaxed);
@@ -175,7 +180,7 @@ struct hw__gil *hw__on_new_gil(struct hw__gil_memory *memory) {
     if (!hw__registry_trylock()) {
         return NULL;
     }
-    struct hw__gil *gil = hw__gil_add(memory, memory == main_memory);
+    struct hw__gil *gil = hw__gil_add(memory, memory == main_memory || hw__gil_in_runtime(memory));
     if (gil != NULL) {
         gil->recorded = hw__session.active;
     }
@@ -212,4 +217,145 @@ void hw__on_found_holding(struct hw__gil *gil) {
     if (thread != NULL) {
         hold(gil, thread, now, HW__ASSUMED);
     }
+}
+
+/* Without a GIL's mutex, what keeps the session from ending under a park is this count of those
+ * that are in the middle of telling one: hw__parks_stop() first closes the door, then waits for it
+ * to be 0. Nobody blocks while he counts. Sequentially consistent, as both sides write one and read
+ * the other. */
+static _Atomic int telling;
+static _Atomic bool door_open;
+
+/* Protects the meta chunk and the tables of record 0 while no GIL does. Tried, not waited for, in a
+ * hook; comes last in the order of locks. */
+static pthread_mutex_t free_meta = PTHREAD_MUTEX_INITIALIZER;
+
+#define TYPES 1024            /* contended types that get a name; of further ones it is not told */
+static uint64_t types[TYPES]; /* by id - 1; guarded by free_meta */
+static uint32_t type_count;
+
+static bool begin_telling(void) {
+    atomic_fetch_add(&telling, 1);
+    if (atomic_load(&door_open)) {
+        return true;
+    }
+    atomic_fetch_sub(&telling, 1);
+    return false;
+}
+
+void hw__parks_begin(void) {
+    type_count = 0;
+    atomic_store(&door_open, true);
+}
+
+void hw__parks_stop(void) {
+    atomic_store(&door_open, false);
+    while (atomic_load(&telling) != 0) {
+        sched_yield();
+    }
+}
+
+void hw__parks_reset_in_child(void) {
+    atomic_store(&telling, 0);
+    free_meta = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+/* The file's id of a type; writes its name when it is new. free_meta must be held. */
+static uint32_t type_id(const struct hw__park *park) {
+    if (park->type == 0) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < type_count; i++) {
+        if (types[i] == park->type) {
+            return i + 1;
+        }
+    }
+    size_t bytes = strlen(park->type_name);
+    if (type_count == TYPES) {
+        return 0;
+    }
+    struct hw__gil *none = &hw__gils[0];
+    struct hw__meta_type *record = hw__meta_begin(none, HW__META_TYPE, sizeof *record + bytes);
+    if (record == NULL) {
+        return 0;
+    }
+    types[type_count++] = park->type;
+    record->id = type_count;
+    record->name_bytes = (uint32_t)bytes;
+    memcpy(record + 1, park->type_name, bytes);
+    hw__meta_commit(none, record);
+    return record->id;
+}
+
+/* A wait for a lock of the program's own may be all that an idle thread does; it is no contention.
+ */
+static bool contention(const struct hw__park *park) { return park->kind != HW__PARK_LOCK; }
+
+bool hw__on_park(const struct hw__park *park) {
+    if (!begin_telling()) {
+        return false;
+    }
+    if (atomic_load(&hw__session.inherited) && atomic_exchange(&hw__session.inherited, false) &&
+        !adopt()) {
+        atomic_fetch_sub(&telling, 1);
+        return false;
+    }
+    struct hw__thread *thread = hw__thread_self();
+    if (thread != NULL) {
+        uint32_t node = 0;
+        /* Its own frames stand still, since it is here. */
+        if (pthread_mutex_trylock(&free_meta) == 0) {
+            node = hw__stacks_take(&hw__gils[0], thread, park->thread_state);
+            pthread_mutex_unlock(&free_meta);
+        }
+        int64_t now = hw_now_ns();
+        thread->waiting_since_ns = now;
+        hw__thread_emit(thread, HW__PARK, 0, node, park->kind, now);
+        if (contention(park)) {
+            change(thread, HW__SLOT_WAITING, now);
+        }
+    }
+    atomic_fetch_sub(&telling, 1);
+    return thread != NULL;
+}
+
+void hw__on_unpark(const struct hw__park *park) {
+    if (!begin_telling()) {
+        return;
+    }
+    struct hw__thread *thread = hw__thread_known();
+    if (thread != NULL && thread->waiting_since_ns != 0) {
+        uint32_t type = 0;
+        if (pthread_mutex_trylock(&free_meta) == 0) {
+            type = type_id(park);
+            pthread_mutex_unlock(&free_meta);
+        }
+        int64_t now = hw_now_ns();
+        uint64_t wait_ns = (uint64_t)(now - thread->waiting_since_ns);
+        thread->waiting_since_ns = 0;
+        hw__thread_emit(thread, HW__UNPARK, 0, type, park->kind, now);
+        if (contention(park)) {
+            thread->wait_ns += wait_ns;
+            count_wait(thread->slot, wait_ns);
+            change(thread, HW__SLOT_IDLE, now);
+        }
+    }
+    atomic_fetch_sub(&telling, 1);
+}
+
+void hw__write_name(int32_t tid, const char *name) {
+    struct hw__gil *gil = &hw__gils[0];
+    struct hw__gil_memory *memory = atomic_load(&gil->memory);
+    pthread_mutex_t *mutex = memory != NULL ? &memory->mutex : &free_meta;
+    size_t bytes = strlen(name);
+    pthread_mutex_lock(mutex);
+    struct hw__meta_name *record = hw__meta_begin(gil, HW__META_NAME, sizeof *record + bytes);
+    if (record != NULL) {
+        record->tid = tid;
+        record->name_bytes = (uint32_t)bytes;
+        record->time_ns = hw_now_ns();
+        memcpy(record + 1, name, bytes);
+        hw__meta_commit(gil, record);
+    }
+    pthread_mutex_unlock(mutex);
 }

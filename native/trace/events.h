@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 /* What the hooks tell: each call becomes an event of the calling thread, and counts in its slot.
  *
- * All but hw__on_gil_end() are called with the GIL's mutex held, and with `recorded` seen true. */
+ * Those about a GIL are called with its mutex held, and with `recorded` seen true, but for
+ * hw__on_gil_end(). */
 #ifndef HEADWAY_TRACE_EVENTS_H
 #define HEADWAY_TRACE_EVENTS_H
 
 #include "gil/gil.h"
+#include "gil/parking.h"
 
 /* The caller is about to wait for the GIL; further calls before its acquire are the same wait. */
 void hw__on_wait(struct hw__gil *gil);
@@ -25,6 +27,21 @@ struct hw__gil *hw__on_new_gil(struct hw__gil_memory *memory);
 
 /* The GIL is being destroyed; its mutex is not held. */
 void hw__on_gil_end(struct hw__gil *gil, struct hw__gil_memory *memory);
+
+/* The caller is about to block on a lock, without a GIL. Returns whether there was a session; then
+ * hw__on_unpark() follows when it goes on. */
+bool hw__on_park(const struct hw__park *park);
+void hw__on_unpark(const struct hw__park *park);
+
+/* Lets no further park be told, and waits for those that are being told. Then back again. */
+void hw__parks_stop(void);
+void hw__parks_begin(void);
+
+/* In a forked child: nobody is telling anything. */
+void hw__parks_reset_in_child(void);
+
+/* Writes a thread's name to the file. The registry's lock must be held. */
+void hw__write_name(int32_t tid, const char *name);
 
 /* The calling thread held the GIL already when the session began: an assumed acquire. */
 void hw__on_found_holding(struct hw__gil *gil);

@@ -5,6 +5,7 @@
  *
  *     header        HW__HEADER_BYTES
  *     slots         slot_count times struct hw__slot: counters of the threads alive, for live views
+ *     retired       retired_count times the same: what threads that exited have counted
  *     chunks        chunk_count times HW__CHUNK_BYTES, taken one after the other
  *
  * All numbers are little-endian. Times are CLOCK_MONOTONIC nanoseconds. Each process writes a file
@@ -96,6 +97,11 @@ struct hw__slot {
                                                         2^(i-1) <= wait < 2^i; longer ones last */
 };
 
+/* A retired slot has the sums of all exited threads whose names are equal but for numbers: `name`
+ * is theirs with a # for each number, `serial` how many there were, `state` HW__SLOT_FREE. The last
+ * one is for all that found no other, and has the name "other". Unused ones have serial 0. */
+#define HW__RETIRED 64
+
 /* chunk.kind */
 #define HW__CHUNK_EVENTS 1u
 #define HW__CHUNK_META 2u
@@ -136,6 +142,7 @@ struct hw__chunk {
 #define HW__PARK_OBJECT 0x200u /* an object's lock: a critical section */
 #define HW__PARK_WORLD 0x300u  /* suspended, or waiting for others, to stop the world */
 #define HW__PARK_LOCK 0x400u   /* a threading.Lock or another semaphore of the program's own */
+#define HW__PARK_EVENT 0x500u  /* until something has happened: the end of a thread (join) */
 
 /* One event of the chunk's thread. Times in one chunk, and in one thread's chunks by `sequence`, do
  * not go back. */

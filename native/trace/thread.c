@@ -40,6 +40,58 @@ static void close_chunk(struct hw__thread *thread) {
     thread->chunk = NULL;
 }
 
+/* Copies a name with a # for each number in it. */
+static void generalise(char *to, const char *name) {
+    size_t length = 0;
+    for (size_t i = 0; i < HW__NAME_BYTES && name[i] != '\0'; i++) {
+        bool digit = name[i] >= '0' && name[i] <= '9';
+        if (!digit) {
+            to[length++] = name[i];
+        } else if (length == 0 || to[length - 1] != '#') {
+            to[length++] = '#';
+        }
+    }
+    memset(to + length, 0, HW__NAME_BYTES - length);
+}
+
+/* Adds up what a thread that is gone has counted. The registry's lock must be held. */
+static void retire(const struct hw__slot *gone) {
+    char name[HW__NAME_BYTES];
+    generalise(name, gone->name);
+    struct hw__slot *slot = hw__session.slots + HW__MAX_THREADS;
+    struct hw__slot *last = slot + HW__RETIRED - 1;
+    while (slot < last && slot->serial != 0 && memcmp(slot->name, name, sizeof name) != 0) {
+        slot++;
+    }
+    if (slot->serial == 0) {
+        if (!hw__session_room(slot, sizeof *slot)) {
+            return;
+        }
+        if (slot == last) {
+            strcpy(slot->name, "other");
+        } else {
+            memcpy(slot->name, name, sizeof name);
+        }
+    }
+#define ADD(field) atomic_store(&slot->field, atomic_load(&slot->field) + atomic_load(&gone->field))
+#define WORST(field)                                                                               \
+    if (atomic_load(&gone->field) > atomic_load(&slot->field))                                     \
+    atomic_store(&slot->field, atomic_load(&gone->field))
+    ADD(holds);
+    ADD(hold_ns);
+    ADD(waits);
+    ADD(wait_ns);
+    ADD(forced);
+    for (int i = 0; i < HW__WAIT_BUCKETS; i++) {
+        ADD(wait_buckets[i]);
+    }
+    WORST(worst_wait_ns);
+    WORST(worst_hold_ns);
+#undef ADD
+#undef WORST
+    atomic_store(&slot->serial, atomic_load(&slot->serial) + 1);
+}
+
 static void on_exit_of_thread(void *value) {
     struct hw__thread *thread = value;
     hw__registry_lock();
@@ -47,7 +99,10 @@ static void on_exit_of_thread(void *value) {
         thread->session == hw__session.id && pthread_equal(thread->owner, pthread_self())) {
         hw__thread_emit(thread, HW__EXIT, 0, 0, 0, hw_now_ns());
         close_chunk(thread);
-        atomic_store_explicit(&thread->slot->state, HW__SLOT_FREE, memory_order_relaxed);
+        /* Free first: a reader who adds both up may miss the thread for a moment, but not count it
+         * twice. */
+        atomic_store(&thread->slot->state, HW__SLOT_FREE);
+        retire(thread->slot);
         release(thread);
     }
     self = NULL;

@@ -23,6 +23,7 @@ static void after_fork_in_parent(void) { hw__registry_unlock(); }
 
 static void after_fork_in_child(void) {
     hw__registry_reset_in_child();
+    hw__parks_reset_in_child();
     hw__session_after_fork();
 }
 
@@ -108,7 +109,10 @@ int hw_trace_start(const struct hw_trace_options *options) {
     }
 
     struct hw__gil *gil = &hw__gils[0];
-    if (options->gil_enabled && atomic_load(&gil->memory) == NULL) {
+    if (!options->gil_enabled) {
+        hw__gil_expect_later();
+        error = hw__parking_install(runtime, options->has_layout ? &options->layout : NULL);
+    } else if (atomic_load(&gil->memory) == NULL) {
         error = find_gil();
     }
     struct hw__gil_memory *memory = atomic_load(&gil->memory);
@@ -129,6 +133,7 @@ int hw_trace_start(const struct hw_trace_options *options) {
     }
     if (error != 0) {
         hw__hooks_remove();
+        hw__parking_remove();
         return error;
     }
     hw__registry_lock();
@@ -137,6 +142,7 @@ int hw_trace_start(const struct hw_trace_options *options) {
     atomic_store(&hw__session.inherited, false);
     hw__session.active = true;
     record_gils(true);
+    hw__parks_begin();
     if (memory != NULL) {
         pthread_mutex_lock(&memory->mutex);
         hw__on_found_holding(gil);
@@ -144,6 +150,7 @@ int hw_trace_start(const struct hw_trace_options *options) {
     }
     hw__registry_unlock();
     hw__hooks_repair();
+    hw__parking_repair();
     return 0;
 }
 
@@ -155,8 +162,12 @@ int hw_trace_stop(void) {
     }
     /* From here on no hook writes: each looks at `recorded` with its GIL's mutex held. */
     record_gils(false);
+    hw__parks_stop();
+    hw__stacks_drop(&hw__gils[0]);
+    hw__gils[0].meta = NULL;
     hw__session.active = false;
     hw__hooks_remove();
+    hw__parking_remove();
     if (!atomic_exchange(&hw__session.inherited, false)) {
         hw__session_close();
     }
@@ -176,23 +187,7 @@ const char *hw_trace_path(void) { return hw__session.path; }
 void hw_trace_name(int32_t tid, const char *name) {
     hw__registry_lock();
     if (hw__session.active && !atomic_load(&hw__session.inherited)) {
-        struct hw__gil *gil = &hw__gils[0];
-        struct hw__gil_memory *memory = atomic_load(&gil->memory);
-        size_t bytes = strlen(name);
-        if (memory != NULL) {
-            pthread_mutex_lock(&memory->mutex);
-        }
-        struct hw__meta_name *record = hw__meta_begin(gil, HW__META_NAME, sizeof *record + bytes);
-        if (record != NULL) {
-            record->tid = tid;
-            record->name_bytes = (uint32_t)bytes;
-            record->time_ns = hw_now_ns();
-            memcpy(record + 1, name, bytes);
-            hw__meta_commit(gil, record);
-        }
-        if (memory != NULL) {
-            pthread_mutex_unlock(&memory->mutex);
-        }
+        hw__write_name(tid, name);
         hw__thread_name(tid, name);
     }
     hw__registry_unlock();

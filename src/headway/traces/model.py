@@ -55,6 +55,8 @@ class Park(IntEnum):
     """Suspended for stop-the-world, or waiting for others to be."""
     LOCK = 4
     """A `threading.Lock`, or another lock of the program's own."""
+    EVENT = 5
+    """Until something has happened, such as the end of a thread: `join()`."""
 
 
 EVENT_DTYPE = np.dtype(

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+/* On entry of a hook no lock of ours is held and no GIL; the caller is detached or about to block
+ * anyway. A hook allocates nothing, and blocks in the real function only. */
+#include "gil/parking.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <semaphore.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "elf/got.h"
+#include "elf/patch.h"
+#include "gil/gil.h"
+#include "trace/events.h"
+#include "trace/format.h"
+
+#define ON_STACK_BYTES 4096     /* between a hook's frame and the wait_entry of its callers */
+#define THREAD_STATE_BYTES 1024 /* a lock within so much of a PyThreadState is its own */
+#define OBJECT_MUTEX 10         /* PyObject of 3.13t on: ob_tid, two bytes, ob_mutex */
+#define OBJECT_ALIGNMENT 16
+#define TYPE_NAME 8              /* PyTypeObject: after PyVarObject's head and size */
+#define LOCK_TYPE "_thread.lock" /* a threading.Lock is a PyMutex right after the head (3.14t) */
+
+/* The byte of a PyEvent that is not set and has a waiter; a PyMutex that is waited for is locked,
+ * too
+ * (_Py_HAS_PARKED and _Py_LOCKED of Include/internal/pycore_lock.h). */
+#define EVENT_BITS 2
+
+static struct hw__patch patch;
+static struct hw_stack_layout layout;
+static bool has_layout;
+static const void *type_type;            /* PyType_Type */
+static void *(*this_thread_state)(void); /* PyGILState_GetThisThreadState: reads a thread-
+                                            specific value, takes nothing */
+static int (*real_wait)(sem_t *);
+static int (*real_clockwait)(sem_t *, clockid_t, const struct timespec *);
+
+/* Where a function's code is. */
+struct extent {
+    uintptr_t start, end;
+};
+static struct extent park_wait, lock_acquire, lock_acquire_retries;
+
+static struct extent extent_of(const char *name) {
+    void *address = dlsym(RTLD_DEFAULT, name);
+    Dl_info info;
+    const ElfW(Sym) *symbol = NULL;
+    if (address == NULL || dladdr1(address, &info, (void **)(void *)&symbol, RTLD_DL_SYMENT) == 0 ||
+        symbol == NULL) {
+        return (struct extent){0, 0};
+    }
+    return (struct extent){(uintptr_t)address, (uintptr_t)address + symbol->st_size};
+}
+
+static bool within(struct extent extent, uintptr_t address) {
+    return address > extent.start && address <= extent.end;
+}
+
+static bool read_memory(uintptr_t address, void *to, size_t bytes) {
+    struct iovec mine = {to, bytes}, theirs = {(void *)address, bytes};
+    return process_vm_readv(getpid(), &mine, 1, &theirs, 1, 0) == (ssize_t)bytes;
+}
+
+/* Tells the type of the object at an address, if there is one. */
+static bool type_at(uintptr_t object, struct hw__park *park) {
+    uintptr_t type = 0, meta = 0, name = 0;
+    if (!has_layout || object % OBJECT_ALIGNMENT != 0 ||
+        !read_memory(object + (uintptr_t)layout.object_type, &type, sizeof type) ||
+        type % sizeof(void *) != 0 ||
+        !read_memory(type + (uintptr_t)layout.object_type, &meta, sizeof meta)) {
+        return false;
+    }
+    /* A type's type is `type`, or a metaclass whose type is. */
+    if (meta != (uintptr_t)type_type &&
+        (meta % sizeof(void *) != 0 ||
+         !read_memory(meta + (uintptr_t)layout.object_type, &meta, sizeof meta) ||
+         meta != (uintptr_t)type_type)) {
+        return false;
+    }
+    if (!read_memory(type + (uintptr_t)layout.object_bytes + TYPE_NAME, &name, sizeof name)) {
+        return false;
+    }
+    char text[sizeof park->type_name] = "";
+    /* It may end right before a page that cannot be read. */
+    size_t bytes = sizeof text - 1;
+    while (bytes > 0 && !read_memory(name, text, bytes)) {
+        bytes /= 2;
+    }
+    text[bytes] = '\0';
+    if (text[0] == '\0') {
+        return false;
+    }
+    memcpy(park->type_name, text, sizeof text);
+    park->type = type;
+    return true;
+}
+
+static void look(sem_t *semaphore, uintptr_t caller, struct hw__park *park) {
+    memset(park, 0, sizeof *park);
+    park->thread_state = this_thread_state();
+    if (within(lock_acquire, caller) || within(lock_acquire_retries, caller)) {
+        park->kind = HW__PARK_LOCK;
+        return;
+    }
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0), at = (uintptr_t)semaphore, lock;
+    if (!within(park_wait, caller) || at < here || at - here > ON_STACK_BYTES) {
+        return;
+    }
+    memcpy(&lock, (const void *)(at - sizeof lock), sizeof lock);
+    uintptr_t state = (uintptr_t)park->thread_state;
+    uint8_t bits = 0;
+    bool known = read_memory(lock, &bits, sizeof bits);
+    if (state != 0 && lock >= state && lock - state < THREAD_STATE_BYTES) {
+        park->kind = HW__PARK_WORLD;
+    } else if (known && bits == EVENT_BITS) {
+        park->kind = hw__gil_is_runtime(lock) ? HW__PARK_WORLD : HW__PARK_EVENT;
+    } else if (lock % OBJECT_ALIGNMENT == OBJECT_MUTEX && type_at(lock - OBJECT_MUTEX, park)) {
+        park->kind = HW__PARK_OBJECT;
+    } else if (has_layout && type_at(lock - (uintptr_t)layout.object_bytes, park) &&
+               strcmp(park->type_name, LOCK_TYPE) == 0) {
+        park->kind = HW__PARK_LOCK;
+    } else {
+        park->kind = HW__PARK_MUTEX;
+        park->type = 0;
+    }
+}
+
+static int hook_wait(sem_t *semaphore) {
+    uintptr_t caller = (uintptr_t)__builtin_return_address(0);
+    /* Free already: no wait, and not worth a look. */
+    if (sem_trywait(semaphore) == 0) {
+        return 0;
+    }
+    struct hw__park park;
+    look(semaphore, caller, &park);
+    bool told = hw__on_park(&park);
+    int result = real_wait(semaphore), error = errno;
+    if (told) {
+        hw__on_unpark(&park);
+    }
+    errno = error;
+    return result;
+}
+
+static int hook_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *deadline) {
+    uintptr_t caller = (uintptr_t)__builtin_return_address(0);
+    if (sem_trywait(semaphore) == 0) {
+        return 0;
+    }
+    struct hw__park park;
+    look(semaphore, caller, &park);
+    bool told = hw__on_park(&park);
+    int result = real_clockwait(semaphore, clock, deadline), error = errno;
+    if (told) {
+        hw__on_unpark(&park);
+    }
+    errno = error;
+    return result;
+}
+
+int hw__parking_install(const void *runtime, const struct hw_stack_layout *new_layout) {
+    has_layout = new_layout != NULL;
+    if (has_layout) {
+        layout = *new_layout;
+    }
+    type_type = dlsym(RTLD_DEFAULT, "PyType_Type");
+    this_thread_state =
+        (void *(*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
+    real_wait = (int (*)(sem_t *))(uintptr_t)hw__real_function("sem_wait");
+    real_clockwait = (int (*)(sem_t *, clockid_t, const struct timespec *))(
+        uintptr_t)hw__real_function("sem_clockwait");
+    if (type_type == NULL || this_thread_state == NULL || real_wait == NULL) {
+        return -ENOSYS;
+    }
+    park_wait = extent_of("_PySemaphore_Wait");
+    lock_acquire = extent_of("PyThread_acquire_lock_timed");
+    lock_acquire_retries = extent_of("PyThread_acquire_lock_timed_with_retries");
+    static const struct hw__patch_entry entries[] = {
+        {"sem_wait", (uintptr_t)hook_wait, true},
+        {"sem_clockwait", (uintptr_t)hook_clockwait, false},
+    };
+    return hw__patch_install(&patch, runtime, entries,
+                             real_clockwait == NULL ? 1 : (int)(sizeof entries / sizeof *entries));
+}
+
+int hw__parking_repair(void) { return hw__patch_repair(&patch); }
+
+int hw__parking_remove(void) { return hw__patch_remove(&patch); }
