@@ -63,7 +63,7 @@ struct hw__header {
     _Atomic uint32_t gil_count;          /* ever seen, dead ones included */
     _Atomic uint32_t thread_count;       /* serials given; the first is 1 */
     uint32_t interval_us;                /* the switch interval when tracing began */
-    uint32_t reserved;
+    uint32_t retired_count; /* slots after the others; see there */
     char
         command[HW__COMMAND_BYTES]; /* UTF-8, a NUL after each argument, cut where it is too long */
     char executable[HW__PATH_BYTES]; /* UTF-8, NUL-terminated */
