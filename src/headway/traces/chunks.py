@@ -1,0 +1,133 @@
+"""The outside of a trace file: its header, its chunks' headers, and bytes at an offset, all checked.
+
+Nothing is mapped: a mapping would count against memory a second time, and a file that is cut while we read it would
+kill us. Allocates by what the file holds, never by what its header says.
+"""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.errors import TraceError
+from headway.traces import format as hwt
+
+__all__ = ["PLACED_DTYPE", "chunk_headers", "opened", "pread", "read_header"]
+
+PLACED_DTYPE = np.dtype([("position", "<i8"), ("head", hwt.CHUNK_DTYPE)])
+"""A chunk's header, and which chunk of the file it is."""
+
+_HINT = "give the .hwt file that a recording wrote"
+_DAMAGED = "the file is damaged; copy it again, or record anew"
+_MOST_OFFSET = 2**62
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """Open a trace for reading; trouble with reading it inside becomes a TraceError, too."""
+    try:
+        # A FIFO without a writer would make us wait for one.
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise TraceError(
+            f"cannot open the trace `{path}`: {(error.strerror or str(error)).lower()}", hint=_HINT
+        ) from error
+    except ValueError as error:
+        raise TraceError(f"cannot open the trace {str(path)!r}: a path has no NUL", hint=_HINT) from error
+    try:
+        yield file
+    except OSError as error:
+        raise TraceError(
+            f"cannot read the trace `{path}`: {(error.strerror or str(error)).lower()}", hint=_HINT
+        ) from error
+    finally:
+        os.close(file)
+
+
+def pread(file: int, size: int, offset: int) -> bytes:
+    """Read `size` bytes at `offset`, or as many of them as there are."""
+    data = os.pread(file, size, offset)
+    while 0 < len(data) < size:
+        more = os.pread(file, size - len(data), offset + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
+def read_header(path: Path, file: int) -> np.void:
+    """Read the header, and check what the rest depends on.
+
+    Raises:
+        TraceError: it is no trace file, one of another version, or has a header that makes no sense.
+    """
+    data = pread(file, hwt.HEADER_BYTES, 0)
+    if data[: len(hwt.MAGIC)] != hwt.MAGIC:
+        if not data.strip(b"\0"):
+            raise TraceError(f"`{path}` is no trace file: it is empty", hint="was the recording killed at its start?")
+        if data.startswith((hwt.MAGIC[:4], b"\x09" + hwt.MAGIC[1:4])):
+            raise TraceError(
+                f"the trace `{path}` was changed by a transfer in text mode", hint="copy it again, in binary mode"
+            )
+        raise TraceError(f"`{path}` is no trace file: it does not begin with {hwt.MAGIC!r}", hint=_HINT)
+    if len(data) < hwt.HEADER_BYTES:
+        raise TraceError(
+            f"the trace `{path}` has {len(data)} bytes, expected {hwt.HEADER_BYTES} or more", hint="copy it again"
+        )
+    header: np.void = np.frombuffer(data, hwt.HEADER_DTYPE, 1)[0]
+    if header["version"] != hwt.FORMAT_VERSION:
+        raise TraceError(
+            f"the trace `{path}` has format version {header['version']}, expected {hwt.FORMAT_VERSION}",
+            hint="read it with the Headway that recorded it, or a newer one",
+        )
+    for name, expected in (("header_bytes", hwt.HEADER_BYTES), ("chunk_bytes", hwt.CHUNK_BYTES)):
+        if header[name] != expected:
+            raise TraceError(f"the trace `{path}` has {name} {header[name]}, expected {expected}", hint=_DAMAGED)
+    slots_offset, offset = int(header["slots_offset"]), int(header["chunks_offset"])
+    slots = int(header["slot_count"]) + int(header["retired_count"])
+    least = slots_offset + slots * int(header["slot_bytes"])
+    if slots_offset < hwt.HEADER_BYTES or not least <= offset <= _MOST_OFFSET:
+        raise TraceError(
+            f"the trace `{path}` has slots at byte {slots_offset} and chunks at {offset}, expected slots from "
+            f"{hwt.HEADER_BYTES} and chunks from {least} on",
+            hint=_DAMAGED,
+        )
+    if not 0 <= header["start_ns"] <= _MOST_OFFSET:
+        raise TraceError(f"the trace `{path}` begins at {header['start_ns']} ns, expected 0 or later", hint=_DAMAGED)
+    return header
+
+
+def chunk_headers(file: int, header: np.void) -> NDArray[np.void]:
+    """Read the headers of the chunks that the file has, as PLACED_DTYPE; holes in it, never written, are left out."""
+    size = os.fstat(file).st_size
+    offset = int(header["chunks_offset"])
+    # The last chunk may be cut off; its whole records are read all the same.
+    count = min(int(header["chunk_count"]), max(0, -(-(size - offset) // hwt.CHUNK_BYTES)))
+    heads: list[bytes] = []
+    positions: list[int] = []
+    position = 0
+    while position < count:
+        # The file is as long from its start as it may become: go from data to data.
+        try:
+            data = os.lseek(file, offset + position * hwt.CHUNK_BYTES, os.SEEK_DATA)
+            until = os.lseek(file, data, os.SEEK_HOLE)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            break
+        position = max(position, (data - offset) // hwt.CHUNK_BYTES)
+        past = min(count, max(position + 1, -(-(until - offset) // hwt.CHUNK_BYTES)))
+        for one in range(position, past):
+            head = pread(file, hwt.CHUNK_HEADER_BYTES, offset + one * hwt.CHUNK_BYTES)
+            if len(head) == hwt.CHUNK_HEADER_BYTES:
+                heads.append(head)
+                positions.append(one)
+        position = past
+    placed = np.zeros(len(heads), dtype=PLACED_DTYPE)
+    placed["position"] = positions
+    placed["head"] = np.frombuffer(b"".join(heads), hwt.CHUNK_DTYPE)
+    return placed

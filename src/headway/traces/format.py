@@ -1,0 +1,232 @@
+"""The trace file (.hwt), version 1, as numpy sees it: native/trace/format.h, name by name.
+
+The header is the contract and says what everything means; a test holds each size, offset and number against it. Names
+are the header's without `HW__`; `struct hw__chunk` is `CHUNK_DTYPE`.
+"""
+
+import numpy as np
+
+__all__ = [
+    "ACQUIRE",
+    "ASSUMED",
+    "CHUNK_BYTES",
+    "CHUNK_CLOSED",
+    "CHUNK_DTYPE",
+    "CHUNK_EVENTS",
+    "CHUNK_HEADER_BYTES",
+    "CHUNK_META",
+    "CHUNK_OPEN",
+    "COMMAND_BYTES",
+    "COUNTERS_ONLY",
+    "EVENT_DTYPE",
+    "EXIT",
+    "FORCED",
+    "FORMAT_VERSION",
+    "FREE_THREADED",
+    "GIL_ENABLED",
+    "HEADER_BYTES",
+    "HEADER_DTYPE",
+    "INTERVAL",
+    "MAGIC",
+    "META_CODE",
+    "META_CODE_DTYPE",
+    "META_DTYPE",
+    "META_GIL",
+    "META_GIL_DTYPE",
+    "META_GIL_END",
+    "META_NAME",
+    "META_NAME_DTYPE",
+    "META_NODE",
+    "META_NODE_DTYPE",
+    "META_TYPE",
+    "META_TYPE_DTYPE",
+    "NAME_BYTES",
+    "PARK",
+    "PARK_EVENT",
+    "PARK_LOCK",
+    "PARK_MUTEX",
+    "PARK_OBJECT",
+    "PARK_WORLD",
+    "PATH_BYTES",
+    "RELEASE",
+    "REQUEST",
+    "RETIRED",
+    "SLOT_DTYPE",
+    "SLOT_FREE",
+    "SLOT_HOLDING",
+    "SLOT_IDLE",
+    "SLOT_WAITING",
+    "STACKS",
+    "STRUCTS",
+    "UNPARK",
+    "WAIT",
+    "WAIT_BUCKETS",
+]
+
+MAGIC = b"\x89HWT\r\n\x1a\n"
+FORMAT_VERSION = 1
+HEADER_BYTES = 4096
+CHUNK_BYTES = 16384
+CHUNK_HEADER_BYTES = 64
+NAME_BYTES = 64
+WAIT_BUCKETS = 40
+COMMAND_BYTES = 1024
+PATH_BYTES = 512
+
+# header.flags
+FREE_THREADED = 1
+GIL_ENABLED = 2
+STACKS = 4
+COUNTERS_ONLY = 8
+
+# slot.state
+SLOT_FREE = 0
+SLOT_IDLE = 1
+SLOT_WAITING = 2
+SLOT_HOLDING = 3
+
+RETIRED = 64
+
+# chunk.kind, chunk.state
+CHUNK_EVENTS = 1
+CHUNK_META = 2
+CHUNK_OPEN = 1
+CHUNK_CLOSED = 2
+
+# event.kind, event.flags
+WAIT = 1
+ACQUIRE = 2
+RELEASE = 3
+REQUEST = 4
+EXIT = 5
+PARK = 6
+UNPARK = 7
+INTERVAL = 8
+FORCED = 1
+ASSUMED = 2
+PARK_MUTEX = 0x100
+PARK_OBJECT = 0x200
+PARK_WORLD = 0x300
+PARK_LOCK = 0x400
+PARK_EVENT = 0x500
+
+# meta.type
+META_GIL = 1
+META_GIL_END = 2
+META_CODE = 3
+META_NODE = 4
+META_NAME = 5
+META_TYPE = 6
+
+HEADER_DTYPE = np.dtype(
+    [
+        ("magic", "V8"),
+        ("version", "<u4"),
+        ("header_bytes", "<u4"),
+        ("family", "<u8"),
+        ("pid", "<i4"),
+        ("parent_pid", "<i4"),
+        ("python_version", "<u4"),
+        ("flags", "<u4"),
+        ("start_ns", "<i8"),
+        ("start_realtime_ns", "<i8"),
+        ("end_ns", "<i8"),
+        ("slot_count", "<u4"),
+        ("slot_bytes", "<u4"),
+        ("slots_offset", "<u8"),
+        ("chunk_bytes", "<u4"),
+        ("chunk_count", "<u4"),
+        ("chunks_offset", "<u8"),
+        ("chunks_taken", "<u8"),
+        ("dropped_events", "<u8"),
+        ("overwritten_events", "<u8"),
+        ("lost_stacks", "<u8"),
+        ("gil_count", "<u4"),
+        ("thread_count", "<u4"),
+        ("interval_us", "<u4"),
+        ("retired_count", "<u4"),
+        ("command", f"V{COMMAND_BYTES}"),
+        ("executable", f"V{PATH_BYTES}"),
+        ("program", f"V{PATH_BYTES}"),
+    ],
+    align=True,
+)
+SLOT_DTYPE = np.dtype(
+    [
+        ("state", "<u4"),
+        ("serial", "<u4"),
+        ("tid", "<i4"),
+        ("gil", "<u4"),
+        ("since_ns", "<i8"),
+        ("holds", "<u8"),
+        ("hold_ns", "<u8"),
+        ("waits", "<u8"),
+        ("wait_ns", "<u8"),
+        ("forced", "<u8"),
+        ("worst_wait_ns", "<u8"),
+        ("worst_hold_ns", "<u8"),
+        ("reserved", "<u8", 2),
+        ("name", f"V{NAME_BYTES}"),
+        ("wait_buckets", "<u4", WAIT_BUCKETS),
+    ],
+    align=True,
+)
+CHUNK_DTYPE = np.dtype(
+    [
+        ("state", "<u4"),
+        ("kind", "<u4"),
+        ("used", "<u4"),
+        ("owner", "<u4"),
+        ("sequence", "<u8"),
+        ("tid", "<i4"),
+        ("reserved", "<u4"),
+        ("thread_start_ns", "<i8"),
+        ("name", "V16"),
+        ("reserved2", "<u8"),
+    ],
+    align=True,
+)
+EVENT_DTYPE = np.dtype(
+    [("time_ns", "<i8"), ("value", "<u4"), ("kind", "u1"), ("gil", "u1"), ("flags", "<u2")],
+    align=True,
+)
+META_DTYPE = np.dtype([("type", "<u2"), ("reserved", "<u2"), ("bytes", "<u4")], align=True)
+META_GIL_DTYPE = np.dtype(
+    [("meta", META_DTYPE), ("index", "<u4"), ("main", "<u4"), ("address", "<u8"), ("time_ns", "<i8")],
+    align=True,
+)
+META_CODE_DTYPE = np.dtype(
+    [
+        ("meta", META_DTYPE),
+        ("id", "<u4"),
+        ("first_line", "<i4"),
+        ("filename_bytes", "<u4"),
+        ("qualname_bytes", "<u4"),
+        ("linetable_bytes", "<u4"),
+        ("filename_kind", "u1"),
+        ("qualname_kind", "u1"),
+        ("reserved", "<u2"),
+    ],
+    align=True,
+)
+META_NODE_DTYPE = np.dtype(
+    [("meta", META_DTYPE), ("id", "<u4"), ("parent", "<u4"), ("code", "<u4"), ("offset", "<i4")], align=True
+)
+META_NAME_DTYPE = np.dtype(
+    [("meta", META_DTYPE), ("tid", "<i4"), ("name_bytes", "<u4"), ("time_ns", "<i8")], align=True
+)
+META_TYPE_DTYPE = np.dtype([("meta", META_DTYPE), ("id", "<u4"), ("name_bytes", "<u4")], align=True)
+
+STRUCTS = {
+    "header": HEADER_DTYPE,
+    "slot": SLOT_DTYPE,
+    "chunk": CHUNK_DTYPE,
+    "event": EVENT_DTYPE,
+    "meta": META_DTYPE,
+    "meta_gil": META_GIL_DTYPE,
+    "meta_code": META_CODE_DTYPE,
+    "meta_node": META_NODE_DTYPE,
+    "meta_name": META_NAME_DTYPE,
+    "meta_type": META_TYPE_DTYPE,
+}
+"""By the name of the C struct without `hw__`."""

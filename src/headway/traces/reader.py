@@ -1,0 +1,464 @@
+"""Reads trace files (.hwt, native/trace/format.h) into `Trace`: also one that grows, was cut off, or is damaged.
+
+Whatever the bytes, the outcome is a TraceError or a trace that keeps the invariants (invariants.py); `Trace.loss` tells
+what was left out. What a process that still runs wrote while we read is left out, as we would have it of one thread and
+not of another.
+
+Of 10 million events the columns alone are 200 MB: each step below works in place, or lets go of what it had.
+"""
+
+import os
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.errors import TraceError
+from headway.traces import format as hwt
+from headway.traces import mending
+from headway.traces.chunks import chunk_headers, opened, pread, read_header
+from headway.traces.model import EVENT_DTYPE, Flag, Gil, Kind, Loss, Park, Process, Thread, Trace
+from headway.traces.records import Name, Records, Tables, text
+
+__all__ = ["read", "read_family"]
+
+_ROOM_BYTES = hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES
+_EVENT_BYTES = hwt.EVENT_DTYPE.itemsize
+_MOST_GILS = 256
+_LONGEST_NS = 366 * 24 * 3600 * 10**9
+"""No trace is longer: a later time is damage."""
+_LATE_NS = 10 * 10**9
+"""For so long a thread that was writing when tracing ended may have been kept from it."""
+_FIRST_NS = 100_000
+"""A thread's first event comes this soon after it is first seen; the 1020 of a chunk take longer."""
+_LEVELS = {0xA: "a", 0xB: "b", 0xC: "rc"}
+
+
+def _kinds(*kinds: Kind) -> NDArray[np.bool_]:
+    """Return a table to look kinds up in."""
+    table = np.zeros(256, dtype=np.bool_)
+    table[list(kinds)] = True
+    return table
+
+
+_KNOWN = _kinds(*Kind)
+_OF_A_GIL = _kinds(Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.REQUEST)
+_OF_A_STACK = _kinds(Kind.WAIT, Kind.RELEASE, Kind.PARK)
+
+
+def read(path: Path | str) -> Trace:
+    """Read the trace file at `path`; the process may still be writing it.
+
+    Raises:
+        TraceError: it cannot be read, is no trace file, has another version, or a header that makes no sense.
+    """
+    path = Path(path)
+    with opened(path) as file:
+        return _Reading(path, file).trace()
+
+
+def read_family(path: Path | str) -> list[Trace]:
+    """Read the trace file at `path` and those beside it of the same launch: `app.hwt`, then `app.*.hwt`.
+
+    Parents stand before their children, else who began first does. Files without an event are left out, but for the
+    named one; so are those beside it whose header does not tell what they belong to.
+
+    Raises:
+        TraceError: as `read` does, for the named one.
+    """
+    path = Path(path)
+    found = [read(path)]
+    stem = path.name.removesuffix(".hwt")
+    for other in sorted(path.parent.iterdir()):
+        if other.name == path.name or not (other.name.startswith(f"{stem}.") and other.suffix == ".hwt"):
+            continue
+        try:
+            with opened(other) as file:
+                if read_header(other, file)["family"] != found[0].process.family:
+                    continue
+                trace = _Reading(other, file).trace()
+        except TraceError:
+            continue  # its process died before it had a header, or it is no trace at all
+        if len(trace.events):
+            found.append(trace)
+    return _parents_first(found)
+
+
+def _parents_first(traces: list[Trace]) -> list[Trace]:
+    waiting = sorted(traces, key=lambda trace: (trace.process.start_realtime_ns, trace.process.pid))
+    ordered: list[Trace] = []
+    while waiting:
+        pids = {trace.process.pid for trace in waiting}
+        free = (one for one in waiting if one.process.parent_pid not in pids - {one.process.pid})
+        # Ids may have been used twice, so that everyone has a parent.
+        ordered.append(next(free, waiting[0]))
+        waiting.remove(ordered[-1])
+    return ordered
+
+
+def _python(hexversion: int) -> str:
+    """Return `3.13.0`, `3.15.0a2` of sys.hexversion."""
+    level = _LEVELS.get(hexversion >> 4 & 15)
+    return f"{hexversion >> 24}.{hexversion >> 16 & 255}.{hexversion >> 8 & 255}" + (
+        f"{level}{hexversion & 15}" if level else ""
+    )
+
+
+def _until_nul(data: np.void) -> str:
+    return text(data.tobytes().split(b"\0", 1)[0])
+
+
+def _process(header: np.void) -> Process:
+    command = header["command"].tobytes().rstrip(b"\0")
+    flags = int(header["flags"])
+    return Process(
+        pid=int(header["pid"]),
+        parent_pid=int(header["parent_pid"]),
+        family=int(header["family"]),
+        python=_python(int(header["python_version"])),
+        executable=_until_nul(header["executable"]),
+        command=tuple(text(one) for one in command.split(b"\0")) if command else (),
+        program=_until_nul(header["program"]),
+        free_threaded=bool(flags & hwt.FREE_THREADED),
+        gil_enabled=bool(flags & hwt.GIL_ENABLED),
+        has_stacks=bool(flags & hwt.STACKS),
+        start_realtime_ns=int(header["start_realtime_ns"]),
+        interval_us=int(header["interval_us"]),
+        ended=bool(header["end_ns"]),
+    )
+
+
+@final
+@dataclass
+class _Seen:
+    """A thread as its chunks tell of it."""
+
+    serial: int
+    tid: int
+    start_ns: int
+    system_name: str
+
+
+class _Reading:
+    """One file being read; `trace` takes the steps in their order."""
+
+    def __init__(self, path: Path, file: int) -> None:
+        self._file = file
+        self._header = read_header(path, file)
+        self._offset = int(self._header["chunks_offset"])
+        self._start_ns = int(self._header["start_ns"])
+        self._end_ns = int(self._header["end_ns"])
+        self._damaged_bytes = 0
+        if self._end_ns and not 0 <= self._end_ns - self._start_ns <= _LONGEST_NS:
+            self._damaged_bytes += self._header["end_ns"].nbytes
+            self._end_ns = 0
+        self._process = replace(_process(self._header), ended=bool(self._end_ns))
+        self._lost_events = int(self._header["dropped_events"])
+        self._overwritten_events = int(self._header["overwritten_events"])
+        self._newest_overwritten = -1
+        self._records = Records()
+
+    def trace(self) -> Trace:
+        """Read it all."""
+        chunks, known_until_ns = self._snapshot()
+        seen, events = self._read_events(chunks)
+        # Records after events: what these refer to was written before them.
+        self._read_records(chunk_headers(self._file, self._header) if known_until_ns else chunks)
+        gils = self._records.gils(min(int(self._header["gil_count"]), _MOST_GILS), self._start_ns)
+        tables = self._records.tables()
+
+        events = self._without_damaged(events, len(gils))
+        if known_until_ns:
+            events = _without(events, events["time_ns"] > known_until_ns)
+        events = self._without_overwritten(events, chunks, seen)
+        gils = _ended_gils(gils, events)
+        ends_ns = np.array([mending.NEVER_NS if one.end_ns is None else one.end_ns for one in gils], dtype=np.int64)
+        events = self._without_contradictory(events, mending.contradictions(events, ends_ns))
+        events = events[mending.by_time(events)]
+        events = self._without_contradictory(events, mending.taken_twice(events))
+        self._place_values(events, tables)
+
+        last_ns = int(events["time_ns"][-1]) if len(events) else self._start_ns
+        end_ns = max(self._end_ns, last_ns)
+        return Trace(
+            process=self._process,
+            start_ns=self._start_ns,
+            end_ns=end_ns,
+            events=events,
+            threads=_threads(seen, events, self._records.names, end_ns),
+            gils=tuple(gils),
+            stack_parent=tables.stack_parent,
+            stack_frame=tables.stack_frame,
+            frames=tables.frames,
+            types=tables.types,
+            loss=Loss(
+                dropped_events=self._lost_events,
+                overwritten_events=self._overwritten_events,
+                lost_stacks=int(self._header["lost_stacks"]),
+                damaged_bytes=self._damaged_bytes + self._records.damaged_bytes,
+            ),
+        )
+
+    def _snapshot(self) -> tuple[NDArray[np.void], int]:
+        """Read the chunks' headers; if they change meanwhile, also until when no event is missing, else 0.
+
+        Who writes holds the GIL's mutex: once an event was seen, all before it are written. So what a first look finds
+        is complete in a second one.
+        """
+        chunks = chunk_headers(self._file, self._header)
+        known_until_ns = 0
+        if not self._end_ns:
+            sound = chunks[
+                self._sound(chunks, hwt.CHUNK_EVENTS, count=False) & (chunks["head"]["used"] >= _EVENT_BYTES)
+            ]
+            newest = sound[np.argsort(sound["head"]["sequence"], kind="stable")]
+            last_of = {int(one["head"]["owner"]): one for one in newest}
+            again = chunk_headers(self._file, self._header)
+            if chunks.tobytes() != again.tobytes():
+                for one in last_of.values():
+                    used = int(one["head"]["used"]) // _EVENT_BYTES * _EVENT_BYTES
+                    data = self._chunk(int(one["position"]), used - _EVENT_BYTES, _EVENT_BYTES)
+                    if len(data) == _EVENT_BYTES:
+                        known_until_ns = max(known_until_ns, int(np.frombuffer(data, hwt.EVENT_DTYPE)["time_ns"][0]))
+                known_until_ns = max(known_until_ns, self._start_ns, 1)
+                chunks = again
+        self._sound(chunks, hwt.CHUNK_EVENTS, count=True)
+        taken = min(int(self._header["chunks_taken"]), int(self._header["chunk_count"]))
+        missing = taken - max(0, os.fstat(self._file).st_size - self._offset) // hwt.CHUNK_BYTES
+        self._damaged_bytes += max(0, missing) * hwt.CHUNK_BYTES
+        return chunks, known_until_ns
+
+    def _sound(self, chunks: NDArray[np.void], kind: int, *, count: bool) -> NDArray[np.bool_]:
+        """Return which chunks are of this kind and make sense; if asked, count those of any kind that do not."""
+        head = chunks["head"]
+        events = (head["kind"] == hwt.CHUNK_EVENTS) & (head["owner"] > 0)
+        records = (head["kind"] == hwt.CHUNK_META) & (head["owner"] < _MOST_GILS)
+        fits = head["used"] <= _ROOM_BYTES
+        if count:
+            # An empty one without sense was just being taken.
+            bad = ~((events | records) & fits) & (head["used"] > 0)
+            self._damaged_bytes += int(np.count_nonzero(bad)) * hwt.CHUNK_BYTES
+        found: NDArray[np.bool_] = (events if kind == hwt.CHUNK_EVENTS else records) & fits
+        return found
+
+    def _chunk(self, position: int, at: int, size: int) -> bytes:
+        """Read bytes of a chunk, counted from behind its header."""
+        return pread(self._file, size, self._offset + position * hwt.CHUNK_BYTES + hwt.CHUNK_HEADER_BYTES + at)
+
+    def _read_events(self, chunks: NDArray[np.void]) -> tuple[list[_Seen], NDArray[np.void]]:
+        """Read the threads and their events, by thread; `thread` is the thread's place in the list."""
+        mine = chunks[self._sound(chunks, hwt.CHUNK_EVENTS, count=False)]
+        mine = mine[np.lexsort((mine["position"], mine["head"]["sequence"], mine["head"]["owner"]))]
+        head = mine["head"]
+        serials, firsts, index = np.unique(head["owner"], return_index=True, return_inverse=True)
+        lasts = np.append(firsts, len(head))[1:] - 1
+        seen = [
+            _Seen(
+                int(serial),
+                int(head["tid"][first]),
+                int(head["thread_start_ns"][first]),
+                _until_nul(head["name"][last]),
+            )
+            for serial, first, last in zip(serials, firsts, lasts, strict=True)
+        ]
+        counts = head["used"].astype(np.int64) // _EVENT_BYTES
+        self._damaged_bytes += int((head["used"] % _EVENT_BYTES).sum())
+        places = np.concatenate([[0], np.cumsum(counts)])
+        events = np.zeros(int(places[-1]), dtype=EVENT_DTYPE)
+        columns = {name: events[name] for name in hwt.EVENT_DTYPE.names or ()}
+        for one in np.argsort(mine["position"], kind="stable").tolist():
+            place, position = int(places[one]), int(mine["position"][one])
+            data = self._chunk(position, 0, int(counts[one]) * _EVENT_BYTES)
+            if not self._end_ns and self._taken_anew(mine[one]):
+                self._overwritten_events += int(counts[one])
+                self._newest_overwritten = max(self._newest_overwritten, int(head["sequence"][one]))
+                data = b""
+                self._damaged_bytes -= int(counts[one]) * _EVENT_BYTES  # where its zeros are taken out
+            read = np.frombuffer(data, hwt.EVENT_DTYPE, len(data) // _EVENT_BYTES)
+            for name, column in columns.items():
+                column[place : place + len(read)] = read[name]
+            events["thread"][place : place + int(counts[one])] = index[one]
+        return seen, events
+
+    def _taken_anew(self, chunk: np.void) -> bool:
+        """Whether a chunk was overwritten since its header was read."""
+        now = np.frombuffer(self._chunk(int(chunk["position"]), -hwt.CHUNK_HEADER_BYTES, hwt.CHUNK_HEADER_BYTES), "V64")
+        if not len(now):
+            return True
+        head = now.view(hwt.CHUNK_DTYPE)[0]
+        return bool(head["sequence"] != chunk["head"]["sequence"] or head["used"] < chunk["head"]["used"])
+
+    def _read_records(self, chunks: NDArray[np.void]) -> None:
+        mine = chunks[self._sound(chunks, hwt.CHUNK_META, count=False)]
+        for one in mine[np.argsort(mine["head"]["sequence"], kind="stable")]:
+            used = int(one["head"]["used"])
+            data = self._chunk(int(one["position"]), 0, used)
+            self._damaged_bytes += used - len(data)
+            self._records.add(int(one["head"]["owner"]), data)
+
+    def _without_damaged(self, events: NDArray[np.void], gils: int) -> NDArray[np.void]:
+        """Take out what no recorder writes, and what lies in the wrong order within its thread."""
+        kind, flags, time = events["kind"], events["flags"], events["time_ns"]
+        bad = ~_KNOWN[kind]
+        bad |= (flags & ~np.uint16(Flag.FORCED | Flag.ASSUMED | 0xF00)) != 0
+        bad |= (flags & 0xF00) > max(Park) << 8
+        bad |= (events["gil"] >= gils) & _OF_A_GIL[kind]
+        latest_ns = self._end_ns + _LATE_NS if self._end_ns else self._start_ns + _LONGEST_NS
+        bad |= (time < self._start_ns) | (time > latest_ns)
+        events = self._counted(events, bad)
+
+        time, thread = events["time_ns"], events["thread"]
+        back = np.flatnonzero((time[1:] < time[:-1]) & (thread[1:] == thread[:-1]))
+        if not len(back):
+            return events
+        bad = np.zeros(len(events), dtype=np.bool_)
+        for one in np.unique(thread[back]):
+            mine = slice(*np.searchsorted(thread, [one, one + 1]))
+            bad[mine] = mending.going_back(time[mine])
+        return self._counted(events, bad)
+
+    def _counted(self, events: NDArray[np.void], bad: NDArray[np.bool_]) -> NDArray[np.void]:
+        self._damaged_bytes += int(np.count_nonzero(bad)) * _EVENT_BYTES
+        return _without(events, bad)
+
+    def _without_contradictory(self, events: NDArray[np.void], bad: NDArray[np.bool_]) -> NDArray[np.void]:
+        """Take out what does not fit, and count it as what tore the hole: want of room, overwriting, or damage."""
+        count = int(np.count_nonzero(bad))
+        if self._lost_events:
+            self._lost_events += count
+        elif self._overwritten_events:
+            self._overwritten_events += count
+        else:
+            self._damaged_bytes += count * _EVENT_BYTES
+        return _without(events, bad)
+
+    def _without_overwritten(
+        self, events: NDArray[np.void], chunks: NDArray[np.void], seen: list[_Seen]
+    ) -> NDArray[np.void]:
+        """Cut off the front up to where events were overwritten; the trace begins there then."""
+        cut_ns = self._complete_from_ns(events, chunks, seen) if self._overwritten_events else self._start_ns
+        if cut_ns <= self._start_ns:
+            return events
+        self._process = replace(
+            self._process, start_realtime_ns=self._process.start_realtime_ns + cut_ns - self._start_ns
+        )
+        self._start_ns = cut_ns
+        time, thread = events["time_ns"], events["thread"]
+        intervals = np.flatnonzero((events["kind"] == Kind.INTERVAL) & (time < cut_ns))
+        if len(intervals):
+            newest = intervals[np.argmax(time[intervals])]
+            self._process = replace(self._process, interval_us=int(events["value"][newest]))
+        # Who was over before is no thread of this trace.
+        over = thread[(events["kind"] == Kind.EXIT) & (time < cut_ns)]
+        alive = np.ones(len(seen), dtype=np.bool_)
+        alive[over] = False
+        early = mending.cut_front(events, cut_ns)
+        early |= ~alive[thread]
+        self._overwritten_events += int(np.count_nonzero(early))
+        events = _without(events, early)
+        events["thread"] = (np.cumsum(alive) - 1)[events["thread"]]
+        seen[:] = [one for one, is_alive in zip(seen, alive, strict=True) if is_alive]
+        return events
+
+    def _complete_from_ns(self, events: NDArray[np.void], chunks: NDArray[np.void], seen: list[_Seen]) -> int:
+        """Return from when on nothing was overwritten, as far as the file tells.
+
+        Chunks are taken anew in their order, round and round: what is lost had a lower sequence than the newest of all
+        has, by as many as there are chunks. It was taken before any chunk with a higher one began; and where its thread
+        has others, it ended before the first of these.
+        """
+        head = chunks["head"]
+        sane = (head["used"] > 0) & (head["sequence"] < self._header["chunks_taken"])
+        if sane.any():
+            lost = int(head["sequence"][sane].max()) - int(chunks["position"][sane].max()) - 1
+            self._newest_overwritten = max(self._newest_overwritten, lost)
+        if self._newest_overwritten < 0 or not len(events):
+            return self._start_ns
+        younger = self._sound(chunks, hwt.CHUNK_EVENTS, count=False) & (head["used"] > 0)
+        younger &= head["sequence"].astype(np.float64) > self._newest_overwritten
+        firsts_ns = [
+            int(np.frombuffer(data, hwt.EVENT_DTYPE)["time_ns"][0])
+            for position in chunks["position"][younger].tolist()
+            if len(data := self._chunk(position, 0, _EVENT_BYTES)) == _EVENT_BYTES
+        ]
+        latest_ns = int(events["time_ns"].max())
+        begun_ns = min((one for one in firsts_ns if self._start_ns <= one <= latest_ns), default=self._start_ns)
+        complete_ns = begun_ns
+        here, firsts = np.unique(events["thread"], return_index=True)
+        for one, first_ns in zip(here.tolist(), events["time_ns"][firsts].tolist(), strict=True):
+            if seen[one].start_ns <= begun_ns and first_ns - seen[one].start_ns > _FIRST_NS:
+                complete_ns = max(complete_ns, first_ns)
+        return complete_ns
+
+    def _place_values(self, events: NDArray[np.void], tables: Tables) -> None:
+        """Turn the ids of GILs in `value` into indices; one that there is not becomes unknown, and is damage."""
+        for kinds, look_up in ((_OF_A_STACK, tables.stacks), (_kinds(Kind.UNPARK), tables.type_ids)):
+            places = np.flatnonzero(kinds[events["kind"]])
+            for gil in np.flatnonzero(np.bincount(events["gil"][places], minlength=1)).tolist():
+                mine = places[events["gil"][places] == gil]
+                indices, missing = look_up(gil, events["value"][mine])
+                events["value"][mine] = indices
+                self._damaged_bytes += missing * events["value"].itemsize
+
+
+def _without(events: NDArray[np.void], bad: NDArray[np.bool_]) -> NDArray[np.void]:
+    return events[~bad] if bad.any() else events
+
+
+def _ended_gils(gils: list[Gil], events: NDArray[np.void]) -> list[Gil]:
+    """Leave out ends that came before an event, or a start: they are damage."""
+    if all(one.end_ns is None for one in gils):
+        return gils
+    last_ns = np.full(_MOST_GILS, -1)
+    mine = np.flatnonzero(_OF_A_GIL[events["kind"]])
+    np.maximum.at(last_ns, events["gil"][mine], events["time_ns"][mine])
+    return [
+        one if one.end_ns is None or one.end_ns >= max(last_ns[one.index], one.start_ns) else replace(one, end_ns=None)
+        for one in gils
+    ]
+
+
+def _threads(seen: Sequence[_Seen], events: NDArray[np.void], names: Sequence[Name], end_ns: int) -> tuple[Thread, ...]:
+    firsts = np.full(len(seen), -1)
+    firsts[events["thread"][::-1]] = np.arange(len(events) - 1, -1, -1, dtype=np.int64)  # the last one written stays
+    exits = events[events["kind"] == Kind.EXIT]
+    ends_ns = dict(zip(exits["thread"].tolist(), exits["time_ns"].tolist(), strict=True))
+    threads = []
+    for index, one in enumerate(seen):
+        latest_ns = int(events["time_ns"][firsts[index]]) if firsts[index] >= 0 else end_ns
+        start_ns = one.start_ns if 0 < one.start_ns <= latest_ns else latest_ns
+        threads.append(Thread(one.serial, one.tid, one.system_name, start_ns, ends_ns.get(index)))
+    return _named(threads, names)
+
+
+def _named(threads: Sequence[Thread], names: Sequence[Name]) -> tuple[Thread, ...]:
+    """Give each thread the last name that was told of it.
+
+    A native id comes back once its thread is over: from then on a name is the next one's, which may be seen only later.
+    """
+    named: dict[int, list[Name]] = defaultdict(list)
+    for one in sorted(names):
+        if one.name.strip():
+            named[one.tid].append(one)
+    lives: dict[int, list[Thread]] = defaultdict(list)
+    for thread in sorted(threads, key=lambda thread: thread.start_ns):
+        lives[thread.tid].append(thread)
+    found = {}
+    for tid, life in lives.items():
+        since = -1
+        for thread, after in zip(life, [*life[1:], None], strict=True):
+            if after is None:
+                until = mending.NEVER_NS
+            else:
+                until = after.start_ns - 1 if thread.end_ns is None else min(thread.end_ns, after.start_ns - 1)
+            last = bisect_right(named[tid], until, key=lambda name: name.time_ns) - 1
+            told = last >= 0 and named[tid][last].time_ns > since
+            name = named[tid][last].name if told else thread.name
+            found[thread.serial] = name if name.strip() else f"Thread {tid}"
+            since = until
+    return tuple(replace(thread, name=found[thread.serial]) for thread in threads)

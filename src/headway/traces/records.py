@@ -1,0 +1,276 @@
+"""Meta records of a trace file: GILs, names of threads, and stacks, whose ids are each GIL's own until here.
+
+Bytes may be damaged: what makes no sense is skipped and counted, and no number in a record makes us allocate.
+"""
+
+import struct
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import NamedTuple, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.traces import format as hwt
+from headway.traces.linetable import lines
+from headway.traces.model import Frame, Gil
+
+__all__ = ["Name", "Records", "Tables", "text"]
+
+_MOST_GILS = 256
+"""An event's `gil` is a byte."""
+
+_META = struct.Struct("<HHI")
+_GIL = struct.Struct("<8xIIQq")
+_CODE = struct.Struct("<8xIiIIIBB2x")
+_NODE = struct.Struct("<8xIIIi")
+_NAME = struct.Struct("<8xiIq")
+_TYPE = struct.Struct("<8xII")
+_LEAST_BYTES = {
+    hwt.META_GIL: _GIL.size,
+    hwt.META_GIL_END: _GIL.size,
+    hwt.META_CODE: _CODE.size,
+    hwt.META_NODE: _NODE.size,
+    hwt.META_NAME: _NAME.size,
+    hwt.META_TYPE: _TYPE.size,
+}
+_ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
+
+
+def text(data: bytes, encoding: str = "utf-8") -> str:
+    """Return text that can be written anywhere: what is no character shows as an escape."""
+    found = data.decode(
+        encoding,
+        "replace"
+        if encoding.startswith("utf-32")
+        else "surrogatepass"
+        if encoding.startswith("utf-16")
+        else "backslashreplace",
+    )
+    return found.encode("utf-8", "backslashreplace").decode()
+
+
+class Name(NamedTuple):
+    """A name that Python gave to a native thread."""
+
+    time_ns: int
+    tid: int
+    name: str
+
+
+class _Code(NamedTuple):
+    filename: str
+    qualname: str
+    first_line: int
+    linetable: bytes
+
+
+@final
+@dataclass
+class Tables:
+    """Stacks and types of all GILs in one space each; the fields are those of `Trace`."""
+
+    stack_parent: NDArray[np.int64]
+    stack_frame: NDArray[np.int64]
+    frames: tuple[Frame, ...]
+    types: tuple[str, ...]
+    stack_ids: dict[int, tuple[NDArray[np.int64], int]]
+    """By GIL: its ids, rising, and the index of the first of them."""
+    type_indices: dict[int, dict[int, int]]
+
+    def stacks(self, gil: int, ids: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], int]:
+        """Return the indices of stacks by their ids in a GIL, and how many ids there are not: those are 0 now."""
+        known, first = self.stack_ids.get(gil, (np.zeros(0, dtype=np.int64), 1))
+        if not len(known):
+            return np.zeros_like(ids), int(np.count_nonzero(ids))
+        if known[-1] == len(known):  # none is missing: ids are places
+            found = ids <= len(known)
+            indices = np.where(found & (ids > 0), ids + np.uint32(first - 1), np.uint32(0))
+        else:
+            place = np.minimum(np.searchsorted(known, ids), len(known) - 1)
+            found = known[place] == ids
+            indices = np.where(found, place + first, 0).astype(np.uint32)
+            found |= ids == 0
+        return indices.astype(np.uint32, copy=False), len(ids) - int(np.count_nonzero(found))
+
+    def type_ids(self, gil: int, ids: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], int]:
+        """Return the indices of types by their ids in a GIL, and how many ids there are not: those are 0 now."""
+        known = self.type_indices.get(gil, {})
+        distinct, inverse = np.unique(ids, return_inverse=True)
+        indices = np.array([known.get(one, 0) for one in distinct.tolist()], dtype=np.uint32)
+        missing = (distinct > 0) & (indices == 0)
+        return indices[inverse], int(np.count_nonzero(missing[inverse]))
+
+
+@final
+@dataclass
+class Records:
+    """What the meta chunks of one file say, collected chunk by chunk with `add`."""
+
+    names: list[Name] = field(default_factory=list)
+    damaged_bytes: int = 0
+    _begun: dict[int, tuple[bool, int, int]] = field(default_factory=dict)
+    _ended: dict[int, int] = field(default_factory=dict)
+    _codes: dict[int, dict[int, _Code]] = field(default_factory=lambda: defaultdict(dict))
+    _nodes: dict[int, list[NDArray[np.void]]] = field(default_factory=lambda: defaultdict(list))
+    _types: dict[int, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
+
+    def add(self, owner: int, data: bytes) -> None:
+        """Take the records of a chunk of the GIL `owner`."""
+        at = 0
+        while at < len(data):
+            if len(data) - at < _META.size:
+                self.damaged_bytes += len(data) - at
+                return
+            kind, _, size = _META.unpack_from(data, at)
+            # Nobody knows where the next record begins after one whose size is wrong.
+            if size < _META.size or size % 8 or size > len(data) - at:
+                self.damaged_bytes += len(data) - at
+                return
+            if kind == hwt.META_NODE and size == _NODE.size:
+                at += self._add_nodes(owner, data, at)
+                continue
+            if size < _LEAST_BYTES.get(kind, hwt.CHUNK_BYTES) or not self._add(owner, kind, data[at : at + size]):
+                self.damaged_bytes += size
+            at += size
+
+    def _add_nodes(self, owner: int, data: bytes, at: int) -> int:
+        """Take all the nodes that follow one another from `at` on; return their bytes."""
+        if data[at + _NODE.size : at + _NODE.size + 2] != data[at : at + 2]:
+            nodes = np.frombuffer(data, hwt.META_NODE_DTYPE, 1, at)
+        else:
+            nodes = np.frombuffer(data, hwt.META_NODE_DTYPE, (len(data) - at) // _NODE.size, at)
+            meta = nodes["meta"]
+            other = np.flatnonzero((meta["type"] != hwt.META_NODE) | (meta["bytes"] != _NODE.size))
+            nodes = nodes[: other[0]] if len(other) else nodes
+        self._nodes[owner].append(nodes)
+        return nodes.nbytes
+
+    def _add(self, owner: int, kind: int, record: bytes) -> bool:
+        """Take one record; return whether it makes sense."""
+        if kind == hwt.META_CODE:
+            return self._add_code(owner, record)
+        if kind == hwt.META_NAME:
+            tid, size, time_ns = _NAME.unpack_from(record)
+            name = record[_NAME.size : _NAME.size + size]
+            if len(name) < size:
+                return False
+            self.names.append(Name(time_ns, tid, text(name)))
+            return True
+        if kind == hwt.META_TYPE:
+            number, size = _TYPE.unpack_from(record)
+            name = record[_TYPE.size : _TYPE.size + size]
+            if len(name) < size or not number or number in self._types[owner]:
+                return False
+            self._types[owner][number] = text(name)
+            return True
+        if kind in {hwt.META_GIL, hwt.META_GIL_END}:
+            index, main, address, time_ns = _GIL.unpack_from(record)
+            if index >= _MOST_GILS or time_ns < 0:
+                return False
+            if kind == hwt.META_GIL:
+                self._begun.setdefault(index, (main != 0, address, time_ns))
+            else:
+                self._ended.setdefault(index, time_ns)
+            return True
+        return False
+
+    def _add_code(self, owner: int, record: bytes) -> bool:
+        (
+            number,
+            first_line,
+            filename_bytes,
+            qualname_bytes,
+            linetable_bytes,
+            filename_kind,
+            qualname_kind,
+        ) = _CODE.unpack_from(record)
+        filename_end = _CODE.size + filename_bytes
+        qualname_end = filename_end + qualname_bytes
+        sane = (
+            number
+            and number not in self._codes[owner]
+            and filename_kind in _ENCODINGS
+            and qualname_kind in _ENCODINGS
+            and filename_bytes % filename_kind == 0
+            and qualname_bytes % qualname_kind == 0
+            and qualname_end + linetable_bytes <= len(record)
+        )
+        if not sane:
+            return False
+        self._codes[owner][number] = _Code(
+            text(record[_CODE.size : filename_end], _ENCODINGS[filename_kind]),
+            text(record[filename_end:qualname_end], _ENCODINGS[qualname_kind]),
+            max(first_line, 0),
+            record[qualname_end : qualname_end + linetable_bytes],
+        )
+        return True
+
+    def gils(self, at_least: int, start_ns: int) -> list[Gil]:
+        """Return the GILs by index; one of which no record is left began with the trace."""
+        found = []
+        for index in range(max(at_least, *(index + 1 for index in (*self._begun, *self._ended, -1)))):
+            main, address, time_ns = self._begun.get(index, (index == 0, 0, start_ns))
+            found.append(Gil(index, main, address, time_ns, self._ended.get(index)))
+        return found
+
+    def tables(self) -> Tables:
+        """Put all GILs' stacks and types into one space."""
+        frames: dict[Frame, int] = {Frame("", 0, "?"): 0}
+        parents, innermost = [np.zeros(1, dtype=np.int64)], [np.zeros(1, dtype=np.int64)]
+        stack_ids = {}
+        first = 1
+        for gil in sorted(self._nodes):
+            nodes = np.concatenate(self._nodes[gil])
+            ids, places = np.unique(nodes["id"].astype(np.int64), return_index=True)
+            ids, places = ids[ids > 0], places[ids > 0]
+            self.damaged_bytes += (len(nodes) - len(ids)) * _NODE.size
+            nodes = nodes[places]
+            if not len(nodes):
+                continue
+            parent = nodes["parent"].astype(np.int64)
+            place = np.minimum(np.searchsorted(ids, parent), len(ids) - 1)
+            # A caller that makes no sense is an unknown one: the stack ends there.
+            good = (ids[place] == parent) & (parent < ids)
+            parents.append(np.where(good, place + first, 0))
+            bad_code = self._frames(gil, nodes, frames, innermost)
+            self.damaged_bytes += int(np.count_nonzero((~good & (parent != 0)) | bad_code)) * _NODE.size
+            stack_ids[gil] = (ids, first)
+            first += len(ids)
+
+        types: dict[str, int] = {"": 0}
+        type_indices = {
+            gil: {number: types.setdefault(name, len(types)) for number, name in sorted(known.items())}
+            for gil, known in sorted(self._types.items())
+        }
+        return Tables(
+            stack_parent=np.concatenate(parents),
+            stack_frame=np.concatenate(innermost),
+            frames=tuple(frames),
+            types=tuple(types),
+            stack_ids=stack_ids,
+            type_indices=type_indices,
+        )
+
+    def _frames(
+        self, gil: int, nodes: NDArray[np.void], frames: dict[Frame, int], innermost: list[NDArray[np.int64]]
+    ) -> NDArray[np.bool_]:
+        """Add the frames of a GIL's nodes; return which nodes name a code that there is not."""
+        pairs = nodes["code"].astype(np.int64) << 32 | (nodes["offset"].astype(np.int64) + 2**31)
+        distinct, inverse = np.unique(pairs, return_inverse=True)
+        of_code: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for place, pair in enumerate(distinct.tolist()):
+            of_code[pair >> 32 & 0xFFFF_FFFF].append((place, (pair & 0xFFFF_FFFF) - 2**31))
+        index = np.zeros(len(distinct), dtype=np.int64)
+        bad = np.zeros(len(distinct), dtype=np.bool_)
+        for number, asked in of_code.items():
+            code = self._codes[gil].get(number)
+            if code is None:
+                bad[[place for place, _ in asked]] = True
+                continue
+            line_of = lines(code.linetable, code.first_line, (offset for _, offset in asked))
+            for place, offset in asked:
+                frame = Frame(code.filename, line_of[offset], code.qualname, code.first_line)
+                index[place] = frames.setdefault(frame, len(frames))
+        innermost.append(index[inverse])
+        return bad[inverse]

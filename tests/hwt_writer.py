@@ -1,0 +1,286 @@
+"""Writes a `Trace` as a trace file, as the recorder would have: for tests of who reads it, and for the fuzzer.
+
+Events of one GIL get this GIL's own stack ids, and a `Frame` becomes a code object with a location table, so that
+nothing of the file's numbers is that of the trace.
+"""
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+from headway.traces import format as hwt
+from headway.traces.model import Kind, Trace
+
+SLOTS = 2
+SLOTS_OFFSET = hwt.HEADER_BYTES
+CHUNKS_OFFSET = 8192
+EVENTS_PER_CHUNK = (hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES) // hwt.EVENT_DTYPE.itemsize
+_OF_A_STACK = (Kind.WAIT, Kind.RELEASE, Kind.PARK)
+
+
+def hexversion(python: str) -> int:
+    """Return sys.hexversion of `3.13.0` or `3.15.0a2`."""
+    major, minor, micro, level, serial = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)(?:(a|b|rc)(\d+))?", python).groups()
+    levels = {"a": 0xA, "b": 0xB, "rc": 0xC, None: 0xF}
+    return int(major) << 24 | int(minor) << 16 | int(micro) << 8 | levels[level] << 4 | int(serial or 0)
+
+
+def _varint(value: int) -> bytes:
+    groups = [value & 63]
+    while value := value >> 6:
+        groups.append(value & 63)
+    return bytes([group | 64 for group in groups[:-1]] + groups[-1:])
+
+
+def location_table(first_line: int, lines: list[int]) -> bytes:
+    """Return a `co_linetable` in which the n-th instruction of two bytes is on the n-th line; 0 is no line."""
+    table = b""
+    before = first_line
+    for line in lines:
+        if line == 0:
+            table += bytes([0x80 | 15 << 3])
+        else:
+            delta = line - before
+            table += bytes([0x80 | 13 << 3]) + _varint(-delta << 1 | 1 if delta < 0 else delta << 1)
+            before = line
+    return table
+
+
+def _string(value: str) -> tuple[bytes, int]:
+    """Return a string as CPython has it in memory, and its bytes per character."""
+    for kind, limit, encoding in ((1, 0x100, "latin-1"), (2, 0x10000, "utf-16-le"), (4, 0x110000, "utf-32-le")):
+        if all(ord(character) < limit for character in value):
+            return value.encode(encoding), kind
+    raise AssertionError(value)
+
+
+def record(kind: int, dtype: np.dtype, tail: bytes = b"", **fields) -> bytes:
+    """Return a meta record with what comes after it, filled up to a multiple of 8 bytes."""
+    one = np.zeros(1, dtype=dtype)
+    tail += bytes(-(dtype.itemsize + len(tail)) % 8)
+    one["meta"]["type"] = kind
+    one["meta"]["bytes"] = dtype.itemsize + len(tail)
+    for name, value in fields.items():
+        one[name] = value
+    return one.tobytes() + tail
+
+
+class _Stacks:
+    """The stacks that one GIL's events use, with ids of their own."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self.records: list[bytes] = []
+        self.ids = np.zeros(len(trace.stack_parent), dtype=np.uint32)
+        self._next_id = 1
+        self._codes: dict[tuple, int] = {}
+        self._offsets: dict[int, int] = {}
+        functions = defaultdict(list)
+        for index, frame in enumerate(trace.frames):
+            functions[frame.filename, frame.function, frame.first_line].append(index)
+        for number, ((filename, function, first_line), members) in enumerate(functions.items(), 1):
+            self._codes[filename, function, first_line] = number
+            for place, index in enumerate(members):
+                self._offsets[index] = 2 * place
+            # What is on the first line may as well be before the first instruction.
+            if len(members) == 1 and trace.frames[members[0]].line == first_line:
+                self._offsets[members[0]] = -2
+            (name, name_kind), (qualname, qualname_kind) = _string(filename), _string(function)
+            table = location_table(first_line, [trace.frames[index].line for index in members])
+            self.records.append(
+                record(
+                    hwt.META_CODE,
+                    hwt.META_CODE_DTYPE,
+                    name + qualname + table,
+                    id=number,
+                    first_line=first_line,
+                    filename_bytes=len(name),
+                    filename_kind=name_kind,
+                    qualname_bytes=len(qualname),
+                    qualname_kind=qualname_kind,
+                    linetable_bytes=len(table),
+                )
+            )
+
+    def add(self, index: int) -> None:
+        """Write a stack and those that called it, unless they were."""
+        missing = []
+        while index and not self.ids[index]:
+            missing.append(index)
+            index = int(self._trace.stack_parent[index])
+        for one in reversed(missing):
+            frame = self._trace.frames[self._trace.stack_frame[one]]
+            self.ids[one] = self._next_id
+            self._next_id += 1
+            self.records.append(
+                record(
+                    hwt.META_NODE,
+                    hwt.META_NODE_DTYPE,
+                    id=self.ids[one],
+                    parent=self.ids[self._trace.stack_parent[one]],
+                    code=self._codes[frame.filename, frame.function, frame.first_line],
+                    offset=self._offsets[self._trace.stack_frame[one]],
+                )
+            )
+
+
+def _meta(trace: Trace, owners: list[int]) -> tuple[list[tuple[int, bytes]], dict[int, np.ndarray]]:
+    """Return (owner, records) of all meta chunks, and each GIL's stack ids by index."""
+    chunks, ids = [], {}
+    events = trace.events
+    for owner in owners:
+        records = []
+        if owner < len(trace.gils):
+            gil = trace.gils[owner]
+            facts = {"index": owner, "main": gil.main, "address": gil.address}
+            records.append(record(hwt.META_GIL, hwt.META_GIL_DTYPE, **facts, time_ns=gil.start_ns))
+            if gil.end_ns is not None:
+                records.append(record(hwt.META_GIL_END, hwt.META_GIL_DTYPE, **facts, time_ns=gil.end_ns))
+        stacks = _Stacks(trace)
+        mine = (events["gil"] == owner) & np.isin(events["kind"], _OF_A_STACK)
+        for index in np.unique(events["value"][mine]).tolist():
+            stacks.add(index)
+        ids[owner] = stacks.ids
+        records += stacks.records
+        for number, name in enumerate(trace.types[1:], 1):
+            data = name.encode()
+            records.append(record(hwt.META_TYPE, hwt.META_TYPE_DTYPE, data, id=number, name_bytes=len(data)))
+        if owner == owners[0]:
+            for thread in trace.threads:
+                data = thread.name.encode()
+                facts = {"tid": thread.tid, "name_bytes": len(data), "time_ns": thread.start_ns}
+                records.append(record(hwt.META_NAME, hwt.META_NAME_DTYPE, data, **facts))
+        full = b""
+        for one in records:
+            if len(full) + len(one) > hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES:
+                chunks.append((owner, full))
+                full = b""
+            full += one
+        chunks.append((owner, full))
+    return chunks, ids
+
+
+def _ring(pieces: list, metas: int, room: int) -> tuple[list, int, int]:
+    """Place event chunks as the recorder does when there is room for only so many.
+
+    Returns the piece by position, how often one was taken, and how many events were overwritten.
+    """
+    places: list = [None] * room
+    sequence, overwritten, open_of = metas, 0, {}
+    for piece in pieces:
+        _, thread, positions, last = piece
+        open_of.pop(thread, None)  # it closes its chunk before it takes the next
+        while True:
+            place = sequence % room
+            taken = places[place]
+            free = place >= metas and (taken is None or place not in open_of.values())
+            sequence += 1
+            if free:
+                break
+        if taken is not None:
+            overwritten += len(taken[2])
+        places[place] = (sequence - 1, thread, positions)
+        if not last:
+            open_of[thread] = place
+    return places, sequence, overwritten
+
+
+def write(trace: Trace, path: Path, *, events_per_chunk: int = EVENTS_PER_CHUNK, room: int | None = None) -> Path:
+    """Write the trace to `path`.
+
+    Args:
+        trace: What to write.
+        path: Where to.
+        events_per_chunk: Fewer than fit, to have many chunks of few events.
+        room: How many chunks there may be; with too few, the oldest are overwritten.
+    """
+    events = trace.events
+    owners = list(range(max(1, len(trace.gils), int(events["gil"].max(initial=0)) + 1)))
+    metas, ids = _meta(trace, owners)
+
+    raw = np.zeros(len(events), dtype=hwt.EVENT_DTYPE)
+    for name in hwt.EVENT_DTYPE.names:
+        raw[name] = events[name]
+    for owner in owners:
+        mine = (events["gil"] == owner) & np.isin(events["kind"], _OF_A_STACK)
+        raw["value"][mine] = ids[owner][events["value"][mine]]
+
+    pieces = []
+    by_thread = np.argsort(events["thread"], kind="stable")
+    bounds = np.searchsorted(events["thread"][by_thread], np.arange(len(trace.threads) + 1))
+    for thread in range(len(trace.threads)):
+        mine = by_thread[bounds[thread] : bounds[thread + 1]]
+        for start in range(0, max(1, len(mine)), events_per_chunk):
+            part = mine[start : start + events_per_chunk]
+            over = start + events_per_chunk >= len(mine) and trace.threads[thread].end_ns is not None
+            pieces.append((int(part[0]) if len(part) else len(events), thread, part, over))
+    pieces.sort(key=lambda piece: piece[:2])
+    room = room or len(metas) + len(pieces)
+    places, taken, overwritten = _ring(pieces, len(metas), room)
+
+    with path.open("wb") as file:
+        file.write(_header(trace, room, taken, overwritten).tobytes())
+        file.write(bytes(CHUNKS_OFFSET - file.tell()))
+        for position in range(room):
+            if position < len(metas):
+                owner, data = metas[position]
+                head = {"kind": hwt.CHUNK_META, "owner": owner, "sequence": position}
+            elif places[position] is None:
+                continue
+            else:
+                sequence, thread, part = places[position]
+                one = trace.threads[thread]
+                head = {"kind": hwt.CHUNK_EVENTS, "owner": one.serial, "sequence": sequence, "tid": one.tid}
+                head |= {"thread_start_ns": one.start_ns, "name": b"os-name"}
+                data = raw[part].tobytes()
+            chunk = np.zeros(1, dtype=hwt.CHUNK_DTYPE)
+            chunk["state"], chunk["used"] = hwt.CHUNK_OPEN, len(data)
+            for name, value in head.items():
+                chunk[name] = np.void(value.ljust(16, b"\0")) if name == "name" else value
+            file.seek(CHUNKS_OFFSET + position * hwt.CHUNK_BYTES)
+            file.write(chunk.tobytes() + data)
+        file.truncate(CHUNKS_OFFSET + room * hwt.CHUNK_BYTES)
+    return path
+
+
+def _header(trace: Trace, chunk_count: int, taken: int, overwritten: int) -> np.ndarray:
+    process = trace.process
+    header = np.zeros(1, dtype=hwt.HEADER_DTYPE)
+    page = np.zeros(hwt.HEADER_BYTES, dtype=np.uint8)
+    fields = {
+        "magic": np.void(hwt.MAGIC),
+        "version": hwt.FORMAT_VERSION,
+        "header_bytes": hwt.HEADER_BYTES,
+        "family": process.family,
+        "pid": process.pid,
+        "parent_pid": process.parent_pid,
+        "python_version": hexversion(process.python),
+        "flags": hwt.FREE_THREADED * process.free_threaded
+        | hwt.GIL_ENABLED * process.gil_enabled
+        | hwt.STACKS * process.has_stacks,
+        "start_ns": trace.start_ns,
+        "start_realtime_ns": process.start_realtime_ns,
+        "end_ns": trace.end_ns if process.ended else 0,
+        "slot_count": SLOTS,
+        "slot_bytes": hwt.SLOT_DTYPE.itemsize,
+        "slots_offset": SLOTS_OFFSET,
+        "chunk_bytes": hwt.CHUNK_BYTES,
+        "chunk_count": chunk_count,
+        "chunks_offset": CHUNKS_OFFSET,
+        "chunks_taken": taken,
+        "dropped_events": trace.loss.dropped_events,
+        "overwritten_events": trace.loss.overwritten_events + overwritten,
+        "lost_stacks": trace.loss.lost_stacks,
+        "gil_count": len(trace.gils),
+        "thread_count": len(trace.threads),
+        "interval_us": process.interval_us,
+        "command": np.void(b"".join(one.encode() + b"\0" for one in process.command).ljust(hwt.COMMAND_BYTES, b"\0")),
+        "executable": np.void(process.executable.encode().ljust(hwt.PATH_BYTES, b"\0")),
+        "program": np.void(process.program.encode().ljust(hwt.PATH_BYTES, b"\0")),
+    }
+    for name, value in fields.items():
+        header[name] = value
+    page[: hwt.HEADER_DTYPE.itemsize] = np.frombuffer(header.tobytes(), np.uint8)
+    return page

@@ -1,0 +1,166 @@
+"""Any trace that is written is read; any bytes at all are read or refused, and what is read keeps the invariants."""
+
+import dataclasses
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from hwt_writer import CHUNKS_OFFSET, write
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_traces import traces
+
+from headway.errors import TraceError
+from headway.traces import format as hwt
+from headway.traces import mending
+from headway.traces.invariants import violations
+from headway.traces.linetable import lines
+from headway.traces.model import Kind, Trace
+from headway.traces.reader import read
+
+STACKED = (Kind.WAIT, Kind.RELEASE, Kind.PARK)
+
+
+@contextmanager
+def written(trace: Trace, **options):
+    """Write a trace to a file that is there for a while."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield write(trace, Path(folder) / "x.hwt", **options)
+
+
+def in_order(trace: Trace) -> np.ndarray:
+    """Return the events in the one of their valid orders that the reader gives."""
+    by_thread = trace.events[np.argsort(trace.events["thread"], kind="stable")]
+    return by_thread[mending.by_time(by_thread)]
+
+
+def assert_same(found: Trace, expected: Trace) -> None:
+    """Hold two traces against each other; stacks and frames may be numbered differently."""
+    for field in dataclasses.fields(Trace):
+        if field.name not in {"events", "stack_parent", "stack_frame", "frames"}:
+            assert getattr(found, field.name) == getattr(expected, field.name), field.name
+    mine, others = found.events, in_order(expected)
+    for name in ("time_ns", "thread", "kind", "gil", "flags"):
+        assert mine[name].tolist() == others[name].tolist(), name
+    for one, other in zip(mine, others, strict=True):
+        if one["kind"] in STACKED:
+            assert found.stack(one["value"]) == expected.stack(other["value"])
+        else:
+            assert one["value"] == other["value"]
+    assert len(set(found.frames)) == len(found.frames)
+
+
+@given(traces())
+def test_made_traces_are_valid(trace):
+    """The strategy makes what it promises."""
+    assert violations(trace) == []
+
+
+@given(traces(), st.integers(1, 5))
+def test_what_is_written_is_read(trace, events_per_chunk):
+    """A trace that goes through a file comes back the same, however it is cut into chunks."""
+    with written(trace, events_per_chunk=events_per_chunk) as path:
+        found = read(path)
+
+    assert_same(found, trace)
+    assert violations(found) == []
+
+
+@given(traces())
+def test_any_merge_of_sound_threads_is_sound(trace):
+    """Sorted by thread and merged again by time, equal times keep the invariants, and nothing is taken out."""
+    by_thread = trace.events[np.argsort(trace.events["thread"], kind="stable")]
+    merged = by_thread[mending.by_time(by_thread)]
+
+    assert not mending.contradictions(by_thread, np.full(len(trace.gils), mending.NEVER_NS)).any()
+    assert not mending.taken_twice(merged).any()
+    assert violations(dataclasses.replace(trace, events=merged)) == []
+
+
+@given(traces(), st.data())
+def test_any_events_can_be_lost(trace, data):
+    """Whatever events had no room: what is read is sound, and nothing else is called damage."""
+    lost = data.draw(st.sets(st.integers(0, max(0, len(trace.events) - 1))))
+    kept = [index for index in range(len(trace.events)) if index not in lost]
+    less = dataclasses.replace(
+        trace, events=trace.events[kept], loss=dataclasses.replace(trace.loss, dropped_events=len(lost) + 1)
+    )
+    with written(less) as path:
+        found = read(path)
+
+    assert violations(found) == []
+    assert len(found.events) + found.loss.dropped_events == len(trace.events) + 1 + (
+        len(kept) - len(trace.events) + len(lost)
+    )
+    assert found.loss.damaged_bytes == 0
+
+
+@given(traces(), st.integers(1, 3), st.integers(0, 12))
+def test_any_chunks_can_be_overwritten(trace, events_per_chunk, room):
+    """With room for few chunks, what is read is sound, and from its start on has every event that is left."""
+    metas = len(trace.gils)
+    with written(trace, events_per_chunk=events_per_chunk, room=metas + len(trace.threads) + 1 + room) as path:
+        found = read(path)
+
+    assert violations(found) == []
+    assert found.loss.damaged_bytes == 0
+    serials = [thread.serial for thread in found.threads]
+    for serial in serials:
+        mine = found.events[found.events["thread"] == serials.index(serial)]
+        theirs = trace.events[trace.events["thread"] == serial - 1]
+        mine = mine[mine["time_ns"] > found.start_ns]
+        theirs = theirs[theirs["time_ns"] > found.start_ns]
+        assert set(mine["time_ns"].tolist()) <= set(theirs["time_ns"].tolist())
+
+
+@settings(max_examples=200)
+@given(traces(max_events=15), st.integers(1, 4), st.data())
+def test_any_cut_can_be_read(trace, events_per_chunk, data):
+    """A file that ends at any byte is refused or sound."""
+    with written(trace, events_per_chunk=events_per_chunk) as path:
+        os.truncate(path, data.draw(st.integers(0, path.stat().st_size)))
+        try:
+            found = read(path)
+        except TraceError:
+            return
+
+    assert violations(found) == []
+
+
+def interesting(size: int) -> st.SearchStrategy[int]:
+    """Draw an offset: more often one where there is something."""
+    near = st.sampled_from([0, hwt.HEADER_DTYPE.itemsize, *range(CHUNKS_OFFSET, size, hwt.CHUNK_BYTES)])
+    return st.one_of(
+        st.builds(lambda base, more: min(base + more, size - 1), near, st.integers(0, 700)), st.integers(0, size - 1)
+    )
+
+
+@settings(max_examples=300)
+@given(traces(max_events=25), st.integers(1, 4), st.data())
+def test_any_bytes_can_change(trace, events_per_chunk, data):
+    """A file with any bytes changed is refused or sound."""
+    with written(trace, events_per_chunk=events_per_chunk) as path:
+        size = path.stat().st_size
+        changes = data.draw(st.lists(st.tuples(interesting(size), st.binary(min_size=1, max_size=8)), max_size=8))
+        with path.open("r+b") as file:
+            for offset, change in changes:
+                file.seek(offset)
+                file.write(change)
+        try:
+            found = read(path)
+        except TraceError:
+            return
+
+    assert violations(found) == []
+    assert all(len(found.stack(index)) <= index for index in range(len(found.stack_parent)))
+
+
+@given(st.binary(max_size=200), st.integers(0, 2**31 - 1), st.lists(st.integers(-(2**31), 2**31 - 1), max_size=10))
+def test_any_location_table_can_be_read(table, first_line, offsets):
+    """Each offset has a line, be it the unknown one, whatever the bytes of the table."""
+    found = lines(table, first_line, offsets)
+
+    assert set(found) == set(offsets)
+    assert all(0 <= line < 2**31 for line in found.values())

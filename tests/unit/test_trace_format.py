@@ -1,0 +1,83 @@
+"""The numpy side of the trace format, against the C header by way of the C compiler."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from headway.traces import format as hwt
+from headway.traces.model import Flag, Kind, Park
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADER = (ROOT / "native" / "trace" / "format.h").read_text()
+CODE = re.sub(r"/\*.*?\*/|//[^\n]*", "", HEADER, flags=re.DOTALL)
+DEFINES = dict(re.findall(r"^#define HW__(\w+) (\S.*?)\s*$", CODE, re.MULTILINE))
+
+
+def fields_in_c(struct: str) -> list[str]:
+    """Return the names of a struct's fields as the header declares them."""
+    body = re.search(rf"struct hw__{struct} \{{(.*?)\}};", CODE, re.DOTALL).group(1)
+    return [re.search(r"(\w+)(?:\[\w+\])?$", line.strip()).group(1) for line in body.split(";") if line.strip()]
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory):
+    """Return what the compiler says: {"chunk": bytes, "chunk.used": offset, ..., "WAIT": number, ...}."""
+    folder = tmp_path_factory.mktemp("format")
+    lines = []
+    for struct in hwt.STRUCTS:
+        lines.append(f'printf("{struct} %zu\\n", sizeof(struct hw__{struct}));')
+        for field in fields_in_c(struct):
+            name = f"struct hw__{struct}, {field}"
+            lines.append(f'printf("{struct}.{field} %zu\\n", offsetof({name}));')
+    lines += [f'printf("{name} %llu\\n", (unsigned long long)HW__{name});' for name in DEFINES if name != "MAGIC"]
+    source = folder / "layout.c"
+    head = '#include <stddef.h>\n#include <stdio.h>\n#include "trace/format.h"\n'
+    source.write_text(head + "int main(void) {\n" + "\n".join(lines) + "\nreturn 0;\n}\n")
+    program = folder / "layout"
+    subprocess.run(["cc", "-std=c11", "-I", str(ROOT / "native"), str(source), "-o", str(program)], check=True)
+    out = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
+    return {name: int(value) for name, value in map(str.split, out.splitlines())}
+
+
+@pytest.mark.parametrize("struct", hwt.STRUCTS)
+def test_structs_are_laid_out_as_the_compiler_does(layout, struct):
+    """Size, names and offsets of all fields are those of the C struct."""
+    dtype = hwt.STRUCTS[struct]
+
+    assert dtype.itemsize == layout[struct]
+    assert list(dtype.names) == fields_in_c(struct)
+    assert {name: dtype.fields[name][1] for name in dtype.names} == {
+        name: layout[f"{struct}.{name}"] for name in dtype.names
+    }
+
+
+def test_every_struct_is_known():
+    """No struct of the header is missing."""
+    assert set(hwt.STRUCTS) == set(re.findall(r"^struct hw__(\w+) \{", CODE, re.MULTILINE))
+
+
+def test_numbers_are_the_headers(layout):
+    """Every constant of the header has the same value here."""
+    numbers = {name: value for name, value in layout.items() if name in DEFINES}
+
+    assert len(numbers) == len(DEFINES) - 1 > 30
+    assert numbers == {name: getattr(hwt, name) for name in numbers}
+    assert DEFINES["MAGIC"].strip('"').encode().decode("unicode_escape").encode("latin-1") == hwt.MAGIC
+
+
+def test_the_model_speaks_of_the_same_kinds():
+    """`Kind`, `Flag` and `Park` have the numbers of the file."""
+    assert {kind.name: int(kind) for kind in Kind} == {kind.name: getattr(hwt, kind.name) for kind in Kind}
+    assert {flag.name: int(flag) for flag in Flag} == {flag.name: getattr(hwt, flag.name) for flag in Flag}
+    assert {park.name: int(park) << 8 for park in Park if park} == {
+        park.name: getattr(hwt, f"PARK_{park.name}") for park in Park if park
+    }
+
+
+def test_numbers_are_little_endian():
+    """The dtypes say the byte order, so that a file reads the same everywhere."""
+    for dtype in hwt.STRUCTS.values():
+        for name in dtype.names:
+            assert dtype.fields[name][0].base.newbyteorder("<") == dtype.fields[name][0].base

@@ -1,0 +1,552 @@
+"""Reading trace files: what comes back, what is left out and counted, and what is refused."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hwt_writer import CHUNKS_OFFSET, record, write
+from made_traces import MS, START_NS, made_process, made_trace, small
+
+from headway.errors import TraceError
+from headway.traces import chunks, mending, reader
+from headway.traces import format as hwt
+from headway.traces.invariants import violations
+from headway.traces.model import Flag, Frame, Gil, Kind, Loss, Thread, Trace
+from headway.traces.reader import read, read_family
+
+W, A, R, EXIT = Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT
+REQUEST, INTERVAL = Kind.REQUEST, Kind.INTERVAL
+
+
+def rows(trace: Trace) -> list[tuple[int, Kind, int]]:
+    """Return (time from START_NS, kind, serial) of each event."""
+    return [
+        (time - START_NS, Kind(kind), trace.threads[thread].serial)
+        for time, kind, thread in zip(
+            *(trace.events[name].tolist() for name in ("time_ns", "kind", "thread")), strict=True
+        )
+    ]
+
+
+def patch(path: Path, offset: int, data: bytes) -> Path:
+    """Write bytes into a file."""
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+    return path
+
+
+def patch_header(path: Path, name: str, value: int) -> Path:
+    """Set a field of the header."""
+    dtype, offset = hwt.HEADER_DTYPE.fields[name][:2]
+    return patch(path, offset, np.array(value, dtype=dtype).tobytes())
+
+
+def patch_chunk(path: Path, position: int, name: str, value: int) -> Path:
+    """Set a field of a chunk's header."""
+    dtype, offset = hwt.CHUNK_DTYPE.fields[name][:2]
+    return patch(path, CHUNKS_OFFSET + position * hwt.CHUNK_BYTES + offset, np.array(value, dtype=dtype).tobytes())
+
+
+def patch_event(path: Path, position: int, index: int, name: str, value: int) -> Path:
+    """Set a field of an event of a chunk."""
+    dtype, offset = hwt.EVENT_DTYPE.fields[name][:2]
+    at = hwt.CHUNK_HEADER_BYTES + index * hwt.EVENT_DTYPE.itemsize + offset
+    return patch(path, CHUNKS_OFFSET + position * hwt.CHUNK_BYTES + at, np.array(value, dtype=dtype).tobytes())
+
+
+def test_a_large_trace_comes_back(tmp_path):
+    """Thousands of events of two GILs in many chunks: process, threads, GILs and events are those that were written."""
+    written = made_trace(events=20_000, threads=7, gils=2)
+
+    found = read(write(written, tmp_path / "x.hwt", events_per_chunk=100))
+
+    for name in ("process", "start_ns", "end_ns", "threads", "gils", "types", "loss"):
+        assert getattr(found, name) == getattr(written, name), name
+    for name in ("time_ns", "thread", "kind", "gil", "flags"):
+        assert (found.events[name] == written.events[name]).all(), name
+    for index in (0, 1, 500, 19_999):
+        assert found.stack(found.events["value"][index]) == written.stack(written.events["value"][index])
+    assert set(found.frames) == set(written.frames)
+    assert violations(found) == []
+
+
+def test_a_path_may_be_text(tmp_path):
+    """`read` and `read_family` take a str, too."""
+    path = str(write(made_trace(events=10), tmp_path / "x.hwt"))
+
+    assert len(read(path).events) == len(read_family(path)[0].events) == 10
+
+
+def test_a_killed_process_leaves_a_trace(tmp_path):
+    """Without an end in the header the trace ends with its last event, and says so; the file's unused tail is a hole."""
+    path = write(small([(0, A, 0), (5, R, 0), (7, W, 1)], ended=False, end=7), tmp_path / "x.hwt", room=10_000)
+
+    found = read(path)
+
+    assert path.stat().st_size > 10_000 * hwt.CHUNK_BYTES > 1000 * 512 * path.stat().st_blocks // 1000
+    assert not found.process.ended
+    assert found.end_ns == START_NS + 7
+    assert found.loss.whole
+    assert rows(found) == [(0, A, 1), (5, R, 1), (7, W, 2)]
+
+
+def test_a_file_system_without_holes_is_read_as_well(tmp_path):
+    """Chunks that are there, but were never taken, are nothing."""
+    path = write(small([(0, A, 0), (5, R, 0)]), tmp_path / "x.hwt", room=100)
+    (tmp_path / "y.hwt").write_bytes(path.read_bytes())
+
+    assert rows(read(tmp_path / "y.hwt")) == rows(read(path))
+    assert read(tmp_path / "y.hwt").loss.whole
+
+
+def test_what_a_running_process_writes_meanwhile_is_left_out(tmp_path, monkeypatch):
+    """Of a chunk that grows between two looks only that is taken which no other thread can have got ahead of."""
+    trace = small([(0, A, 0), (5, R, 0), (8, W, 1), (10, A, 1), (20, R, 1), (30, A, 0)], ended=False, end=30)
+    path = write(trace, tmp_path / "x.hwt")
+    looks = []
+
+    def look(file, header):
+        found = chunks.chunk_headers(file, header)
+        if not looks:
+            mine = found["head"]["kind"] == hwt.CHUNK_EVENTS
+            found["head"]["used"][mine] = 16 * np.array([2, 2])
+        looks.append(found)
+        return found
+
+    monkeypatch.setattr(reader, "chunk_headers", look)
+
+    found = read(path)
+    assert rows(found) == [(0, A, 1), (5, R, 1), (8, W, 2), (10, A, 2)]
+    assert found.loss.whole
+    assert found.end_ns == START_NS + 10
+    assert len(looks) == 3
+
+
+def test_a_chunk_that_is_overwritten_meanwhile_counts_as_overwritten(tmp_path, monkeypatch):
+    """If a chunk has another owner when its events have been read, they are not believed."""
+    trace = small([(0, A, 0), (5, R, 0), (6, A, 0), (8, R, 0), (10, A, 1), (20, R, 1)], ended=False, end=20)
+    path = write(trace, tmp_path / "x.hwt", events_per_chunk=2)
+    monkeypatch.setattr(reader._Reading, "_taken_anew", lambda self, chunk: chunk["position"] == 1)
+
+    found = read(path)
+
+    assert rows(found) == [(10, A, 2), (20, R, 2)] or rows(found)[-2:] == [(10, A, 2), (20, R, 2)]
+    assert found.loss.overwritten_events >= 2
+    assert found.loss.damaged_bytes == 0
+
+
+def test_names_go_by_native_id_and_time(tmp_path):
+    """A native id that comes back has the next thread's name from when the one before is over."""
+    events = [(0, A, 0), (5, R, 0), (10, EXIT, 0), (50, A, 1), (60, R, 1), (70, A, 2), (80, R, 2)]
+    trace = small(events, threads=3)
+    lives = [Thread(1, 70, "", START_NS, START_NS + 10), Thread(2, 70, "", START_NS + 50, None)]
+    lives.append(Thread(3, 71, "", START_NS + 70, None))
+    path = write(dataclasses.replace(trace, threads=tuple(lives)), tmp_path / "x.hwt")
+    told = [(3, "first"), (10, "first, renamed"), (40, "second"), (99, "second, renamed"), (2, "")]
+    data = b"".join(
+        record(hwt.META_NAME, hwt.META_NAME_DTYPE, name.encode(), tid=70, name_bytes=len(name), time_ns=START_NS + at)
+        for at, name in told
+    )
+    patch(path, CHUNKS_OFFSET + hwt.CHUNK_HEADER_BYTES, data)
+    patch_chunk(path, 0, "used", len(data))
+
+    assert [thread.name for thread in read(path).threads] == ["first, renamed", "second, renamed", "os-name"]
+
+
+def test_no_thread_is_without_a_name(tmp_path):
+    """A thread that neither Python nor the operating system names is called after its native id."""
+    path = write(small([(0, A, 0)], threads=1), tmp_path / "x.hwt")
+    patch_chunk(path, 0, "used", 0)
+    patch(path, CHUNKS_OFFSET + hwt.CHUNK_BYTES + hwt.CHUNK_DTYPE.fields["name"][1], bytes(16))
+
+    assert [thread.name for thread in read(path).threads] == ["Thread 70"]
+
+
+def test_the_front_of_an_overwritten_trace_is_cut_off(tmp_path):
+    """Where chunks were taken anew, the trace begins where all threads are complete; holds open then are assumed."""
+    written = made_trace(events=5_000, threads=6, gils=2)
+    path = write(written, tmp_path / "x.hwt", events_per_chunk=50, room=60)
+
+    found = read(path)
+
+    assert violations(found) == []
+    assert found.start_ns > START_NS
+    assert found.process.start_realtime_ns - written.process.start_realtime_ns == found.start_ns - START_NS
+    assert len(found.events) + found.loss.overwritten_events == 5_000
+    assert found.loss.damaged_bytes == found.loss.dropped_events == 0
+    later = written.events[written.events["time_ns"] > found.start_ns]
+    mine = found.events[found.events["time_ns"] > found.start_ns]
+    for name in ("time_ns", "kind", "gil", "flags"):
+        assert (later[name] == mine[name]).all()
+    at_start = found.events[found.events["time_ns"] == found.start_ns]
+    assert ((at_start["flags"] & Flag.ASSUMED) != 0)[at_start["kind"] == A].all()
+    gone = {thread.serial for thread in written.threads} - {thread.serial for thread in found.threads}
+    assert all(written.threads[serial - 1].end_ns < found.start_ns for serial in gone)
+
+
+def test_a_thread_that_came_late_does_not_move_the_cut(tmp_path):
+    """A thread that began after the overwritten chunks has lost none of them: its first event is no hole's end."""
+    rows_ = [row for i in range(40) for row in ((i * MS, A, 0), (i * MS + 10, R, 0))]
+    rows_ += [(50 * MS, A, 1), (51 * MS, R, 1), (60 * MS, A, 0), (61 * MS, R, 0)]
+    trace = small(rows_, end=70 * MS)
+    late = dataclasses.replace(trace.threads[1], start_ns=START_NS + 49 * MS)
+    path = write(
+        dataclasses.replace(trace, threads=(trace.threads[0], late)), tmp_path / "x.hwt", events_per_chunk=4, room=15
+    )
+
+    found = read(path)
+
+    assert found.loss.overwritten_events > 0
+    assert found.start_ns < START_NS + 40 * MS
+    assert violations(found) == []
+
+
+def test_the_switch_interval_before_the_cut_is_the_traces(tmp_path):
+    """An INTERVAL that is cut off at the front still tells what the interval is."""
+    rows_ = [(0, A, 0), (1, R, 0), (2, INTERVAL, 1, 0, 77)]
+    rows_ += [row for i in range(1, 40) for row in ((i * MS, A, 0), (i * MS + 10, R, 0))]
+    path = write(small(rows_, end=70 * MS), tmp_path / "x.hwt", events_per_chunk=4, room=8)
+
+    found = read(path)
+
+    assert found.start_ns > START_NS
+    assert found.process.interval_us == 77
+
+
+@pytest.mark.parametrize(
+    ("events", "kept"),
+    [
+        ([(1, R, 0), (2, A, 0), (3, R, 0)], [1, 2]),  # a release without its acquire
+        ([(1, A, 0), (2, A, 0), (3, R, 0)], [1, 2]),  # a release is missing: the hold after it is sound
+        ([(1, W, 0), (2, A, 0), (3, W, 0), (4, A, 0), (5, R, 0)], [2, 3, 4]),
+        ([(1, W, 0), (2, W, 0), (3, A, 0), (4, R, 0)], [1, 2, 3]),
+        ([(1, W, 0), (2, R, 0), (3, A, 0), (4, R, 0)], [2, 3]),
+        ([(1, A, 0), (2, EXIT, 0)], [1]),
+        ([(1, EXIT, 0), (2, A, 0), (3, R, 0)], [1, 2]),  # what came after it was damaged less
+        ([(1, REQUEST, 0), (2, W, 0), (3, REQUEST, 0), (4, A, 0)], [1, 2, 3]),
+        ([(1, A, 0), (2, A, 1), (3, R, 1), (4, R, 0)], [1, 2]),  # two holders: the pair that fits stays
+        ([(1, W, 0), (2, REQUEST, 0), (3, A, 0), (4, A, 1), (5, R, 1)], [3, 4]),
+        ([(1, A, 0, 0), (2, A, 0, 1), (3, R, 0, 1), (4, R, 0, 0)], [1, 2]),  # a thread uses one GIL at a time
+        ([(1, A, 0, 0), (2, R, 0, 1)], []),
+    ],
+)
+def test_what_contradicts_the_rest_is_taken_out(tmp_path, events, kept):
+    """Holes where there was no room leave whole holds, and what is taken out is counted with what was dropped."""
+    trace = small(events, gils=2)
+    path = patch_header(write(trace, tmp_path / "x.hwt"), "dropped_events", 10)
+
+    found = read(path)
+
+    assert rows(found) == [rows(trace)[index] for index in kept]
+    assert found.loss == Loss(dropped_events=10 + len(events) - len(kept))
+    assert violations(found) == []
+    assert read(patch_header(path, "dropped_events", 0)).loss == Loss(damaged_bytes=16 * (len(events) - len(kept)))
+
+
+def test_the_end_of_a_gil_ends_a_hold(tmp_path):
+    """A GIL that was destroyed while held needs no release; the thread goes on with another."""
+    events = [(0, A, 0, 1), (10, A, 0, 0), (20, R, 0, 0)]
+    gils = (Gil(0, True, 1, START_NS, None), Gil(1, False, 2, START_NS, START_NS + 5))
+    path = write(dataclasses.replace(small(events), gils=gils), tmp_path / "x.hwt")
+
+    found = read(path)
+
+    assert rows(found) == [(0, A, 1), (10, A, 1), (20, R, 1)]
+    assert found.gils == gils
+    assert violations(found) == []
+
+
+def test_an_end_of_a_gil_before_its_last_event_is_none(tmp_path):
+    """It is damage: events are believed."""
+    gils = (Gil(0, True, 1, START_NS, START_NS + 5),)
+    path = write(dataclasses.replace(small([(0, A, 0), (10, R, 0)]), gils=gils), tmp_path / "x.hwt")
+
+    assert read(path).gils[0].end_ns is None
+
+
+def test_equal_times_are_ordered_by_who_can_hold(tmp_path):
+    """At one time: the release of what was held, holds of no length, then the acquire that stays."""
+    events = [(0, A, 2), (9, W, 0), (9, R, 2), (9, A, 1), (9, R, 1), (9, A, 3), (9, R, 3), (9, A, 0), (12, R, 0)]
+
+    found = read(write(small(events, threads=4), tmp_path / "x.hwt"))
+
+    assert rows(found) == [
+        (0, A, 3),
+        (9, R, 3),
+        (9, W, 1),
+        (9, A, 2),
+        (9, R, 2),
+        (9, A, 4),
+        (9, R, 4),
+        (9, A, 1),
+        (12, R, 1),
+    ]
+    assert found.loss.whole
+
+
+def test_one_damaged_time_costs_one_event(tmp_path):
+    """A time that goes back, or far ahead, is taken out, not all that follows it."""
+    events = [(10 * i, INTERVAL, 0, 0, i) for i in range(10)]
+    path = write(small(events, threads=1), tmp_path / "x.hwt")
+    patch_event(path, 1, 3, "time_ns", START_NS + 85)
+    patch_event(path, 1, 7, "time_ns", START_NS + 5)
+    patch_event(path, 1, 9, "time_ns", 2**62)
+
+    found = read(path)
+
+    assert found.events["value"].tolist() == [0, 1, 2, 4, 5, 6, 8]
+    assert found.loss.damaged_bytes == 3 * 16
+
+
+def test_as_few_as_will_do_are_taken_out():
+    """Of times that go back, a longest run that does not is kept."""
+    bad = mending.going_back(np.array([5, 6, 1, 7, 7, 3, 8], dtype=np.int64))
+
+    assert bad.tolist() == [False, False, True, False, False, True, False]
+    assert not mending.going_back(np.zeros(0, dtype=np.int64)).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("kind", 0), ("kind", 9), ("kind", 255), ("flags", 0x8000), ("flags", 0x600)]
+)
+def test_an_event_without_sense_is_skipped(tmp_path, name, value):
+    """Unknown kinds and flags are damage."""
+    path = write(small([(1, INTERVAL, 0), (2, INTERVAL, 0), (3, INTERVAL, 0)], threads=1), tmp_path / "x.hwt")
+
+    found = read(patch_event(path, 1, 1, name, value))
+
+    assert [row[0] for row in rows(found)] == [1, 3]
+    assert found.loss.damaged_bytes == 16
+
+
+def test_an_unknown_gil_is_damage(tmp_path):
+    """An event of a GIL that nobody told of is skipped."""
+    path = write(small([(1, A, 0), (2, R, 0)], threads=1), tmp_path / "x.hwt")
+
+    assert rows(read(patch_event(path, 1, 1, "gil", 200))) == [(1, A, 1)]
+
+
+@pytest.mark.parametrize(("name", "value"), [("kind", 7), ("used", hwt.CHUNK_BYTES), ("used", 2**32 - 1), ("owner", 0)])
+def test_a_chunk_without_sense_is_skipped(tmp_path, name, value):
+    """A chunk whose header cannot be is left out as a whole, and the others are read."""
+    path = write(small([(1, A, 0), (2, R, 0), (3, A, 1)]), tmp_path / "x.hwt")
+
+    found = read(patch_chunk(path, 1, name, value))
+
+    assert rows(found) == [(3, A, 2)]
+    assert found.loss.damaged_bytes == hwt.CHUNK_BYTES
+
+
+def test_half_an_event_is_left_out(tmp_path):
+    """Bytes after the last whole record count as damage."""
+    path = write(small([(1, A, 0), (2, R, 0)], threads=1), tmp_path / "x.hwt")
+
+    found = read(patch_chunk(path, 1, "used", 16 + 9))
+
+    assert rows(found) == [(1, A, 1)]
+    assert found.loss.damaged_bytes == 9
+
+
+def damaged_meta(tmp_path, *records):
+    """Return what is read of a trace with one event at stack 1 and these records after the GIL's."""
+    path = write(small([(1, W, 0, 0, 0), (2, A, 0), (3, R, 0)], threads=1), tmp_path / "x.hwt")
+    patch_event(path, 1, 0, "value", 1)
+    patch_event(path, 1, 2, "value", 2)
+    data = record(hwt.META_GIL, hwt.META_GIL_DTYPE, index=0, main=1, address=9, time_ns=START_NS) + b"".join(records)
+    patch(path, CHUNKS_OFFSET + hwt.CHUNK_HEADER_BYTES, data)
+    return read(patch_chunk(path, 0, "used", len(data)))
+
+
+def code(**changes):
+    """Return the record of a code object `f` in `a.py`."""
+    fields = {
+        "id": 1,
+        "first_line": 5,
+        "filename_bytes": 4,
+        "filename_kind": 1,
+        "qualname_bytes": 1,
+        "qualname_kind": 1,
+    }
+    return record(hwt.META_CODE, hwt.META_CODE_DTYPE, b"a.pyf", **(fields | changes))
+
+
+def node(number, parent, code=1, offset=-1):
+    """Return the record of a stack."""
+    return record(hwt.META_NODE, hwt.META_NODE_DTYPE, id=number, parent=parent, code=code, offset=offset)
+
+
+F = Frame("a.py", 5, "f", 5)
+UNKNOWN = Frame("", 0, "?")
+
+
+@pytest.mark.parametrize(
+    ("records", "stacks", "damaged_bytes"),
+    [
+        ([code(), node(1, 0), node(2, 1)], [(F,), (F, F)], 0),
+        ([node(2, 1), code(), node(1, 0)], [(F,), (F, F)], 0),  # in whatever order
+        ([code(), node(1, 1), node(2, 1)], [(F,), (F, F)], 24),  # its own caller
+        ([code(), node(1, 2), node(2, 1)], [(F,), (F, F)], 24),  # a circle
+        ([code(), node(1, 0), node(2, 9)], [(F,), (F,)], 24),
+        ([code(), node(1, 0), node(2, 1, code=7)], [(F,), (UNKNOWN, F)], 24),
+        ([code(), node(1, 0), node(1, 0)], [(F,), ()], 24 + 4),
+        ([code(), node(1, 0), node(2**32 - 1, 1)], [(F,), ()], 4),
+        ([code(filename_bytes=400), node(1, 0)], [(UNKNOWN,), ()], 40 + 24 + 4),
+        ([code(filename_kind=3), node(1, 0), node(2, 1)], [(UNKNOWN,), (UNKNOWN, UNKNOWN)], 40 + 48),
+        ([code(qualname_kind=2), node(1, 0), node(2, 1)], [(UNKNOWN,), (UNKNOWN, UNKNOWN)], 40 + 48),
+        ([code(), node(1, 0), record(99, hwt.META_NODE_DTYPE), node(2, 1)], [(F,), (F, F)], 24),
+        ([code(), node(1, 0), b"\4\0\0\0\7\0\0\0" * 4], [(F,), ()], 32 + 4),
+        ([code(), node(1, 0), b"\4\0\0\0\0\0\0\0" * 4], [(F,), ()], 32 + 4),
+        ([code(), node(1, 0), b"\4\0\0\0\xff\xff\xff\xff" * 4], [(F,), ()], 32 + 4),
+        ([code(), node(1, 0), b"\4\0\0\0"], [(F,), ()], 4 + 4),
+    ],
+)
+def test_damaged_records_cost_what_they_tell_of(tmp_path, records, stacks, damaged_bytes):
+    """Stacks that make no sense are cut short or unknown, and counted; the others stay, and none is endless."""
+    found = damaged_meta(tmp_path, *records)
+
+    assert [found.stack(value) for value in found.events["value"][[0, 2]]] == stacks
+    assert found.loss.damaged_bytes == damaged_bytes
+    assert violations(found) == []
+
+
+def test_text_that_is_none_is_shown_escaped(tmp_path):
+    """Names that are no characters can still be written anywhere."""
+    lone = record(
+        hwt.META_CODE,
+        hwt.META_CODE_DTYPE,
+        "\udcff.py".encode("utf-16-le", "surrogatepass") + b"f",
+        id=1,
+        filename_bytes=8,
+        filename_kind=2,
+        qualname_bytes=1,
+        qualname_kind=1,
+    )
+    name = record(hwt.META_NAME, hwt.META_NAME_DTYPE, b"\xff\xfe", tid=70, name_bytes=2, time_ns=START_NS)
+
+    found = damaged_meta(tmp_path, lone, node(1, 0), node(2, 0), name)
+
+    assert found.frames[1].filename == "\\udcff.py"
+    assert found.threads[0].name == "\\xff\\xfe"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: path.unlink(), "no such file"),
+        (lambda path: (path.unlink(), path.mkdir()), "is a directory"),
+        (lambda path: path.write_bytes(b""), "is empty"),
+        (lambda path: path.write_bytes(bytes(9000)), "is empty"),
+        (lambda path: path.write_bytes(b"hello, world" * 1000), "is no trace file"),
+        (lambda path: path.write_bytes(path.read_bytes().replace(b"\r\n", b"\n")), "transfer in text mode"),
+        (lambda path: os.truncate(path, 4000), "4000 bytes"),
+        (lambda path: patch_header(path, "version", 2), "format version 2"),
+        (lambda path: patch_header(path, "version", 0), "format version 0"),
+        (lambda path: patch_header(path, "header_bytes", 64), "header_bytes 64"),
+        (lambda path: patch_header(path, "chunk_bytes", 4096), "chunk_bytes 4096"),
+        (lambda path: patch_header(path, "slot_count", 2**32 - 1), "expected slots from"),
+        (lambda path: patch_header(path, "slots_offset", 64), "expected slots from"),
+        (lambda path: patch_header(path, "chunks_offset", 2**63), "expected slots from"),
+        (lambda path: patch_header(path, "start_ns", -1), "begins at -1 ns"),
+    ],
+)
+def test_a_file_that_is_no_trace_is_refused(tmp_path, make, message):
+    """The error names the file and what is wrong with it, and has a hint and exit code 6."""
+    path = write(made_trace(events=10), tmp_path / "x.hwt")
+    make(path)
+
+    with pytest.raises(TraceError) as caught:
+        read(path)
+
+    assert message in caught.value.message
+    assert str(path) in caught.value.message
+    assert caught.value.hint
+    assert caught.value.exit_code == 6
+    assert "\n" not in caught.value.message
+    assert not caught.value.message.endswith(".")
+
+
+def test_a_path_that_cannot_be_is_refused():
+    """A NUL in a path is a TraceError, too."""
+    with pytest.raises(TraceError, match="no NUL"):
+        read("x\0.hwt")
+
+
+def test_sizes_in_the_header_are_not_believed(tmp_path):
+    """Four billion chunks, GILs or threads cost nothing where the file has not got them."""
+    path = write(made_trace(events=100), tmp_path / "x.hwt")
+    for name in ("chunk_count", "gil_count", "thread_count"):
+        patch_header(path, name, 2**32 - 1)
+
+    found = read(path)
+
+    assert len(found.events) == 100
+    assert len(found.gils) == 256
+
+
+def test_a_file_that_was_cut_off_counts_what_is_missing(tmp_path):
+    """Chunks that were taken and are not there are damage; the rest is read, up to the last whole event."""
+    path = write(made_trace(events=3_000, threads=1), tmp_path / "x.hwt", events_per_chunk=1000)
+    os.truncate(path, CHUNKS_OFFSET + 3 * hwt.CHUNK_BYTES - (hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES) + 100)
+
+    found = read(path)
+
+    assert len(found.events) == 1006
+    assert found.loss.damaged_bytes >= hwt.CHUNK_BYTES
+    assert violations(found) == []
+
+
+def test_an_absurd_end_is_none(tmp_path):
+    """A trace that would have ended before it began, or ages later, ends with its last event."""
+    path = write(small([(1, A, 0), (2, R, 0)]), tmp_path / "x.hwt")
+
+    for end_ns in (1, 2**62, -5):
+        found = read(patch_header(path, "end_ns", end_ns))
+        assert not found.process.ended
+        assert found.end_ns == START_NS + 2
+        assert found.loss.damaged_bytes == 8
+
+
+def child(pid, parent, family=1, start=0, **changes):
+    """Return a process of a family."""
+    return made_process(pid=pid, parent_pid=parent, family=family, start_realtime_ns=start, **changes)
+
+
+def test_a_family_is_read_together(tmp_path):
+    """`app.hwt` and those beside it of the same launch, parents first; empty ones and others' are left out."""
+    base = made_trace(events=20)
+    empty = dataclasses.replace(base, events=base.events[:0])
+    for name, trace in {
+        "app": dataclasses.replace(base, process=child(1, 0, start=50)),
+        "app.4": dataclasses.replace(base, process=child(4, 3, start=1)),
+        "app.3": dataclasses.replace(base, process=child(3, 1, start=70)),
+        "app.2": dataclasses.replace(base, process=child(2, 1, start=60)),
+        "app.5": dataclasses.replace(empty, process=child(5, 1)),
+        "app.6": dataclasses.replace(base, process=child(6, 1, family=2)),
+        "apple": dataclasses.replace(base, process=child(7, 1)),
+    }.items():
+        write(trace, tmp_path / f"{name}.hwt")
+    (tmp_path / "app.8.hwt").write_bytes(b"")
+    (tmp_path / "app.9.hwt").mkdir()
+    (tmp_path / "app.2.txt").write_bytes((tmp_path / "app.2.hwt").read_bytes())
+
+    assert [trace.process.pid for trace in read_family(tmp_path / "app.hwt")] == [1, 2, 3, 4]
+    assert [trace.process.pid for trace in read_family(tmp_path / "app.3.hwt")] == [3]
+    assert [trace.process.pid for trace in read_family(tmp_path / "app.5.hwt")] == [5]
+
+
+def test_a_family_without_a_first_one_is_read(tmp_path):
+    """Process ids that came back can make a circle of parents: the one that began first is first."""
+    base = made_trace(events=20)
+    write(dataclasses.replace(base, process=child(1, 2, start=9)), tmp_path / "app.hwt")
+    write(dataclasses.replace(base, process=child(2, 1, start=5)), tmp_path / "app.2.hwt")
+
+    assert [trace.process.pid for trace in read_family(tmp_path / "app.hwt")] == [2, 1]
+
+
+def test_a_family_needs_the_named_one(tmp_path):
+    """That the others could be read does not help."""
+    with pytest.raises(TraceError):
+        read_family(tmp_path / "app.hwt")
