@@ -1,0 +1,54 @@
+"""Parks as columns: when a free-threaded thread blocked on a lock, on which kind, and on an object of which type."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.traces.model import Kind, Trace
+
+__all__ = ["Parks", "parks"]
+
+_KIND_SHIFT = 8
+_KIND_MASK = 15
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Parks:
+    """Columns of parks, by start. One that has no UNPARK ends with its thread, else with the trace."""
+
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    thread: NDArray[np.uint32]
+    stack: NDArray[np.uint32]
+    kind: NDArray[np.uint8]
+    """A `Park`."""
+    type: NDArray[np.uint32]
+    """Index in `Trace.types`; 0 where it was not told."""
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+def parks(trace: Trace) -> Parks:
+    """Return a trace's parks."""
+    events = trace.events
+    events = events[np.isin(events["kind"], (Kind.PARK, Kind.UNPARK, Kind.EXIT))]
+    order = np.argsort(events["thread"], kind="stable")
+    following = np.full(len(events), -1)
+    same = events["thread"][order[1:]] == events["thread"][order[:-1]]
+    following[order[:-1]] = np.where(same, order[1:], -1)
+
+    begin = np.flatnonzero(events["kind"] == Kind.PARK)
+    after = following[begin]
+    unparked = (after >= 0) & (events["kind"][after] == Kind.UNPARK)
+    return Parks(
+        start_ns=events["time_ns"][begin],
+        end_ns=np.where(after >= 0, events["time_ns"][after], trace.end_ns),
+        thread=events["thread"][begin],
+        stack=events["value"][begin],
+        kind=(events["flags"][begin] >> _KIND_SHIFT & _KIND_MASK).astype(np.uint8),
+        type=np.where(unparked, events["value"][after], np.uint32(0)),
+    )
