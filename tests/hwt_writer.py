@@ -165,10 +165,10 @@ def _meta(trace: Trace, owners: list[int]) -> tuple[list[tuple[int, bytes]], dic
 def _ring(pieces: list, metas: int, room: int) -> tuple[list, int, int]:
     """Place event chunks as the recorder does when there is room for only so many.
 
-    Returns the piece by position, how often one was taken, and how many events were overwritten.
+    Returns the piece by position, how often one was taken, how many events were overwritten, and the last of them.
     """
     places: list = [None] * room
-    sequence, overwritten, open_of = metas, 0, {}
+    sequence, overwritten, last_overwritten, open_of = metas, 0, -1, {}
     for piece in pieces:
         _, thread, positions, last = piece
         open_of.pop(thread, None)  # it closes its chunk before it takes the next
@@ -181,10 +181,11 @@ def _ring(pieces: list, metas: int, room: int) -> tuple[list, int, int]:
                 break
         if taken is not None:
             overwritten += len(taken[2])
+            last_overwritten = max(last_overwritten, *taken[2].tolist(), -1)
         places[place] = (sequence - 1, thread, positions)
         if not last:
             open_of[thread] = place
-    return places, sequence, overwritten
+    return places, sequence, overwritten, last_overwritten
 
 
 def write(trace: Trace, path: Path, *, events_per_chunk: int = EVENTS_PER_CHUNK, room: int | None = None) -> Path:
@@ -218,10 +219,11 @@ def write(trace: Trace, path: Path, *, events_per_chunk: int = EVENTS_PER_CHUNK,
             pieces.append((int(part[0]) if len(part) else len(events), thread, part, over))
     pieces.sort(key=lambda piece: piece[:2])
     room = room or len(metas) + len(pieces)
-    places, taken, overwritten = _ring(pieces, len(metas), room)
+    places, taken, overwritten, last_overwritten = _ring(pieces, len(metas), room)
 
     with path.open("wb") as file:
-        file.write(_header(trace, room, taken, overwritten).tobytes())
+        until_ns = int(events["time_ns"][last_overwritten]) if last_overwritten >= 0 else 0
+        file.write(_header(trace, room, taken, overwritten, until_ns).tobytes())
         file.write(bytes(CHUNKS_OFFSET - file.tell()))
         for position in range(room):
             if position < len(metas):
@@ -238,14 +240,14 @@ def write(trace: Trace, path: Path, *, events_per_chunk: int = EVENTS_PER_CHUNK,
             chunk = np.zeros(1, dtype=hwt.CHUNK_DTYPE)
             chunk["state"], chunk["used"] = hwt.CHUNK_OPEN, len(data)
             for name, value in head.items():
-                chunk[name] = np.void(value.ljust(16, b"\0")) if name == "name" else value
+                chunk[name] = np.void(value.ljust(hwt.NAME_BYTES, b"\0")) if name == "name" else value
             file.seek(CHUNKS_OFFSET + position * hwt.CHUNK_BYTES)
             file.write(chunk.tobytes() + data)
         file.truncate(CHUNKS_OFFSET + room * hwt.CHUNK_BYTES)
     return path
 
 
-def _header(trace: Trace, chunk_count: int, taken: int, overwritten: int) -> np.ndarray:
+def _header(trace: Trace, chunk_count: int, taken: int, overwritten: int, overwritten_until_ns: int) -> np.ndarray:
     process = trace.process
     header = np.zeros(1, dtype=hwt.HEADER_DTYPE)
     page = np.zeros(hwt.HEADER_BYTES, dtype=np.uint8)
@@ -254,6 +256,7 @@ def _header(trace: Trace, chunk_count: int, taken: int, overwritten: int) -> np.
         "version": hwt.FORMAT_VERSION,
         "header_bytes": hwt.HEADER_BYTES,
         "family": process.family,
+        "overwritten_until_ns": overwritten_until_ns,
         "pid": process.pid,
         "parent_pid": process.parent_pid,
         "python_version": hexversion(process.python),

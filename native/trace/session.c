@@ -303,12 +303,22 @@ struct hw__chunk *hw__session_chunk(uint32_t kind, uint32_t owner, int32_t tid) 
             }
             uint32_t lost = atomic_exchange(&chunk->used, 0) / (uint32_t)sizeof(struct hw__event);
             atomic_fetch_add_explicit(&header->overwritten_events, lost, memory_order_relaxed);
+            if (lost > 0) {
+                const struct hw__event *events =
+                    (const struct hw__event *)((char *)chunk + HW__CHUNK_HEADER_BYTES);
+                int64_t last = events[lost - 1].time_ns;
+                int64_t until = atomic_load(&header->overwritten_until_ns);
+                while (until < last && !atomic_compare_exchange_weak(&header->overwritten_until_ns,
+                                                                     &until, last)) {
+                }
+            }
         }
         chunk->kind = kind;
         chunk->owner = owner;
         chunk->sequence = n;
         chunk->tid = tid;
         chunk->thread_start_ns = 0;
+        chunk->named = 0;
         memset(chunk->name, 0, sizeof chunk->name);
         return chunk;
     }

@@ -179,14 +179,13 @@ static struct hw__thread *begin(void) {
     thread->serial = 1 + atomic_fetch_add(&header->thread_count, 1);
     thread->tid = (int32_t)syscall(SYS_gettid);
     thread->start_ns = hw_now_ns();
-    memset(thread->name, 0, sizeof thread->name);
-    prctl(PR_GET_NAME, thread->name);
+    thread->named = false;
     thread->held_since_ns = thread->waiting_since_ns = 0;
     thread->hold_ns = thread->wait_ns = 0;
     thread->node = thread->node_gil = thread->depth = 0;
     memset(slot, 0, sizeof *slot);
     slot->tid = thread->tid;
-    memcpy(slot->name, thread->name, sizeof thread->name);
+    prctl(PR_GET_NAME, slot->name); /* 16 bytes */
     atomic_store(&slot->since_ns, thread->start_ns);
     atomic_store(&slot->serial, thread->serial);
     atomic_store(&slot->state, HW__SLOT_IDLE);
@@ -225,7 +224,8 @@ static bool next_chunk(struct hw__thread *thread) {
         return false;
     }
     chunk->thread_start_ns = thread->start_ns;
-    memcpy(chunk->name, thread->name, sizeof chunk->name);
+    memcpy(chunk->name, thread->slot->name, sizeof chunk->name);
+    chunk->named = thread->named;
     thread->chunk = chunk;
     thread->fill = 0;
     return true;
@@ -255,13 +255,23 @@ void hw__thread_emit(struct hw__thread *thread, uint32_t kind, uint32_t gil, uin
     atomic_store_explicit(&chunk->used, thread->fill, memory_order_release);
 }
 
-void hw__thread_name(int32_t tid, const char *name) {
+bool hw__thread_name(int32_t tid, const char *name) {
     uint32_t n = atomic_load(&high_water);
     for (uint32_t i = 0; i < n; i++) {
-        if (atomic_load(&threads[i].used) == 2 && threads[i].tid == tid) {
-            char *to = threads[i].slot->name;
-            memset(to, 0, HW__NAME_BYTES);
-            memcpy(to, name, strnlen(name, HW__NAME_BYTES - 1));
+        struct hw__thread *thread = &threads[i];
+        if (atomic_load(&thread->used) != 2 || thread->tid != tid)
+            continue;
+        char text[HW__NAME_BYTES] = "";
+        memcpy(text, name, strnlen(name, sizeof text - 1));
+        memcpy(thread->slot->name, text, sizeof text);
+        thread->named = true;
+        if (thread != hw__thread_known())
+            return false;
+        if (thread->chunk != NULL) {
+            memcpy(thread->chunk->name, text, sizeof text);
+            thread->chunk->named = 1;
         }
+        return true;
     }
+    return false;
 }

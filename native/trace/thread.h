@@ -39,7 +39,7 @@ struct hw__thread {
     uint32_t serial;
     int32_t tid;
     int64_t start_ns;
-    char name[16];            /* the OS's */
+    bool named; /* its slot's name is Python's */
     int64_t held_since_ns;    /* 0: does not hold */
     int64_t waiting_since_ns; /* 0: does not wait */
     uint64_t hold_ns;         /* in holds and waits that ended, in this session */
@@ -69,7 +69,10 @@ void hw__thread_emit(struct hw__thread *thread, uint32_t kind, uint32_t gil, uin
 /* Makes the key for the destructor, once. Returns 0 or a negative errno. */
 int hw__threads_init(void);
 
-/* Gives the live thread of that native id a name in its slot. The registry's lock must be held. */
-void hw__thread_name(int32_t tid, const char *name);
+/* Gives the live thread of that native id a name, in its slot and its further chunks. The registry's
+ * lock must be held.
+ *
+ * Returns whether that says it all: it is the caller itself, and its present chunk has the name, too. */
+bool hw__thread_name(int32_t tid, const char *name);
 
 #endif

@@ -187,8 +187,9 @@ const char *hw_trace_path(void) { return hw__session.path; }
 void hw_trace_name(int32_t tid, const char *name) {
     hw__registry_lock();
     if (hw__session.active && !atomic_load(&hw__session.inherited)) {
-        hw__write_name(tid, name);
-        hw__thread_name(tid, name);
+        if (!hw__thread_name(tid, name)) {
+            hw__write_name(tid, name);
+        }
     }
     hw__registry_unlock();
 }

@@ -67,7 +67,7 @@ MAGIC = b"\x89HWT\r\n\x1a\n"
 FORMAT_VERSION = 1
 HEADER_BYTES = 4096
 CHUNK_BYTES = 16384
-CHUNK_HEADER_BYTES = 64
+CHUNK_HEADER_BYTES = 128
 NAME_BYTES = 64
 WAIT_BUCKETS = 40
 COMMAND_BYTES = 1024
@@ -145,6 +145,7 @@ HEADER_DTYPE = np.dtype(
         ("thread_count", "<u4"),
         ("interval_us", "<u4"),
         ("retired_count", "<u4"),
+        ("overwritten_until_ns", "<i8"),
         ("command", f"V{COMMAND_BYTES}"),
         ("executable", f"V{PATH_BYTES}"),
         ("program", f"V{PATH_BYTES}"),
@@ -179,10 +180,10 @@ CHUNK_DTYPE = np.dtype(
         ("owner", "<u4"),
         ("sequence", "<u8"),
         ("tid", "<i4"),
-        ("reserved", "<u4"),
+        ("named", "<u4"),
         ("thread_start_ns", "<i8"),
-        ("name", "V16"),
-        ("reserved2", "<u8"),
+        ("name", f"V{NAME_BYTES}"),
+        ("reserved", "<u8", 3),
     ],
     align=True,
 )

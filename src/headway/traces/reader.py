@@ -34,8 +34,6 @@ _LONGEST_NS = 366 * 24 * 3600 * 10**9
 """No trace is longer: a later time is damage."""
 _LATE_NS = 10 * 10**9
 """For so long a thread that was writing when tracing ended may have been kept from it."""
-_FIRST_NS = 100_000
-"""A thread's first event comes this soon after it is first seen; the 1020 of a chunk take longer."""
 _LEVELS = {0xA: "a", 0xB: "b", 0xC: "rc"}
 
 
@@ -148,6 +146,7 @@ class _Reading:
     """One file being read; `trace` takes the steps in their order."""
 
     def __init__(self, path: Path, file: int) -> None:
+        self._path = path
         self._file = file
         self._header = read_header(path, file)
         self._offset = int(self._header["chunks_offset"])
@@ -160,7 +159,7 @@ class _Reading:
         self._process = replace(_process(self._header), ended=bool(self._end_ns))
         self._lost_events = int(self._header["dropped_events"])
         self._overwritten_events = int(self._header["overwritten_events"])
-        self._newest_overwritten = -1
+        self._own_names: list[Name] = []
         self._records = Records()
 
     def trace(self) -> Trace:
@@ -175,7 +174,7 @@ class _Reading:
         events = self._without_damaged(events, len(gils))
         if known_until_ns:
             events = _without(events, events["time_ns"] > known_until_ns)
-        events = self._without_overwritten(events, chunks, seen)
+        events = self._without_overwritten(events, seen)
         gils = _ended_gils(gils, events)
         ends_ns = np.array([mending.NEVER_NS if one.end_ns is None else one.end_ns for one in gils], dtype=np.int64)
         events = self._without_contradictory(events, mending.contradictions(events, ends_ns))
@@ -190,7 +189,7 @@ class _Reading:
             start_ns=self._start_ns,
             end_ns=end_ns,
             events=events,
-            threads=_threads(seen, events, self._records.names, end_ns),
+            threads=_threads(seen, events, [*self._records.names, *self._own_names], end_ns),
             gils=tuple(gils),
             stack_parent=tables.stack_parent,
             stack_frame=tables.stack_frame,
@@ -276,21 +275,28 @@ class _Reading:
             data = self._chunk(position, 0, int(counts[one]) * _EVENT_BYTES)
             if not self._end_ns and self._taken_anew(mine[one]):
                 self._overwritten_events += int(counts[one])
-                self._newest_overwritten = max(self._newest_overwritten, int(head["sequence"][one]))
                 data = b""
                 self._damaged_bytes -= int(counts[one]) * _EVENT_BYTES  # where its zeros are taken out
             read = np.frombuffer(data, hwt.EVENT_DTYPE, len(data) // _EVENT_BYTES)
             for name, column in columns.items():
                 column[place : place + len(read)] = read[name]
             events["thread"][place : place + int(counts[one])] = index[one]
+        for one in lasts.tolist():
+            # A thread that told its own name did so at some time after its chunk began.
+            if head["named"][one] == 1:
+                place = int(places[one])
+                begun_ns = int(events["time_ns"][place]) if counts[one] else int(head["thread_start_ns"][one])
+                self._own_names.append(Name(begun_ns, int(head["tid"][one]), _until_nul(head["name"][one])))
         return seen, events
 
     def _taken_anew(self, chunk: np.void) -> bool:
         """Whether a chunk was overwritten since its header was read."""
-        now = np.frombuffer(self._chunk(int(chunk["position"]), -hwt.CHUNK_HEADER_BYTES, hwt.CHUNK_HEADER_BYTES), "V64")
+        now = np.frombuffer(
+            self._chunk(int(chunk["position"]), -hwt.CHUNK_HEADER_BYTES, hwt.CHUNK_HEADER_BYTES), hwt.CHUNK_DTYPE
+        )
         if not len(now):
             return True
-        head = now.view(hwt.CHUNK_DTYPE)[0]
+        head = now[0]
         return bool(head["sequence"] != chunk["head"]["sequence"] or head["used"] < chunk["head"]["used"])
 
     def _read_records(self, chunks: NDArray[np.void]) -> None:
@@ -337,11 +343,9 @@ class _Reading:
             self._damaged_bytes += count * _EVENT_BYTES
         return _without(events, bad)
 
-    def _without_overwritten(
-        self, events: NDArray[np.void], chunks: NDArray[np.void], seen: list[_Seen]
-    ) -> NDArray[np.void]:
+    def _without_overwritten(self, events: NDArray[np.void], seen: list[_Seen]) -> NDArray[np.void]:
         """Cut off the front up to where events were overwritten; the trace begins there then."""
-        cut_ns = self._complete_from_ns(events, chunks, seen) if self._overwritten_events else self._start_ns
+        cut_ns = self._complete_from_ns(events) if self._overwritten_events else self._start_ns
         if cut_ns <= self._start_ns:
             return events
         self._process = replace(
@@ -365,35 +369,11 @@ class _Reading:
         seen[:] = [one for one, is_alive in zip(seen, alive, strict=True) if is_alive]
         return events
 
-    def _complete_from_ns(self, events: NDArray[np.void], chunks: NDArray[np.void], seen: list[_Seen]) -> int:
-        """Return from when on nothing was overwritten, as far as the file tells.
-
-        Chunks are taken anew in their order, round and round: what is lost had a lower sequence than the newest of all
-        has, by as many as there are chunks. It was taken before any chunk with a higher one began; and where its thread
-        has others, it ended before the first of these.
-        """
-        head = chunks["head"]
-        sane = (head["used"] > 0) & (head["sequence"] < self._header["chunks_taken"])
-        if sane.any():
-            lost = int(head["sequence"][sane].max()) - int(chunks["position"][sane].max()) - 1
-            self._newest_overwritten = max(self._newest_overwritten, lost)
-        if self._newest_overwritten < 0 or not len(events):
-            return self._start_ns
-        younger = self._sound(chunks, hwt.CHUNK_EVENTS, count=False) & (head["used"] > 0)
-        younger &= head["sequence"].astype(np.float64) > self._newest_overwritten
-        firsts_ns = [
-            int(np.frombuffer(data, hwt.EVENT_DTYPE)["time_ns"][0])
-            for position in chunks["position"][younger].tolist()
-            if len(data := self._chunk(position, 0, _EVENT_BYTES)) == _EVENT_BYTES
-        ]
-        latest_ns = int(events["time_ns"].max())
-        begun_ns = min((one for one in firsts_ns if self._start_ns <= one <= latest_ns), default=self._start_ns)
-        complete_ns = begun_ns
-        here, firsts = np.unique(events["thread"], return_index=True)
-        for one, first_ns in zip(here.tolist(), events["time_ns"][firsts].tolist(), strict=True):
-            if seen[one].start_ns <= begun_ns and first_ns - seen[one].start_ns > _FIRST_NS:
-                complete_ns = max(complete_ns, first_ns)
-        return complete_ns
+    def _complete_from_ns(self, events: NDArray[np.void]) -> int:
+        """Return from when on nothing was overwritten; as the file tells now, for it may be written meanwhile."""
+        until_ns = int(read_header(self._path, self._file)["overwritten_until_ns"])
+        # A time after all events would be damage; contradictions are then taken out one by one.
+        return until_ns + 1 if len(events) and until_ns < int(events["time_ns"].max()) else self._start_ns
 
     def _place_values(self, events: NDArray[np.void], tables: Tables) -> None:
         """Turn the ids of GILs in `value` into indices; one that there is not becomes unknown, and is damage."""
