@@ -30,7 +30,7 @@ class Command(Protocol):
         """Do it and return the exit code. Raises HeadwayError."""
 
 
-_COMMANDS = ("lab", "trace", "attach", "report", "compare", "runs", "interpreters", "doctor")
+_COMMANDS = ("lab", "trace", "attach", "top", "report", "compare", "runs", "interpreters", "doctor")
 
 _DESCRIPTION = (
     "Measure Python's concurrency models on this machine's interpreters, and see who holds the GIL in your program."

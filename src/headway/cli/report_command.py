@@ -1,4 +1,8 @@
-"""Show a stored run again: tables, start-up costs, verdicts."""
+"""Show a stored run again (tables, start-up costs, verdicts), or a recorded trace.
+
+RUN is a run of the lab, or a file FILE.hwt that `headway trace` recorded: then who held the GIL, who waited for whom, and
+at which line.
+"""
 
 import argparse
 from pathlib import Path
@@ -6,6 +10,7 @@ from pathlib import Path
 from headway import lab
 from headway.cli import console
 from headway.cli.options import add_json, add_run, add_store
+from headway.cli.trace_report import add_trace_options, is_trace, report_trace, trace_only
 
 __all__ = ["prepare", "run"]
 
@@ -18,10 +23,14 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
     add_store(parser)
     add_json(parser)
+    add_trace_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Do it."""
+    if is_trace(arguments.run):
+        return report_trace(arguments)
+    trace_only(arguments)
     console.check_output(arguments.pyperf, force=arguments.force)
     results = lab.load_run(arguments.run, store=arguments.store)
     if arguments.pyperf is not None:

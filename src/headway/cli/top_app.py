@@ -1,0 +1,114 @@
+"""`headway top` in a terminal with textual: a table to sort, pause and quit. Imported only where textual is installed."""
+
+from typing import ClassVar
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import DataTable, Footer, Static
+
+from headway.cli import top_view
+from headway.live.watch import Monitor
+
+__all__ = ["TopApp"]
+
+
+class TopApp(App[None]):
+    """One screen: the heads, and a table of threads."""
+
+    CSS = "#head { height: auto; padding: 0 1; } DataTable { height: 1fr; }"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q,ctrl+c", "quit", "Quit", priority=True),
+        Binding("p", "pause", "Pause"),
+        Binding("s", "sort", "Sort by the next column"),
+        Binding("r", "reverse", "Reverse"),
+    ]
+
+    def __init__(self, monitor: Monitor, interval_s: float, count: int | None = None) -> None:
+        """Prepare.
+
+        Args:
+            monitor: What to show.
+            interval_s: How often to look.
+            count: Quit after so many times.
+        """
+        super().__init__()
+        self._monitor = monitor
+        self._interval_s = interval_s
+        self._left = count
+        self._paused = False
+        self._column: int | None = None  # None: who held and waited most
+        self._reversed = False
+        self._rows: list[top_view.Row] = []
+        self._lines = ["counting ..."]
+
+    def compose(self) -> ComposeResult:
+        """Lay the screen out."""
+        yield Static("\n".join(self._lines), id="head", markup=False)
+        yield DataTable(id="threads", cursor_type="row")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self.query_one(DataTable).add_columns(*top_view.COLUMNS)
+        self._monitor.sample()
+        self.set_interval(self._interval_s, self.look)
+
+    def look(self) -> None:
+        """Read the counters and show them, unless paused."""
+        if not self._monitor.alive:
+            self.exit()
+            return
+        samples = self._monitor.sample()
+        if self._paused or not samples:
+            return
+        self._rows = top_view.rows(samples)
+        self._lines = [line for sample in samples for line in top_view.head(sample)]
+        self._show_head()
+        self._show()
+        if self._left is not None:
+            self._left -= 1
+            if self._left <= 0:
+                self.exit()
+
+    def _show_head(self) -> None:
+        lines = [*self._lines, "paused: p goes on"] if self._paused else self._lines
+        self.query_one("#head", Static).update("\n".join(lines))
+
+    def _show(self) -> None:
+        rows = list(self._rows)
+        if self._column is not None:
+            column = self._column
+            # Names from A on, figures from the highest on.
+            rows.sort(key=lambda row: row.order[column], reverse=column > 1)
+        if self._reversed:
+            rows.reverse()
+        table = self.query_one(DataTable)
+        cursor, top = table.cursor_row, table.scroll_y
+        table.clear()
+        for row in rows:
+            table.add_row(*row.cells, key=row.key)
+        table.move_cursor(row=min(cursor, max(0, len(rows) - 1)), scroll=False)
+        table.scroll_to(y=top, animate=False)
+
+    def action_pause(self) -> None:
+        """Hold the picture, or go on. The program runs on in any case."""
+        self._paused = not self._paused
+        self._show_head()
+
+    def action_sort(self) -> None:
+        """Sort by the next column; after the last one by hold and wait again."""
+        following = 0 if self._column is None else self._column + 1
+        self._column = following if following < len(top_view.COLUMNS) else None
+        self._show()
+
+    def action_reverse(self) -> None:
+        """Turn the order round."""
+        self._reversed = not self._reversed
+        self._show()
+
+    def on_data_table_header_selected(self, event: DataTable.HeaderSelected) -> None:
+        """Sort by the column that was clicked."""
+        self._reversed = self._column == event.column_index and not self._reversed
+        self._column = event.column_index
+        self._show()

@@ -1,0 +1,246 @@
+"""Watch live who holds the GIL of a process, who waits for it and how long.
+
+A process that is not recorded yet is attached to, counts while it is watched, and is left as it was. A program named
+after -- is started, counted and, when you quit, ended as by Ctrl-C. What it prints would spoil the screen: it goes to
+the file of --output, or its last lines are shown at the end. Shares and rates are of the last interval; percentiles and
+the worst wait are of the last seconds (--window), and percentiles are off by less than a factor of two.
+
+Examples:
+  headway top 4711
+  headway top 4711 --json --count 10
+  headway top -- app.py --port 8000
+  headway top --children -m gunicorn app:app
+"""
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+from headway.cli import console
+from headway.errors import RecordingError, UsageError
+
+if TYPE_CHECKING:
+    from headway.live.beside import Beside
+    from headway.live.watch import Monitor, Sample
+
+__all__ = ["prepare", "run"]
+
+_LOOK_S = 0.05  # how soon the program's end is seen
+_TAIL_LINES = 20
+_SIGNALLED = 128
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.usage = (
+        "headway top [options] PID\n       headway top [options] -- SCRIPT|PROGRAM [ARGUMENT ...]\n"
+        "       headway top [options] -m MODULE [ARGUMENT ...]"
+    )
+    _add_options(parser)
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE ...", help="start a module")
+    parser.add_argument(
+        "program", nargs=argparse.REMAINDER, metavar="PID | SCRIPT ...", help="a process's id; or what to start"
+    )
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--interval", metavar="SECONDS", type=_seconds, default=1.0, help="default %(default)g")
+    parser.add_argument("--count", metavar="N", type=_count, help="stop after N intervals")
+    parser.add_argument(
+        "--window", metavar="SECONDS", type=_seconds, default=5.0, help="of the percentiles (default %(default)g)"
+    )
+    parser.add_argument("--children", action="store_true", help="watch the processes that it started, too")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON per interval")
+    parser.add_argument("--plain", action="store_true", help="print lines of text, also where textual is installed")
+    parser.add_argument("--output", metavar="FILE", type=Path, help="what the started program prints")
+    parser.add_argument("--force", action="store_true", help="overwrite FILE")
+    parser.add_argument(
+        "--patience",
+        metavar="SECONDS",
+        type=_seconds,
+        default=10.0,
+        help="how long to wait for the process's main thread, or the started program, to run Python (default %(default)g)",
+    )
+
+
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0.05 <= float(text) < 1e7:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0.05 on")
+
+
+def _count(text: str) -> int:
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+
+
+class _Options(argparse.ArgumentParser):
+    """The options once more, for those after the PID."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, hint="see `headway top --help`")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Watch until Ctrl-C, `--count`, or the end of what is watched."""
+    words = arguments.module if arguments.module is not None else arguments.program
+    dashed = words[:1] == ["--"]
+    words = words[1:] if dashed else words
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
+    if arguments.module is None and not dashed and words and words[0].isdecimal():
+        options = _Options(add_help=False)
+        _add_options(options)
+        options.parse_args(words[1:], namespace=arguments)
+        if arguments.output is not None:
+            raise UsageError("--output is for a program that is started", hint="leave it out, or start one after --")
+        return _watch(int(words[0]), arguments)
+    return _start(words, arguments)
+
+
+def _stop(number: int, _: FrameType | None) -> NoReturn:
+    sys.exit(_SIGNALLED + number)
+
+
+def _watch(pid: int, arguments: argparse.Namespace) -> int:
+    from headway.live.watch import Monitor
+
+    with contextlib.suppress(KeyboardInterrupt), _counted(pid, arguments.patience):
+        monitor = Monitor(pid, children=arguments.children, window_s=arguments.window)
+        with contextlib.closing(monitor):
+            _show(monitor, arguments)
+            if not monitor.alive:
+                console.say(f"process {pid} has ended")
+            elif not monitor.watched:
+                console.say(f"the recording of process {pid} was ended")
+    return 0
+
+
+@contextlib.contextmanager
+def _counted(pid: int, patience_s: float) -> Iterator[None]:
+    """Have a process count for the time; one that counts already just goes on."""
+    from headway.live import attach, watch
+
+    if watch.is_recorded(pid):
+        yield
+        return
+    target = attach.look_at(pid)
+    no_file = Path("")
+    try:
+        attach.attach(target, no_file, patience_s=patience_s)
+        yield
+    finally:
+        # Unless it is gone, or someone has begun to record it to a file meanwhile.
+        if watch.is_recorded(pid) and not watch.records_to_file(pid):
+            try:
+                attach.detach(target, patience_s=patience_s)
+            except RecordingError as error:
+                if watch.is_recorded(pid):
+                    console.complain(error.message, error.hint)
+
+
+def _start(words: list[str], arguments: argparse.Namespace) -> int:
+    from headway.live.beside import Beside
+    from headway.live.launch import command_line
+    from headway.live.watch import Monitor
+
+    command, name = command_line(words, module=arguments.module is not None)
+    console.check_output(arguments.output, force=arguments.force)
+    with Beside(command, arguments.output) as program:
+        monitor = Monitor(program.pid, children=arguments.children, window_s=arguments.window)
+        code = None
+        # A second Ctrl-C, while the program ends, is a KeyboardInterrupt like any other.
+        with contextlib.closing(monitor), contextlib.suppress(KeyboardInterrupt):
+            _wait_until_counted(monitor, program, name, arguments.patience)
+            _show(monitor, arguments)
+            code = program.code
+        program.end()
+        for line in program.tail(_TAIL_LINES):
+            console.say(f"| {line}")
+        if code is not None:
+            console.say(f"{name} has ended" + (f" with exit code {code}" if code else ""))
+    return 0 if code is None else code if code >= 0 else _SIGNALLED - code
+
+
+def _wait_until_counted(monitor: "Monitor", program: "Beside", name: str, patience_s: float) -> None:
+    deadline = time.monotonic() + patience_s
+    while program.code is None and not monitor.watched:
+        monitor.sample()
+        if time.monotonic() > deadline:
+            said = [line for line in program.tail(_TAIL_LINES) if line.startswith("headway: ")]
+            raise RecordingError(
+                f"{name} is not counted: {said[-1].removeprefix('headway: ') if said else 'no Python in it has begun to'}",
+                hint="was it started with python -I, -E or -S? Where it starts others that work, add --children",
+            )
+        time.sleep(0.01)
+
+
+def _show(monitor: "Monitor", arguments: argparse.Namespace) -> None:
+    """Show one picture after the other until the process is over, or there were as many as wanted."""
+    on_screen = sys.stdout.isatty() and not arguments.json
+    if on_screen and sys.stdin.isatty() and not arguments.plain and importlib.util.find_spec("textual"):
+        from headway.cli.top_app import TopApp
+
+        TopApp(monitor, arguments.interval, arguments.count).run()
+        return
+    out: Callable[[list[Sample]], None] = _print_json if arguments.json else _print_block
+    repaints = on_screen and os.environ.get("TERM", "dumb") != "dumb"
+    if repaints:
+        out = _repaint
+        print("\x1b[?25l\x1b[2J", end="")
+    try:
+        _loop(monitor, arguments, out)
+    finally:
+        if repaints:
+            print("\x1b[?25h", flush=True)
+
+
+def _loop(monitor: "Monitor", arguments: argparse.Namespace, out: "Callable[[list[Sample]], None]") -> None:
+    left = arguments.count
+    monitor.sample()
+    due = time.monotonic() + arguments.interval
+    while left != 0:
+        while monitor.alive and time.monotonic() < due:
+            time.sleep(min(_LOOK_S, max(0.0, due - time.monotonic())))
+        samples = monitor.sample() if monitor.alive else []
+        if not monitor.alive or not (samples or monitor.watched or arguments.children):
+            return
+        due = max(due + arguments.interval, time.monotonic())
+        if samples:
+            out(samples)
+            left = None if left is None else left - 1
+
+
+def _print_json(samples: "list[Sample]") -> None:
+    from headway.cli.top_view import to_json
+
+    print(json.dumps(to_json(samples), allow_nan=False), flush=True)
+
+
+def _print_block(samples: "list[Sample]") -> None:
+    from headway.cli.top_view import block
+
+    print("\n".join(block(samples)), end="\n\n", flush=True)
+
+
+def _repaint(samples: "list[Sample]") -> None:
+    """Write over the last picture; bold names of columns unless NO_COLOR is set."""
+    from headway.cli.top_view import COLUMNS, block
+
+    size = shutil.get_terminal_size()
+    lines = [line[: size.columns - 1] for line in block(samples)[: size.lines - 2]]
+    if not os.environ.get("NO_COLOR"):
+        lines = [f"\x1b[1m{line}\x1b[0m" if line.startswith(COLUMNS[0] + " ") else line for line in lines]
+    print("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in [*lines, "", "Ctrl-C quits"]) + "\x1b[J", end="", flush=True)

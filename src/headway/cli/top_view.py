@@ -1,0 +1,180 @@
+"""What `headway top` shows, as text: one head and one row per thread for each process, and as JSON."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headway.live.counters import Rates, ThreadRates
+    from headway.live.watch import Sample
+
+__all__ = ["COLUMNS", "Row", "block", "head", "rows", "to_json"]
+
+COLUMNS = ("thread", "state", "hold %", "wait %", "waits/s", "p50 wait", "p99 wait", "worst", "forced/s")
+"""Of the window: from p50 to worst. Of the last interval: the others."""
+
+_NAME_WIDTH = 28
+_WIDTHS = (_NAME_WIDTH, 16, 7, 7, 9, 9, 9, 9, 9)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One thread: what stands in each column, and by what each sorts."""
+
+    key: str
+    cells: tuple[str, ...]
+    order: tuple[float | str, ...]
+
+
+def _duration(time_ns: float | None) -> str:
+    from headway.traces.analysis.words import duration
+
+    return "-" if time_ns is None else duration(time_ns)
+
+
+def _rate(per_s: float) -> str:
+    return f"{per_s:,.0f}" if per_s >= 9.95 or per_s == 0 else f"{per_s:.1f}"
+
+
+def rows(samples: "Sequence[Sample]") -> list[Row]:
+    """Return a row per thread; those of one process follow each other, who held and waited most comes first."""
+    found = []
+    for sample in samples:
+        over = {one.now.serial: one for one in sample.window.threads}
+        found += [
+            _row(sample.pid, one, over.get(one.now.serial, one), alone=len(samples) == 1)
+            for one in sample.interval.threads
+        ]
+    return found
+
+
+def _row(pid: int, one: "ThreadRates", over: "ThreadRates", *, alone: bool) -> Row:
+    now = one.now
+    name = now.name if alone else f"{pid} {now.name}"
+    worst = over.worst_wait_ns or None
+    cells = (
+        name,
+        f"{now.state} {_duration(now.state_ns)}",
+        f"{100 * one.hold_share:.1f}",
+        f"{100 * one.wait_share:.1f}",
+        _rate(one.waits_per_s),
+        _duration(over.wait_p50_ns),
+        _duration(over.wait_p99_ns),
+        _duration(worst),
+        _rate(one.forced_per_s),
+    )
+    order = (
+        name,
+        now.state,
+        one.hold_share,
+        one.wait_share,
+        one.waits_per_s,
+        over.wait_p50_ns or 0.0,
+        over.wait_p99_ns or 0.0,
+        float(worst or 0),
+        one.forced_per_s,
+    )
+    return Row(f"{pid}:{now.serial}", cells, order)
+
+
+def head(sample: "Sample") -> list[str]:
+    """Return the lines above one process's table: who holds its GILs, and the worst wait of the window."""
+    who = f"{sample.program} (pid {sample.pid})"
+    if not sample.has_gil:
+        return [f"{who}: this Python runs without a GIL: nobody holds it, nobody waits"]
+    lines = []
+    for gil in sample.interval.gils:
+        holder = "nobody" if gil.holder is None else f"{gil.holder.name} for {_duration(gil.holder.state_ns)}"
+        name = "GIL" if len(sample.interval.gils) == 1 else f"GIL {gil.index}"
+        lines.append(
+            f"{name} {100 * gil.utilisation:.1f} % held, {_rate(gil.handovers_per_s)} hand-overs/s, now: {holder}"
+        )
+    worst = max(sample.window.threads, key=lambda one: one.worst_wait_ns, default=None)
+    waited = "nobody waited"
+    if worst is not None and worst.worst_wait_ns:
+        waited = f"worst wait {_duration(worst.worst_wait_ns)}: {worst.now.name}"
+    lines.append(f"{waited} (in the last {sample.window.wall_ns / 1e9:.2g} s)")
+    changes = [
+        f"{len(threads)} thread{'s' * (len(threads) > 1)} {what}"
+        for threads, what in ((sample.interval.came, "came"), (sample.interval.went, "went"))
+        if threads
+    ]
+    return [f"{who}: {lines[0]}", *(f"  {line}" for line in [*lines[1:], *([", ".join(changes)] if changes else [])])]
+
+
+def _line(cells: Sequence[str]) -> str:
+    first = cells[0] if len(cells[0]) <= _NAME_WIDTH else cells[0][: _NAME_WIDTH - 3] + "..."
+    rest = [f"{cell:>{width}}" for cell, width in zip(cells[2:], _WIDTHS[2:], strict=True)]
+    return " ".join([f"{first:<{_NAME_WIDTH}}", f"{cells[1]:<{_WIDTHS[1]}}", *rest])
+
+
+def block(samples: "Sequence[Sample]") -> list[str]:
+    """Return all of it as lines: the heads, the names of the columns, the rows."""
+    lines = [f"{time.strftime('%H:%M:%S')}  {line}" if i == 0 else line for i, line in enumerate(_heads(samples))]
+    return [*lines, _line(COLUMNS), *(_line(row.cells) for row in rows(samples))]
+
+
+def _heads(samples: "Sequence[Sample]") -> list[str]:
+    return [line for sample in samples for line in head(sample)] or ["nothing is counted yet"]
+
+
+def to_json(samples: "Sequence[Sample]") -> dict[str, Any]:
+    """Return one interval as JSON: times in seconds, shares from 0 to 1."""
+    return {"time": time.time(), "processes": [_process(sample) for sample in samples]}
+
+
+def _process(sample: "Sample") -> dict[str, Any]:
+    interval: Rates = sample.interval
+    over = {one.now.serial: one for one in sample.window.threads}
+    return {
+        "pid": sample.pid,
+        "program": sample.program,
+        "has_gil": sample.has_gil,
+        "interval_s": interval.wall_ns / 1e9,
+        "window_s": sample.window.wall_ns / 1e9,
+        "gils": [
+            {
+                "index": gil.index,
+                "utilisation": gil.utilisation,
+                "handovers_per_s": gil.handovers_per_s,
+                "holder": None
+                if gil.holder is None
+                else {
+                    "serial": gil.holder.serial,
+                    "tid": gil.holder.tid,
+                    "name": gil.holder.name,
+                    "for_s": gil.holder.state_ns / 1e9,
+                },
+            }
+            for gil in interval.gils
+        ],
+        "came": [one.name for one in interval.came],
+        "went": [one.name for one in interval.went],
+        "threads": [_thread(one, over.get(one.now.serial, one)) for one in interval.threads],
+    }
+
+
+def _thread(one: "ThreadRates", over: "ThreadRates") -> dict[str, Any]:
+    def seconds(time_ns: float | None) -> float | None:
+        return None if time_ns is None else time_ns / 1e9
+
+    return {
+        "serial": one.now.serial,
+        "tid": one.now.tid,
+        "name": one.now.name,
+        "gil": one.now.gil,
+        "state": one.now.state,
+        "state_s": one.now.state_ns / 1e9,
+        "hold_share": one.hold_share,
+        "wait_share": one.wait_share,
+        "holds_per_s": one.holds_per_s,
+        "waits_per_s": one.waits_per_s,
+        "forced_per_s": one.forced_per_s,
+        "window": {
+            "wait_p50_s": seconds(over.wait_p50_ns),
+            "wait_p90_s": seconds(over.wait_p90_ns),
+            "wait_p99_s": seconds(over.wait_p99_ns),
+            "worst_wait_s": seconds(over.worst_wait_ns),
+        },
+    }

@@ -1,0 +1,65 @@
+"""A GIL's use over time, as lines of small bars that fit the terminal."""
+
+from collections.abc import Collection
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.text import Text
+
+from headway.traces.analysis import Analysis
+from headway.traces.analysis.utilisation import Timeline
+from headway.traces.analysis.words import duration, share
+
+__all__ = ["bars"]
+
+_STEPS = " ▁▂▃▄▅▆▇█"
+_THREADS = 4
+_LONGEST_NAME = 24
+_LONGEST_FIGURE = 12
+
+
+def _bar(values: NDArray[np.float64], top: float, columns: int) -> str:
+    """Return values as bars of eighths, some of them together in one where there are fewer columns."""
+    together = -(-len(values) // max(columns, 1))
+    groups = [values[first : first + together].mean() for first in range(0, len(values), together)]
+    eighths = [0 if not top else min(8, round(8 * value / top)) for value in groups]
+    # What is little is still something.
+    return "".join(_STEPS[max(step, int(value > 0))] for step, value in zip(eighths, groups, strict=True))
+
+
+@final
+class _Bars:
+    def __init__(self, rows: list[tuple[str, NDArray[np.float64], float, str]], span: tuple[str, str]) -> None:
+        self._rows, self._span = rows, span
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        names = max(len(name) for name, *_ in self._rows)
+        columns = options.max_width - names - _LONGEST_FIGURE - 2
+        width = 0
+        for name, values, top, figure in self._rows:
+            bar = _bar(values, top, columns)
+            width = len(bar)
+            yield Text(f"{name:<{names}} {bar} {figure}", no_wrap=True)
+        begin, end = self._span
+        yield Text(f"{'':<{names}} {begin}{end:>{max(width - len(begin), len(end) + 1)}}", style="dim", no_wrap=True)
+
+
+def bars(
+    analysis: Analysis, timeline: Timeline, *, every: bool = False, threads: Collection[int] | None = None
+) -> RenderableType:
+    """Return a line for the GIL, one for how many threads waited, and one for each thread that held it longest."""
+    most = float(timeline.waiting.max())
+    rows = [
+        ("held", timeline.held, 1.0, f"mean {share(timeline.held.mean(), 1)}"),
+        ("waiting", timeline.waiting, most, f"max {most:.1f}" if most else "nobody"),
+    ]
+    chosen = [at for at, thread in enumerate(timeline.threads) if threads is None or int(thread) in threads]
+    for at in chosen if every else chosen[:_THREADS]:
+        name = analysis.labels[timeline.threads[at]]
+        short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
+        shares = timeline.held_by[at]
+        rows.append((short, shares, 1.0, f"mean {share(shares.mean(), 1)}"))
+    edges_ns = timeline.edges_ns - analysis.trace_start_ns
+    return _Bars(rows, (duration(int(edges_ns[0])), duration(int(edges_ns[-1]))))

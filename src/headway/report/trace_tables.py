@@ -1,0 +1,222 @@
+"""The tables of a trace as plain data: threads, blame, convoys, lines of code, locks."""
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from headway.report.figures import EMPTY, Table, amount
+from headway.traces.analysis import Analysis, GilSummary
+from headway.traces.analysis.hotspots import Place, own_frame
+from headway.traces.analysis.threads import Distribution
+from headway.traces.analysis.words import duration, place, share
+from headway.traces.model import Park
+
+__all__ = [
+    "FEW",
+    "blame_table",
+    "convoy_table",
+    "held_table",
+    "locks_table",
+    "long_holds_table",
+    "threads_table",
+    "waited_table",
+]
+
+FEW = 10
+"""Rows that a table has where not all are asked for."""
+_HOLDERS = 5
+"""Columns of the blame matrix; more are for `--json`. As many as there are rows would be a page of hyphens."""
+_LONGEST = 5
+_LOCKS = {Park.MUTEX: "internal", Park.WORLD: "stop the world", Park.LOCK: "own lock"}
+
+_Row = tuple[str, ...]
+
+
+def _time(time_ns: float) -> str:
+    return duration(time_ns) if time_ns else EMPTY
+
+
+def _count(count: int) -> str:
+    return f"{count:,}" if count else EMPTY
+
+
+def _cut(rows: Sequence[_Row], caption: str, *, every: bool, few: int = FEW) -> tuple[tuple[_Row, ...], str]:
+    """Return the rows to show, and the caption with how many are left out."""
+    if every or len(rows) <= few + 1:
+        return tuple(rows), caption
+    return tuple(rows[:few]), f"{caption}\n... and {len(rows) - few:,} more: `--all` shows them"
+
+
+def _table(columns: Sequence[str], rows: Sequence[_Row], caption: str, *, every: bool, few: int = FEW) -> Table | None:
+    if not rows:
+        return None
+    shown, caption = _cut(rows, caption, every=every, few=few)
+    return Table(caption, tuple(columns), shown, 1)
+
+
+def _spread(times: Distribution) -> _Row:
+    return tuple(map(_time, (times.p50_ns, times.p90_ns, times.p99_ns, times.max_ns)))
+
+
+def threads_table(analysis: Analysis, *, every: bool = False, threads: Collection[int] | None = None) -> Table | None:
+    """Return what each thread held and waited, or None where none did."""
+    columns = ["", "held", "of the time", "waited", "of the time", "holds", "forced", "waits"]
+    columns += [f"wait {name}" for name in ("p50", "p90", "p99", "max")]
+    columns += [f"hold {name}" for name in ("p50", "p90", "p99", "max")]
+    rows = [
+        (
+            one.label if str(one.tid) in one.label else f"{one.label} [{one.tid}]",
+            _time(one.holds.total_ns),
+            share(one.holds.total_ns, analysis.wall_ns),
+            _time(one.waits.total_ns),
+            share(one.waits.total_ns, analysis.wall_ns),
+            _count(one.holds.count),
+            _count(one.forced),
+            _count(one.waits.count),
+            *_spread(one.waits),
+            *_spread(one.holds),
+        )
+        for one in analysis.threads
+        if threads is None or one.index in threads
+    ]
+    caption = "by time held and waited; [native id]; forced: another thread had asked; percentiles are nearest-rank"
+    return _table(columns, rows, caption, every=every)
+
+
+def blame_table(
+    analysis: Analysis, gil: GilSummary, *, every: bool = False, threads: Collection[int] | None = None
+) -> Table | None:
+    """Return who waited how long while whom held, or None where nobody waited."""
+    blame = gil.blame
+    chosen = [row for row, waiter in enumerate(blame.waiters) if threads is None or waiter in threads]
+    chosen = [row for row in chosen if blame.wait_ns[row]]
+    if not chosen:
+        return None
+    # The columns that matter most to the rows that are shown.
+    matter = np.argsort(-blame.held_ns[chosen].sum(axis=0), kind="stable")
+    matter = matter[blame.held_ns[chosen].sum(axis=0)[matter] > 0]
+    kept = matter if len(matter) <= _HOLDERS + 1 else matter[:_HOLDERS]
+    others_ns = blame.others_ns + blame.held_ns.sum(axis=1) - blame.held_ns[:, kept].sum(axis=1)
+    columns = ["", *(analysis.labels[blame.holders[column]] for column in kept)]
+    columns += ["others"] * bool(others_ns[chosen].any()) + ["nobody", "in all"]
+    rows = []
+    for row in chosen:
+        cells = [_time(int(blame.held_ns[row, column])) for column in kept]
+        cells += [_time(int(others_ns[row]))] * bool(others_ns[chosen].any())
+        cells += [_time(int(blame.nobody_ns[row])), _time(int(blame.wait_ns[row]))]
+        rows.append((analysis.labels[blame.waiters[row]], *cells))
+    caption = "a row's thread waited so long while the column's thread held; nobody: from a release to its waking up"
+    return _table(columns, rows, caption, every=every)
+
+
+def convoy_table(
+    analysis: Analysis, gil: GilSummary, *, every: bool = False, threads: Collection[int] | None = None
+) -> Table | None:
+    """Return the convoys at a GIL, or None where there are none."""
+    names = None if threads is None else {analysis.labels[index] for index in threads}
+    rows = [
+        (
+            f"{_several(one.waiter, one.waiters)} behind {_several(one.holder, one.holders)}",
+            _time(one.waits.total_ns),
+            _count(one.waits.count),
+            amount(one.waits.count * 1e9 / max(analysis.wall_ns, 1), "per_s"),
+            _time(one.waits.p50_ns),
+            _time(one.waits.p99_ns),
+            share(one.waits.total_ns, one.all_waits_ns),
+        )
+        for one in gil.convoys
+        if names is None or one.waiter in names or one.holder in names or "*" in one.waiter + one.holder
+    ]
+    columns = ("convoy", "cost", "waits", "rate", "p50", "p99", "of its waiting")
+    return _table(columns, rows, "waits of about a switch interval behind threads that compute", every=every)
+
+
+def _several(name: str, threads: int) -> str:
+    return f"{name} ({threads} threads)" if threads > 1 else name
+
+
+def _place_name(one: Place) -> str:
+    """Return the line, and the program's own line that led there."""
+    own = own_frame(one.stack)
+    further = f" (from {place(own)})" if own is not None and one.stack and own != one.stack[0] else ""
+    return place(one.frame) + further
+
+
+def held_table(analysis: Analysis, *, every: bool = False) -> Table | None:
+    """Return the lines that held the GIL, or None where no line is known."""
+    known = [one for one in analysis.held if one.frame is not None]
+    rows = [
+        (
+            _place_name(one),
+            _time(one.times.total_ns),
+            _count(one.times.count),
+            _count(one.forced),
+            _time(one.times.p50_ns),
+            _time(one.times.p99_ns),
+            _time(one.times.max_ns),
+            _time(one.overrun_max_ns),
+            _time(one.blocked_ns),
+        )
+        for one in analysis.held
+        if known
+    ]
+    columns = ("line at the release", "held", "holds", "forced", "p50", "p99", "max", "overrun", "others waited")
+    caption = "overrun: the longest that it went on after it was asked to let go; others waited: meanwhile, in all"
+    return _table(columns, rows, caption, every=every)
+
+
+def waited_table(analysis: Analysis, *, every: bool = False) -> Table | None:
+    """Return the lines that waited for a GIL, or None where no line is known."""
+    known = [one for one in analysis.waited if one.frame is not None]
+    rows = [
+        (
+            _place_name(one),
+            _time(one.times.total_ns),
+            _count(one.times.count),
+            _count(one.forced),
+            *_spread(one.times),
+        )
+        for one in analysis.waited
+        if known
+    ]
+    columns = ("line", "waited", "waits", "pushed", "p50", "p90", "p99", "max")
+    caption = "pushed: waits of threads that had been made to let go; the others came back from a blocking call"
+    return _table(columns, rows, caption, every=every)
+
+
+def long_holds_table(analysis: Analysis, *, every: bool = False) -> Table | None:
+    """Return the longest single holds, or None where there are none."""
+    several = len(analysis.gils) > 1
+    rows = [
+        (
+            (place(one.stack[0]) if one.stack else "?") + (" (still held)" if one.open else ""),
+            one.thread + (f", GIL {one.gil}" if several else ""),
+            _time(one.length_ns),
+            _time(one.overrun_ns),
+            duration(one.start_ns - analysis.trace_start_ns),
+        )
+        for one in analysis.longest
+        if one.length_ns
+    ]
+    columns = ("line at the release", "thread", "held", "overrun", "began at")
+    caption = "overrun: how long it went on after another thread had asked for the GIL"
+    return _table(columns, rows, caption, every=every, few=_LONGEST)
+
+
+def locks_table(analysis: Analysis, *, every: bool = False) -> Table | None:
+    """Return where threads were blocked on locks, or None where none were."""
+    rows = [
+        (
+            f"{_LOCKS.get(one.kind, one.kind.name.lower())}{f' ({one.type_name})' if one.type_name else ''}, {place(one.frame)}",
+            _time(one.times.total_ns),
+            _count(one.times.count),
+            _count(one.threads),
+            *_spread(one.times),
+        )
+        for one in analysis.contention.places
+    ]
+    columns = ("lock and line", "blocked", "times", "threads", "p50", "p90", "p99", "max")
+    caption = (
+        "own lock: `threading.Lock` and the like, where idle threads wait for work too; object: the lock that each has"
+    )
+    return _table(columns, rows, caption, every=every)

@@ -1,0 +1,10 @@
+"""What follows from a trace's events: holds and waits, who waited for whom, convoys, lines of code, findings.
+
+Imports numpy, the model and nothing else. Read in the order: intervals, threads, blame, convoys, hotspots, findings.
+"""
+
+from headway.traces.analysis.json_form import as_json
+from headway.traces.analysis.result import Analysis, Finding, GilSummary
+from headway.traces.analysis.summary import analyse
+
+__all__ = ["Analysis", "Finding", "GilSummary", "analyse", "as_json"]

@@ -1,0 +1,56 @@
+"""What to try, in words that fit the traced Python and the measured figures."""
+
+import re
+
+from headway.traces.analysis.result import Analysis, GilSummary
+from headway.traces.analysis.words import duration, share
+from headway.traces.model import Process
+
+__all__ = ["another_gil", "in_parallel", "shorter_interval", "version"]
+
+_S_NS = 1_000_000_000
+_SHORTER_NS = 500_000
+"""The interval to try: a tenth of the default. Below it, hand-overs begin to cost more than the waits they save."""
+
+INTERPRETER_POOL = (3, 14)
+FREE_THREADED = (3, 13)
+
+
+def version(process: Process) -> tuple[int, int]:
+    """Return the traced Python's (major, minor); (0, 0) where it is not told."""
+    found = re.match(r"(\d+)\.(\d+)", process.python)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def another_gil(process: Process) -> str:
+    """Return the ways to get a GIL of its own for some work."""
+    if version(process) >= INTERPRETER_POOL:
+        return "`ProcessPoolExecutor`, or `InterpreterPoolExecutor`, whose workers have a GIL each"
+    return "`ProcessPoolExecutor`"
+
+
+def in_parallel(process: Process) -> str:
+    """Return what lets Python code run on several cores."""
+    ways = another_gil(process)
+    if process.free_threaded:
+        return f"{ways}, or this same build with the GIL off (`PYTHON_GIL=0`)"
+    since = "this version's" if version(process) >= FREE_THREADED else "3.13's or a later"
+    return f"{ways}, or {since} free-threaded build"
+
+
+def shorter_interval(analysis: Analysis, gil: GilSummary, interval_ns: int) -> str:
+    """Return the advice to set a shorter switch interval, with what that would cost; "" where it is short already."""
+    if interval_ns < 2 * _SHORTER_NS:
+        return ""
+    factor = interval_ns / _SHORTER_NS
+    times = f"{factor:.2g}"
+    text = f"`sys.setswitchinterval({_SHORTER_NS / _S_NS:g})` would make these waits about {times} times shorter"
+    if gil.handovers and analysis.wall_ns:
+        each_ns = gil.handover_ns / gil.handovers
+        cost_ns = gil.forced * factor * each_ns
+        per_s = gil.forced * factor * _S_NS / analysis.wall_ns
+        text += (
+            f", for about {per_s:,.0f} forced hand-overs a second"
+            f" (at {duration(each_ns)} each as measured here: {share(cost_ns, analysis.wall_ns)} of the time)"
+        )
+    return text

@@ -1,0 +1,105 @@
+"""Waits for locks on a build without a GIL: by kind of lock, place and type of the contended object."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from headway.traces.analysis.threads import Distribution, distribution
+from headway.traces.model import Frame, Kind, Park, Trace
+
+__all__ = ["Contention", "ParkPlace", "contention"]
+
+_PLACES = 40
+_KIND_SHIFT = 8
+_KIND_MASK = 0xF
+
+
+@final
+@dataclass(frozen=True)
+class ParkPlace:
+    """One place where threads blocked on locks of one kind and objects of one type.
+
+    Attributes:
+        kind: What kind of lock.
+        type_name: Of the contended object; "" where it is not known.
+        frame: The line; None where it is not known.
+        stack: The stack with most of the time, innermost first.
+        times: How long threads were blocked.
+        threads: How many threads.
+    """
+
+    kind: Park
+    type_name: str
+    frame: Frame | None
+    stack: tuple[Frame, ...]
+    times: Distribution
+    threads: int
+
+
+@final
+@dataclass(frozen=True)
+class Contention:
+    """All waits for locks.
+
+    Attributes:
+        kinds: By kind of lock, how long threads were blocked.
+        places: The places with most time, longest first.
+        unpaired: PARKs whose UNPARK was lost, or the other way round.
+    """
+
+    kinds: dict[Park, Distribution]
+    places: tuple[ParkPlace, ...]
+    unpaired: int
+
+
+def contention(trace: Trace, since_ns: int, until_ns: int) -> Contention:
+    """Return what of the waits for locks lies in a window; one that is open at the trace's end ends there."""
+    kinds = trace.events["kind"]
+    events = trace.events[(kinds == Kind.PARK) | (kinds == Kind.UNPARK)]
+    if not len(events):
+        return Contention({}, (), 0)
+    events = events[np.argsort(events["thread"], kind="stable")]
+    parks = np.flatnonzero(events["kind"] == Kind.PARK)
+    thread = events["thread"]
+    has_next = np.append(thread[1:] == thread[:-1], np.False_)[parks]
+    following = np.minimum(parks + 1, len(events) - 1)
+    ended = has_next & (events["kind"][following] == Kind.UNPARK)
+    ends = np.array([trace.end_ns if one.end_ns is None else one.end_ns for one in trace.threads], dtype=np.int64)
+    # A PARK that another PARK follows has lost its end; the last one of a thread is open.
+    end_ns = np.where(ended, events["time_ns"][following], np.maximum(ends[thread[parks]], events["time_ns"][parks]))
+    kept = ended | ~has_next
+    unpaired = int(np.count_nonzero(~kept)) + len(events) - len(parks) - int(np.count_nonzero(ended))
+    start_ns = events["time_ns"][parks]
+    kept &= (start_ns < until_ns) & (end_ns > since_ns) | (start_ns == end_ns) & (start_ns >= since_ns) & (
+        end_ns <= until_ns
+    )
+
+    parks, following, ended = parks[kept], following[kept], ended[kept]
+    length_ns = np.minimum(end_ns[kept], until_ns) - np.maximum(start_ns[kept], since_ns)
+    kind = (events["flags"][parks] >> _KIND_SHIFT & _KIND_MASK).astype(np.int64)
+    kind[kind > max(Park)] = Park.OTHER
+    type_of = np.where(ended, events["value"][following], 0).astype(np.int64)
+    stack = events["value"][parks].astype(np.int64)
+    by_kind = {Park(one): distribution(length_ns[kind == one]) for one in np.unique(kind).tolist()}
+
+    frame = trace.stack_frame[stack]
+    groups, group = np.unique(np.stack([kind, type_of, frame]), axis=1, return_inverse=True)
+    group = group.reshape(-1)
+    totals = np.bincount(group, weights=length_ns, minlength=groups.shape[1])
+    places = []
+    for number in np.argsort(-totals, kind="stable")[:_PLACES].tolist():
+        mine = np.flatnonzero(group == number)
+        one_kind, one_type, one_frame = (int(value) for value in groups[:, number])
+        heaviest = int(np.bincount(stack[mine], weights=length_ns[mine] + 1).argmax())
+        places.append(
+            ParkPlace(
+                kind=Park(one_kind),
+                type_name=trace.types[one_type],
+                frame=trace.frames[one_frame] if one_frame else None,
+                stack=trace.stack(heaviest),
+                times=distribution(length_ns[mine]),
+                threads=len(np.unique(thread[parks[mine]])),
+            )
+        )
+    return Contention(dict(sorted(by_kind.items(), key=lambda item: -item[1].total_ns)), tuple(places), unpaired)

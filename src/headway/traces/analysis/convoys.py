@@ -1,0 +1,200 @@
+"""Convoys: a thread that only wants the GIL for a moment waits a switch interval for it, again and again.
+
+A thread that computes lets go only when asked, and is asked only after a switch interval. A thread that does little
+between blocking calls therefore pays the interval after each of them. A wait belongs to a convoy if it follows such a
+call (not the end of the thread's turn), lasted at least `WAIT_SHARE` of the interval, CPU-bound threads held for at
+least `HELD_SHARE` of it, one of them was forced to let go during it, all who were asked did so within an interval (else
+it is a long C call, which no shorter interval helps), and the waiter's own holds are short.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.traces.analysis.blame import Met
+from headway.traces.analysis.intervals import Holds, Intervals, SwitchInterval
+from headway.traces.analysis.threads import Distribution, distribution
+from headway.traces.model import Frame, Trace
+
+__all__ = ["Convoy", "convoys", "role", "roles"]
+
+WAIT_SHARE = 0.8
+"""Of the interval: the timer of a wait begins a little after the holder's hold did."""
+HELD_SHARE = 0.5
+"""Of the wait: most of it is theirs."""
+CPU_SHARE = 0.5
+"""A thread is CPU-bound if so much of its hold time is in holds that ended only because they were forced."""
+SHORT_HOLD = 0.1
+"""Of the interval: the median hold of a thread that waits in a convoy."""
+LEAST = 10
+"""Fewer waits are no pattern."""
+_SIXTEEN_BITS = 1 << 16
+POOL = 8
+"""More threads than this whose names differ in numbers only are one role: a pool."""
+
+
+@final
+@dataclass(frozen=True)
+class Convoy:
+    """Waits of one thread or pool behind another.
+
+    Attributes:
+        gil: Index of the GIL.
+        waiter: Whose waits: a thread's label, or the role of a pool, `worker-*`.
+        waiters: How many threads that is.
+        holder: Behind whom: likewise.
+        holders: How many threads that is.
+        waits: These waits; the total is what the convoy cost.
+        all_waits_ns: All that these waiters waited for this GIL.
+        interval_ns: The switch interval, as it was in most of them.
+        waiter_stack: Where most of the time was waited, innermost frame first.
+        holder_stack: What the holder ran when it was forced to let go, for most of the time.
+    """
+
+    gil: int
+    waiter: str
+    waiters: int
+    holder: str
+    holders: int
+    waits: Distribution
+    all_waits_ns: int
+    interval_ns: int
+    waiter_stack: tuple[Frame, ...]
+    holder_stack: tuple[Frame, ...]
+
+
+def role(name: str) -> str:
+    """Return a name with `*` for its numbers."""
+    return re.sub(r"\d+", "*", name)
+
+
+def roles(names: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
+    """Return what to group threads by: their label, or for pools the name with `*` for its numbers."""
+    normalised = [role(name) for name in names]
+    members = Counter(normalised)
+    return tuple(name if members[name] > POOL else label for name, label in zip(normalised, labels, strict=True))
+
+
+def convoys(
+    trace: Trace, gil: int, holds: Holds, waits: Intervals, met: Met, interval: SwitchInterval, labels: Sequence[str]
+) -> tuple[Convoy, ...]:
+    """Return the convoys at one GIL, those that cost most first.
+
+    Args:
+        trace: The trace.
+        gil: Index of the GIL.
+        holds: Its holds, in order.
+        waits: Its waits.
+        met: Which holds each wait met.
+        interval: The switch interval.
+        labels: What to call each thread.
+    """
+    if not len(holds) or not len(waits):
+        return ()
+    interval_ns = interval.at(waits.end_ns)
+    which, release = _in_convoys(holds, waits, met, interval_ns, len(trace.threads))
+    if len(which) < LEAST:
+        return ()
+    role_of = roles([one.name for one in trace.threads], labels)
+    members: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for pair in _pairs(waits.thread[which], holds.thread[release]):
+        members[role_of[pair.waiter], role_of[pair.holder]] += pair.at.tolist()
+    found = []
+    waited_ns = waits.length_ns
+    for (waiter, holder), at in members.items():
+        if len(at) < LEAST:
+            continue
+        mine, behind = which[at], release[at]
+        length_ns = waited_ns[mine]
+        waiters = np.unique(waits.thread[mine])
+        values, counts = np.unique(interval_ns[mine], return_counts=True)
+        found.append(
+            Convoy(
+                gil=gil,
+                waiter=waiter,
+                waiters=len(waiters),
+                holder=holder,
+                holders=len(np.unique(holds.thread[behind])),
+                waits=distribution(length_ns),
+                all_waits_ns=int(waited_ns[np.isin(waits.thread, waiters)].sum()),
+                interval_ns=int(values[counts.argmax()]),
+                waiter_stack=_heaviest(trace, waits.stack[mine], length_ns),
+                holder_stack=_heaviest(trace, holds.stack[behind], length_ns),
+            )
+        )
+    return tuple(sorted(found, key=lambda one: (-one.waits.total_ns, one.waiter, one.holder)))
+
+
+def _in_convoys(
+    holds: Holds, waits: Intervals, met: Met, interval_ns: NDArray[np.int64], threads: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the waits that are in a convoy, and for each the hold whose forced release ended it."""
+    short = _median_hold_ns(holds, threads) < SHORT_HOLD * np.median(interval_ns)
+    long_enough = waits.length_ns >= WAIT_SHARE * interval_ns
+    candidates = np.flatnonzero(long_enough & ~waits.open & ~waits.forced & short[waits.thread] & (met.last >= 0))
+    if not len(candidates):
+        return candidates, candidates
+    cpu_hold = _cpu_bound(holds, threads, float(np.median(interval_ns)))[holds.thread]
+    forced = np.maximum.accumulate(np.where(cpu_hold & holds.forced, np.arange(len(holds)), -1))
+    sums = np.concatenate([[0], np.cumsum(np.where(cpu_hold, holds.length_ns, 0))])
+
+    first, last = met.first[candidates], met.last[candidates]
+    behind_ns = np.where(cpu_hold[first], met.first_ns[candidates], 0)
+    behind_ns += np.where(cpu_hold[last], met.last_ns[candidates], 0)
+    behind_ns += np.where(last > first, sums[np.maximum(last, 0)] - sums[first + 1], 0)
+    release = forced[last]
+    meant = (release >= first) & (release >= 0) & (behind_ns >= HELD_SHARE * waits.length_ns[candidates])
+    candidates, release = candidates[meant], release[meant]
+    during = (holds.end_ns[release] > waits.start_ns[candidates]) & (holds.end_ns[release] <= waits.end_ns[candidates])
+    late = np.concatenate([[0], np.cumsum(holds.overrun_ns > np.median(interval_ns))])
+    during &= late[met.last[candidates] + 1] == late[np.maximum(met.first[candidates], 0)]
+    return candidates[during], release[during]
+
+
+def _median_hold_ns(holds: Holds, threads: int) -> NDArray[np.float64]:
+    """Return by thread the median hold; a thread that has none waits for its first, and may be anything."""
+    result = np.full(threads, np.inf)
+    narrow = holds.thread.astype(np.uint16) if threads < _SIXTEEN_BITS else holds.thread
+    order = np.argsort(narrow, kind="stable")
+    bounds = np.cumsum(np.bincount(holds.thread, minlength=threads))
+    for thread, mine in enumerate(np.split(holds.length_ns[order], bounds[:-1])):
+        if len(mine):
+            result[thread] = np.median(mine)
+    return result
+
+
+def _cpu_bound(holds: Holds, threads: int, interval_ns: float) -> NDArray[np.bool_]:
+    """Return by thread if it computes: most of its hold time ended only because another thread had asked."""
+    length_ns = holds.length_ns
+    forced = holds.forced & (length_ns >= WAIT_SHARE * interval_ns)
+    in_forced = np.bincount(holds.thread[forced], weights=length_ns[forced], minlength=threads)
+    in_all = np.bincount(holds.thread, weights=length_ns, minlength=threads)
+    return (in_forced > 0) & (in_forced >= CPU_SHARE * in_all)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Pair:
+    waiter: int
+    holder: int
+    at: NDArray[np.int64]
+
+
+def _pairs(waiter: NDArray, holder: NDArray) -> Iterable[_Pair]:
+    """Yield each pair of threads, with where it stands."""
+    key = waiter.astype(np.int64) << 32 | holder.astype(np.int64)
+    order = np.argsort(key, kind="stable")
+    for at in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
+        yield _Pair(int(waiter[at[0]]), int(holder[at[0]]), at)
+
+
+def _heaviest(trace: Trace, stack: NDArray, length_ns: NDArray[np.int64]) -> tuple[Frame, ...]:
+    """Return the stack with most of the time; the unknown one only where there is no other."""
+    totals = np.bincount(stack, weights=length_ns)
+    totals[0] = 0
+    return trace.stack(int(totals.argmax())) if totals.any() else ()

@@ -1,0 +1,285 @@
+"""What a trace tells in plain words: fact with numbers, cause, advice, and advice only with its evidence.
+
+Rules are functions that yield findings; `RULES` lists them. That there is nothing to improve is a finding too.
+"""
+
+from collections.abc import Callable, Iterator
+
+from headway.traces.analysis.advice import another_gil, in_parallel, shorter_interval
+from headway.traces.analysis.convoys import Convoy, role
+from headway.traces.analysis.hotspots import Place, own_frame
+from headway.traces.analysis.notes import NOTES
+from headway.traces.analysis.result import Analysis, Finding, GilSummary
+from headway.traces.analysis.words import duration, listed, number, place, share
+from headway.traces.model import Frame
+
+__all__ = ["RULES", "findings"]
+
+_S_NS = 1_000_000_000
+
+WORTH = 0.01
+"""Of the wall time: who waits less than that does not gain from less waiting."""
+LONG_INTERVALS = 2
+"""A hold that goes on for more intervals than this after it was asked to end is not Python code between two checks."""
+LONG_WORTH = 0.005
+"""Of the wall time, waited during a place's holds. Less: a single hold that the system delayed."""
+MOST_PLACES = 3
+MOST_CONVOYS = 3
+"""The report lists the others."""
+SATURATED = 0.95
+"""A GIL that is held for more of the time has nothing left to give."""
+HANDOVER_SHARE = 0.05
+"""Of the wall time that a GIL stands free though it is waited for."""
+DEFAULT_INTERVAL_NS = 5_000_000
+LOW_USE = 0.5
+"""A GIL held for less of the time should be there when it is wanted."""
+LATE_SHARE = 0.5
+"""Of the waiting, while nobody held: more than that is not the GIL's doing."""
+
+
+def findings(analysis: Analysis) -> tuple[Finding, ...]:
+    """Return what the analysis tells: problems, the costliest first, then that all is well, then notes."""
+    found = [finding for rule in RULES for finding in rule(analysis)]
+    if not any(one.weight == "problem" for one in found):
+        found += _nothing_to_improve(analysis)
+    found += [finding for note in NOTES for finding in note(analysis)]
+    order = ("problem", "fine", "note")
+    return tuple(sorted(found, key=lambda one: (order.index(one.weight), -one.cost_ns)))
+
+
+def _where(stack: tuple[Frame, ...]) -> str:
+    """Return ` at file:line function`, and the program's own line where that is further out; "" where not known."""
+    if not stack:
+        return ""
+    own = own_frame(stack)
+    further = f", called from {place(own)}" if own is not None and own != stack[0] else ""
+    return f" at {place(stack[0])}{further}"
+
+
+def _convoys(analysis: Analysis) -> Iterator[Finding]:
+    for gil in analysis.gils:
+        by_role: dict[str, list[Convoy]] = {}
+        for one in gil.convoys:
+            by_role.setdefault(role(one.waiter), []).append(one)
+        worth = [group for group in by_role.values() if _cost_ns(group) >= WORTH * analysis.wall_ns]
+        for group in sorted(worth, key=_cost_ns, reverse=True)[:MOST_CONVOYS]:
+            yield _convoy(analysis, gil, group)
+
+
+def _cost_ns(group: list[Convoy]) -> int:
+    return sum(one.waits.total_ns for one in group)
+
+
+def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding:
+    """Return what there is to say of waiters of one kind, behind all whom they wait for; the costliest comes first."""
+    first, cost_ns = group[0], _cost_ns(group)
+    count = sum(one.waits.count for one in group)
+    per_s = count * _S_NS / max(analysis.wall_ns, 1)
+    medians = sorted({duration(one.waits.p50_ns): one.waits.p50_ns for one in group}.items(), key=lambda item: item[1])
+    median = medians[0][0] if len(medians) == 1 else f"{medians[0][0]} to {medians[-1][0]}"
+    waiters = {one.waiter: one for one in group}
+    holders = {one.holder: one for one in group}
+    who = listed([f"{name} ({one.waiters} threads)" if one.waiters > 1 else name for name, one in waiters.items()])
+    whom = listed([f"{name} ({one.holders} threads)" if one.holders > 1 else name for name, one in holders.items()])
+    several = len(waiters) > 1 or first.waiters > 1
+    all_waits_ns = sum(one.all_waits_ns for one in waiters.values())
+    work = _where(first.holder_stack)
+    move = f"move the work of {first.holder}{work} out of the process: {another_gil(analysis.process)}"
+    shorter = shorter_interval(analysis, gil, first.interval_ns)
+    return Finding(
+        kind="convoy",
+        weight="problem",
+        fact=(
+            f"{who} waited {number(count, 'time')} ({per_s:.3g}/s) behind {whom} for {gil.name}, "
+            f"{median} at the median where the switch interval is {duration(first.interval_ns)}: {duration(cost_ns)} in "
+            f"all, {share(cost_ns, all_waits_ns)} of {'their' if several else 'its'} waiting"
+        ),
+        cause=(
+            f"a convoy: {first.holder} computes{work} and lets go only when asked, a switch interval after each return of "
+            f"{first.waiter} from a blocking call{_where(first.waiter_stack)}"
+        ),
+        advice=f"{move}; or {shorter}" if shorter else move,
+        cost_ns=cost_ns,
+        gil=gil.index,
+        threads=(*waiters, *holders),
+        frame=first.holder_stack[0] if first.holder_stack else None,
+    )
+
+
+def _long_holds(analysis: Analysis) -> Iterator[Finding]:
+    long = [
+        one
+        for one in analysis.held
+        if one.overrun_max_ns > LONG_INTERVALS * analysis.interval_ns
+        and one.blocked_ns >= LONG_WORTH * analysis.wall_ns
+    ]
+    for one in sorted(long, key=lambda one: -one.overrun_ns)[:MOST_PLACES]:
+        yield _long_hold(analysis, one)
+
+
+def _long_hold(analysis: Analysis, one: Place) -> Finding:
+    where = _where(one.stack) if one.frame is not None else ""
+    return Finding(
+        kind="long-hold",
+        weight="problem",
+        fact=(
+            f"{listed(one.overrun_threads)} kept the GIL{where} for up to {duration(one.overrun_max_ns)} after another thread had "
+            f"asked for it (switch interval: {duration(analysis.interval_ns)}), {duration(one.overrun_ns)} in all; "
+            f"holds there last {duration(one.times.p50_ns)} at the median and {duration(one.times.max_ns)} at most, and "
+            f"threads waited {duration(one.blocked_ns)} during them"
+        ),
+        cause="a call into C that does not let go of the GIL: Python code would have answered at once, nothing can "
+        "interrupt such a call",
+        advice=(
+            f"let that call release the GIL (`Py_BEGIN_ALLOW_THREADS`, Cython's `nogil`), give it less to do at a time, or "
+            f"run it elsewhere: {another_gil(analysis.process)}; the switch interval does not help here"
+            if one.frame is not None
+            else ""
+        ),
+        cost_ns=one.blocked_ns,
+        threads=one.overrun_threads,
+        frame=one.frame,
+    )
+
+
+def _saturated(analysis: Analysis) -> Iterator[Finding]:
+    for gil in analysis.gils:
+        computing = [one for one in analysis.threads if one.computes and gil.index in one.gils]
+        full = gil.holds.total_ns >= SATURATED * gil.wall_ns > 0
+        if not full or len(computing) < 2 or gil.waits.total_ns <= gil.holds.total_ns:
+            continue
+        names = [one.label for one in computing]
+        waited_ns = sum(one.pushed_ns for one in computing)
+        yield Finding(
+            kind="saturated",
+            weight="problem",
+            fact=(
+                f"{gil.name} was held {share(gil.holds.total_ns, gil.wall_ns)} of the time; "
+                f"{number(len(names), 'thread')} that compute ({listed(names)}) shared it, and waited "
+                f"{duration(waited_ns)} for their next turn"
+            ),
+            cause="one GIL lets one thread run Python code at a time: together these threads are as fast as one",
+            advice=f"more threads do not help; what does is {in_parallel(analysis.process)}",
+            cost_ns=waited_ns,
+            gil=gil.index,
+            threads=tuple(names),
+        )
+
+
+def _handovers(analysis: Analysis) -> Iterator[Finding]:
+    for gil in analysis.gils:
+        if not gil.handovers or gil.handover_ns < HANDOVER_SHARE * gil.wall_ns:
+            continue
+        forced = 2 * gil.forced >= gil.handovers
+        short = forced and analysis.interval_ns < DEFAULT_INTERVAL_NS
+        per_s = gil.handovers * _S_NS / max(gil.wall_ns, 1)
+        if short:
+            cause = (
+                f"a switch interval of {duration(analysis.interval_ns)}: {number(gil.forced, 'release')} were forced"
+            )
+            advice = (
+                f"a longer interval: `sys.setswitchinterval({DEFAULT_INTERVAL_NS / _S_NS:g})` is the default; "
+                "threads that block then wait longer for their turn"
+            )
+        elif forced:
+            cause = f"{number(gil.forced, 'release')} were forced, and the next thread took long to wake up"
+            advice = ""
+        else:
+            cause = (
+                f"many short turns: a hold lasts {duration(gil.holds.p50_ns)} at the median, and "
+                f"{share(gil.holds.count - gil.forced, gil.holds.count)} of them end with a blocking call"
+            )
+            advice = _fewer_calls(analysis)
+        yield Finding(
+            kind="short-interval" if short else "hand-overs",
+            weight="problem",
+            fact=(
+                f"{gil.name} was handed to a waiting thread {number(gil.handovers, 'time')} ({per_s:,.0f}/s) and "
+                f"stood free for {duration(gil.handover_ns)} meanwhile, {share(gil.handover_ns, gil.wall_ns)} of the time"
+            ),
+            cause=cause,
+            advice=advice,
+            cost_ns=gil.handover_ns,
+            gil=gil.index,
+        )
+
+
+def _fewer_calls(analysis: Analysis) -> str:
+    """Return the advice to block less often, naming the line that does most; "" where no line is known."""
+    known = [one for one in analysis.held if one.frame is not None and one.times.count > one.forced]
+    if not known:
+        return ""
+    most = max(known, key=lambda one: one.times.count - one.forced)
+    count = number(most.times.count - most.forced, "time")
+    return f"do more in each blocking call (buffers, batches), or with fewer threads; most often, {count}, it is{_where(most.stack)}"
+
+
+def _late(analysis: Analysis) -> Iterator[Finding]:
+    for gil in analysis.gils:
+        used = gil.holds.total_ns < LOW_USE * gil.wall_ns
+        waited = gil.waits.total_ns >= WORTH * gil.wall_ns > 0
+        if used and waited and gil.nobody_ns >= LATE_SHARE * gil.waits.total_ns:
+            yield Finding(
+                kind="late-wake-up",
+                weight="problem",
+                fact=(
+                    f"threads waited {duration(gil.waits.total_ns)} for {gil.name}, "
+                    f"{share(gil.nobody_ns, gil.waits.total_ns)} of that while nobody held it; it was held "
+                    f"{share(gil.holds.total_ns, gil.wall_ns)} of the time"
+                ),
+                cause="the system was late to run the threads that had their turn: the cores were busy, or too few",
+                advice="give the process more cores, or look what else runs on them (`headway doctor`, a container's CPU quota)",
+                cost_ns=gil.nobody_ns,
+                gil=gil.index,
+            )
+
+
+def _nothing_to_improve(analysis: Analysis) -> Iterator[Finding]:
+    """Yield that the GIL is not what keeps this program, or what is known of its waits where no rule explains them."""
+    if not analysis.gils or not analysis.wall_ns:
+        return
+    most = max(analysis.threads, key=lambda one: one.waits.total_ns)
+    busiest = analysis.gils[0]
+    held = f"{busiest.name} was held {share(busiest.holds.total_ns, busiest.wall_ns)} of the time"
+    if len(analysis.threads) == 1:
+        fact = f"only {most.label} held the GIL, so nothing could wait for it; {held}"
+    elif most.waits.total_ns <= WORTH * analysis.wall_ns:
+        if most.waits.count:
+            longest = (
+                f"; {most.label} waited longest, {duration(most.waits.total_ns)} in {number(most.waits.count, 'wait')}"
+            )
+        else:
+            longest = ""
+        fact = f"no thread waited more than {WORTH:.0%} of the time for the GIL{longest}; {held}".replace("1%", "1 %")
+    else:
+        yield Finding(
+            kind="waits",
+            weight="problem",
+            fact=(
+                f"threads waited {duration(analysis.wait_ns)} for the GIL in all, {most.label} longest "
+                f"({duration(most.waits.total_ns)}, {duration(most.waits.p99_ns)} at p99); {held}"
+            ),
+            cause="no single pattern: the blame matrix tells who held it meanwhile",
+            cost_ns=analysis.wait_ns,
+            threads=(most.label,),
+        )
+        return
+    yield Finding(
+        kind="no-contention",
+        weight="fine",
+        fact=fact,
+        cause="the GIL is not what keeps this program: nothing to improve here",
+        advice=_one_core(analysis, busiest),
+    )
+
+
+def _one_core(analysis: Analysis, gil: GilSummary) -> str:
+    """Return what would help a program that computes in one thread; "" where it does not."""
+    if gil.holds.total_ns < SATURATED * gil.wall_ns:
+        return ""
+    return f"it computes on one core all the time; to use more, divide the work: {in_parallel(analysis.process)}"
+
+
+_Rule = Callable[[Analysis], Iterator[Finding]]
+
+RULES: tuple[_Rule, ...] = (_convoys, _long_holds, _saturated, _handovers, _late)

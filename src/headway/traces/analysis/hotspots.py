@@ -1,0 +1,186 @@
+"""Which lines held the GIL, and which waited for it: by the innermost frame, and by whole stack.
+
+A hold's place is where it was let go: for a hold that was forced, what ran then; for a long one, the call that could not
+be interrupted.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.traces.analysis.intervals import Holds, Intervals
+from headway.traces.analysis.threads import Distribution, distribution
+from headway.traces.model import Frame, Trace
+
+__all__ = ["PLACES", "LongHold", "Place", "held_places", "longest_holds", "own_frame", "waited_places"]
+
+PLACES = 20
+"""Places that are kept for each way to put them in order."""
+
+_STACK_THREADS = 3
+_LIBRARIES = ("/lib/python3", "/lib64/python3", "/site-packages/", "/dist-packages/")
+
+
+@final
+@dataclass(frozen=True)
+class Place:
+    """One line of code, and what it did with the GIL.
+
+    Attributes:
+        frame: The line; None where the stack is not known.
+        stack: The stack, innermost first, that had most of the time.
+        stacks: How many stacks lead there.
+        times: The holds let go there, or the waits begun there.
+        threads: Labels of the threads with most time there.
+        forced: Holds that ended because another thread had asked; waits after such.
+        overrun_ns: Holds: how long they went on after they had been asked to end, in all.
+        overrun_max_ns: The longest of these.
+        overrun_threads: Labels of the threads that did so longest.
+        blocked_ns: Holds: how long threads waited meanwhile, all their times together.
+    """
+
+    frame: Frame | None
+    stack: tuple[Frame, ...]
+    stacks: int
+    times: Distribution
+    threads: tuple[str, ...]
+    forced: int
+    overrun_ns: int
+    overrun_max_ns: int
+    overrun_threads: tuple[str, ...]
+    blocked_ns: int
+
+
+@final
+@dataclass(frozen=True)
+class LongHold:
+    """One of the longest holds."""
+
+    start_ns: int
+    length_ns: int
+    overrun_ns: int
+    thread: str
+    gil: int
+    forced: bool
+    open: bool
+    stack: tuple[Frame, ...]
+
+
+def own_frame(stack: Sequence[Frame]) -> Frame | None:
+    """Return the innermost frame that is of the program, not of the standard library or an installed package."""
+
+    def own(frame: Frame) -> bool:
+        return (
+            bool(frame.filename)
+            and not frame.filename.startswith("<frozen")
+            and not any(part in frame.filename for part in _LIBRARIES)
+        )
+
+    return next(filter(own, stack), None)
+
+
+def held_places(trace: Trace, holds: Holds, blocked_ns: NDArray[np.int64], names: Sequence[str]) -> tuple[Place, ...]:
+    """Return where the GIL was held: the places with most time, with the longest holds, and that blocked others most."""
+    return _places(trace, holds, names, holds.overrun_ns, blocked_ns)
+
+
+def waited_places(trace: Trace, waits: Intervals, names: Sequence[str]) -> tuple[Place, ...]:
+    """Return where threads waited most for a GIL, and where longest."""
+    nothing = np.broadcast_to(np.int64(0), len(waits))
+    return _places(trace, waits, names, nothing, nothing)
+
+
+def _maximum(group: NDArray, values: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
+    result = np.zeros(groups, dtype=np.int64)
+    np.maximum.at(result, group, values)
+    return result
+
+
+def _places(
+    trace: Trace,
+    intervals: Intervals,
+    names: Sequence[str],
+    overrun_ns: NDArray[np.int64],
+    blocked_ns: NDArray[np.int64],
+) -> tuple[Place, ...]:
+    if not len(intervals):
+        return ()
+    stacks = len(trace.stack_frame)
+    length_ns = intervals.length_ns
+    of_stack = np.bincount(intervals.stack, weights=length_ns, minlength=stacks)
+    longest, overrun = (_maximum(intervals.stack, values, stacks) for values in (length_ns, overrun_ns))
+    blocked = np.bincount(intervals.stack, weights=blocked_ns, minlength=stacks)
+    seen = np.bincount(intervals.stack, minlength=stacks) > 0
+
+    frames = len(trace.frames)
+    by_frame: list[NDArray] = [
+        np.bincount(trace.stack_frame, weights=of_stack, minlength=frames),
+        _maximum(trace.stack_frame, longest, frames),
+        np.bincount(trace.stack_frame, weights=blocked, minlength=frames),
+        _maximum(trace.stack_frame, overrun, frames),
+    ]
+    chosen: set[int] = set()
+    for values in by_frame:
+        order = np.argsort(-values, kind="stable")[:PLACES]
+        chosen.update(int(frame) for frame in order if values[frame] > 0)
+    # One pass over the intervals for all places together.
+    position = np.full(frames, -1, dtype=np.int32)
+    kept = sorted(chosen)
+    position[kept] = np.arange(len(kept))
+    of_interval = position[trace.stack_frame][intervals.stack]
+    order = np.argsort(of_interval.astype(np.int16), kind="stable")
+    bounds = np.searchsorted(of_interval[order], np.arange(len(kept) + 1))
+
+    def place(number: int, frame: int) -> Place:
+        mine = order[bounds[number] : bounds[number + 1]]
+        leading = np.flatnonzero((trace.stack_frame == frame) & seen)
+        return Place(
+            frame=trace.frames[frame] if frame else None,
+            stack=trace.stack(int(leading[of_stack[leading].argmax()])),
+            stacks=len(leading),
+            times=distribution(length_ns[mine]),
+            threads=_most(intervals.thread[mine], length_ns[mine], names),
+            forced=int(np.count_nonzero(intervals.forced[mine])),
+            overrun_ns=int(overrun_ns[mine].sum()),
+            overrun_max_ns=int(overrun[leading].max()),
+            overrun_threads=_most(intervals.thread[mine], overrun_ns[mine], names),
+            blocked_ns=int(blocked_ns[mine].sum()),
+        )
+
+    found = [place(number, frame) for number, frame in enumerate(kept)]
+    by_time: Callable[[Place], tuple[int, str]] = lambda one: (-one.times.total_ns, str(one.frame))  # noqa: E731
+    return tuple(sorted(found, key=by_time))
+
+
+def _most(thread: NDArray, time_ns: NDArray[np.int64], names: Sequence[str]) -> tuple[str, ...]:
+    """Return the labels of the threads with most of the time; those with none are left out."""
+    totals = np.bincount(thread, weights=time_ns)
+    order = np.argsort(-totals, kind="stable")[: min(_STACK_THREADS, np.count_nonzero(totals))]
+    return tuple(names[index] for index in order)
+
+
+def longest_holds(trace: Trace, holds: Holds, names: Sequence[str], most: int = PLACES) -> tuple[LongHold, ...]:
+    """Return the longest single holds, longest first."""
+    length_ns = holds.length_ns
+    overrun_ns = holds.overrun_ns
+    most = min(most, len(holds))
+    if not most:
+        return ()
+    candidates = np.argpartition(-length_ns, most - 1)[:most]
+    ordered = candidates[np.lexsort((holds.start_ns[candidates], -length_ns[candidates]))]
+    return tuple(
+        LongHold(
+            start_ns=int(holds.start_ns[at]),
+            length_ns=int(length_ns[at]),
+            overrun_ns=int(overrun_ns[at]),
+            thread=names[holds.thread[at]],
+            gil=int(holds.gil[at]),
+            forced=bool(holds.forced[at]),
+            open=bool(holds.open[at]),
+            stack=trace.stack(int(holds.stack[at])),
+        )
+        for at in ordered.tolist()
+    )

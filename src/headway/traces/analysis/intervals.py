@@ -1,0 +1,244 @@
+"""Holds, waits and parks as columns, paired up from a trace's events.
+
+A hold goes from an ACQUIRE to the RELEASE, a wait from a WAIT to the ACQUIRE of the same thread and GIL. Where the end
+was not recorded: the thread's EXIT, else the end of the GIL, the thread or the trace, and the interval is `open`. Holds of one GIL never
+overlap: one whose RELEASE was lost ends where the next begins. A wait whose ACQUIRE was lost is counted, and left out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.traces.model import Flag, Gil, Kind, Thread, Trace
+
+__all__ = ["Holds", "Intervals", "Recorded", "SwitchInterval", "recorded"]
+
+_US_NS = 1_000
+_DEFAULT_NS = 5_000_000
+_SIXTEEN_BITS = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Columns of intervals, by start; of one GIL in the order in which they happened."""
+
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    thread: NDArray[np.uint32]
+    gil: NDArray[np.uint8]
+    stack: NDArray[np.uint32]
+    """Of a hold where it was let go, of a wait where it began; 0 is unknown."""
+    forced: NDArray[np.bool_]
+    """The hold ended because another thread had asked; the wait follows such a hold of its own thread."""
+    open: NDArray[np.bool_]
+    """Its end was not recorded."""
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def length_ns(self) -> NDArray[np.int64]:
+        """How long each lasted."""
+        return self.end_ns - self.start_ns
+
+    def chosen(self, which: NDArray) -> Self:
+        """Return some of them: a mask, or indices."""
+        return replace(self, **{one.name: getattr(self, one.name)[which] for one in fields(self)})
+
+    def clipped(self, since_ns: int, until_ns: int) -> Self:
+        """Return what of them lies in a window; those that lie outside are left out."""
+        if len(self) == 0 or (self.start_ns[0] >= since_ns and self.end_ns.max() <= until_ns):
+            return self
+        inside = self.chosen((self.start_ns < until_ns) & ((self.end_ns > since_ns) | (self.start_ns >= since_ns)))
+        times = [one.name for one in fields(self) if one.name.endswith("_ns")]
+        return replace(inside, **{name: np.clip(getattr(inside, name), since_ns, until_ns) for name in times})
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Holds(Intervals):
+    """Holds, with when they were first asked to end."""
+
+    asked_ns: NDArray[np.int64]
+    """The first REQUEST during the hold; its end where there was none."""
+
+    @property
+    def overrun_ns(self) -> NDArray[np.int64]:
+        """How long each went on after it was asked to end. Python code answers in microseconds, a C call does not."""
+        return self.end_ns - self.asked_ns
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SwitchInterval:
+    """The switch interval, which a program may change."""
+
+    since_ns: NDArray[np.int64]
+    value_ns: NDArray[np.int64]
+
+    def at(self, time_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the interval in force at each time."""
+        if len(self.value_ns) == 1:
+            return np.full(len(time_ns), self.value_ns[0])
+        return self.value_ns[np.maximum(np.searchsorted(self.since_ns, time_ns, "right") - 1, 0)]
+
+    def main_ns(self, until_ns: int) -> int:
+        """Return the interval that was in force longest."""
+        lengths = np.diff(np.append(self.since_ns, max(until_ns, int(self.since_ns[-1]))))
+        values, which = np.unique(self.value_ns, return_inverse=True)
+        return int(values[np.bincount(which, weights=lengths).argmax()])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """What a trace's events say, paired up."""
+
+    holds: Holds
+    waits: Intervals
+    interval: SwitchInterval
+    unpaired: int
+    """WAITs and RELEASEs whose other end was lost."""
+
+
+@final
+class _Columns:
+    """The events that begin or end a hold or wait, as columns, with the next one of the same thread and GIL.
+
+    The last element of every column is a stand-in for "none": its kind is 0.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        events = trace.events
+        kinds = np.zeros(256, dtype=bool)
+        kinds[[Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT]] = True
+        chosen = np.flatnonzero(kinds[events["kind"]])
+        self.time_ns = np.append(events["time_ns"][chosen], 0)
+        self.kind = np.append(events["kind"][chosen], np.uint8(0))
+        self.thread = np.append(events["thread"][chosen], np.uint32(0))
+        self.gil = np.append(events["gil"][chosen], np.uint8(0))
+        self.value = np.append(events["value"][chosen], np.uint32(0))
+        self.forced = np.append(events["flags"][chosen] & Flag.FORCED != 0, np.False_)
+        del chosen
+        self.next = self._next()
+        self.exit_ns = _ends(trace.threads, trace.end_ns)
+        self.gil_end_ns = _ends(trace.gils, trace.end_ns) if any(one.end_ns is not None for one in trace.gils) else None
+
+    def _next(self) -> NDArray[np.int32]:
+        last = len(self.kind) - 1
+        key = self.thread[:-1]
+        if self.gil.any():
+            key = key * np.uint32(256) + self.gil[:-1]
+            key = np.unique(key, return_inverse=True)[1]
+        if last and int(key.max()) < _SIXTEEN_BITS:
+            key = key.astype(np.uint16)  # which numpy sorts by radix
+        order = np.argsort(key, kind="stable").astype(np.int32)
+        key = key[order]
+        following = np.full(last + 1, last, dtype=np.int32)
+        following[order[:-1]] = np.where(key[1:] == key[:-1], order[1:], last)
+        return following
+
+    def begun(self, kind: Kind) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return the events of a kind, and what follows each."""
+        begin = np.flatnonzero(self.kind == kind)
+        return begin, self.next[begin]
+
+    def end_ns(self, begin: NDArray, following: NDArray) -> NDArray[np.int64]:
+        """Return the time of what follows, or of the end of the GIL, the thread or the trace before that."""
+        none = following == len(self.kind) - 1
+        end_ns: NDArray[np.int64] = np.where(none, self.exit_ns[self.thread[begin]], self.time_ns[following])
+        if self.gil_end_ns is not None:
+            end_ns = np.minimum(end_ns, self.gil_end_ns[self.gil[begin]])
+        result: NDArray[np.int64] = np.maximum(end_ns, self.time_ns[begin])
+        return result
+
+
+def _ends(ones: Sequence[Thread] | Sequence[Gil], end_ns: int) -> NDArray[np.int64]:
+    """Return when each thread or GIL ended, or the trace before that."""
+    return np.array([end_ns if one.end_ns is None else min(one.end_ns, end_ns) for one in ones], dtype=np.int64)
+
+
+def recorded(trace: Trace) -> Recorded:
+    """Return a trace's holds and waits."""
+    columns = _Columns(trace)
+    releases, after_release = columns.begun(Kind.RELEASE)
+    pushed = np.zeros(len(columns.kind), dtype=bool)
+    pushed[after_release[columns.forced[releases]]] = True
+    waits, unpaired = _waits(columns, pushed)
+    holds = _holds(columns)
+    unpaired += len(releases) - int(
+        np.count_nonzero(columns.kind[columns.next[columns.kind == Kind.ACQUIRE]] == Kind.RELEASE)
+    )
+    del columns, pushed, releases, after_release
+    return Recorded(_asked(trace, holds), waits, _switch_interval(trace), unpaired)
+
+
+def _waits(columns: _Columns, pushed: NDArray[np.bool_]) -> tuple[Intervals, int]:
+    begin, following = columns.begun(Kind.WAIT)
+    ended_by = columns.kind[following]
+    lost = (ended_by == Kind.WAIT) | (ended_by == Kind.RELEASE)
+    if lost.any():
+        begin, following, ended_by = begin[~lost], following[~lost], ended_by[~lost]
+    waits = Intervals(
+        start_ns=columns.time_ns[begin],
+        end_ns=columns.end_ns(begin, following),
+        thread=columns.thread[begin],
+        gil=columns.gil[begin],
+        stack=columns.value[begin],
+        forced=pushed[begin],
+        open=ended_by == 0,
+    )
+    return waits, int(np.count_nonzero(lost))
+
+
+def _holds(columns: _Columns) -> Holds:
+    begin, following = columns.begun(Kind.ACQUIRE)
+    released = columns.kind[following] == Kind.RELEASE
+    start_ns, end_ns = columns.time_ns[begin], columns.end_ns(begin, following)
+    gil, is_open = columns.gil[begin], ~released & (columns.kind[following] != Kind.EXIT)
+    for one in np.flatnonzero(np.bincount(gil)):
+        mine = slice(None) if not gil.any() else np.flatnonzero(gil == one)
+        starts, ends = start_ns[mine], end_ns[mine]
+        late = np.append(ends[:-1] > starts[1:], np.False_)
+        if late.any():
+            ends[late] = starts[1:][late[:-1]]
+            end_ns[mine] = ends
+            is_open[mine] |= late
+    return Holds(
+        start_ns=start_ns,
+        end_ns=end_ns,
+        thread=columns.thread[begin],
+        gil=gil,
+        stack=np.where(released, columns.value[following], np.uint32(0)),
+        forced=released & columns.forced[following],
+        open=is_open,
+        asked_ns=end_ns,
+    )
+
+
+def _asked(trace: Trace, holds: Holds) -> Holds:
+    """Return the holds with the first REQUEST during each."""
+    requests = trace.events[trace.events["kind"] == Kind.REQUEST]
+    if not len(requests) or not len(holds):
+        return holds
+    asked_ns = holds.end_ns.copy()
+    for one in np.flatnonzero(np.bincount(requests["gil"])):
+        mine = np.flatnonzero(holds.gil == one)
+        times = requests["time_ns"][requests["gil"] == one]
+        at = np.searchsorted(holds.start_ns[mine], times, "right") - 1
+        times, at = times[at >= 0], mine[at[at >= 0]]
+        first = np.append(True, at[1:] != at[:-1])[: len(at)]
+        times, at = times[first], at[first]
+        asked_ns[at] = np.minimum(times, asked_ns[at])
+    return replace(holds, asked_ns=asked_ns)
+
+
+def _switch_interval(trace: Trace) -> SwitchInterval:
+    changes = trace.events[trace.events["kind"] == Kind.INTERVAL]
+    since_ns = np.append(trace.start_ns, changes["time_ns"]).astype(np.int64)
+    value_ns = np.append(trace.process.interval_us, changes["value"]).astype(np.int64) * _US_NS
+    value_ns[value_ns == 0] = _DEFAULT_NS  # a build without a GIL has none, until the GIL comes on
+    return SwitchInterval(since_ns, value_ns)

@@ -1,0 +1,160 @@
+"""An analysis as JSON. Keys are stable; times are in nanoseconds where a key ends in `_ns`, shares are from 0 to 1.
+
+`process`, `window`, `threads`, `gils` (each with `blame`, `timeline`, `convoys`), `held`, `waited`, `longest_holds`,
+`locks`, `losses`, `findings`. Threads are named by their index in `threads[].index`; locations are
+{"file", "line", "function"}, or null where they are not known; stacks begin with the innermost frame. `process.family` is hexadecimal. Times of windows
+and timelines count from when tracing began, `process.start_realtime_ns`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from headway.traces.analysis.blame import Blame
+from headway.traces.analysis.hotspots import Place
+from headway.traces.analysis.result import Analysis, GilSummary
+from headway.traces.model import Frame
+
+__all__ = ["VERSION", "as_json"]
+
+VERSION = 1
+_DIGITS = 6
+
+_Json = dict[str, Any]
+
+
+def as_json(analysis: Analysis) -> _Json:
+    """Return the analysis as values that JSON has."""
+    start_ns = analysis.trace_start_ns
+    return {
+        "version": VERSION,
+        "process": {
+            **asdict(analysis.process),
+            "family": f"{analysis.process.family:016x}",
+            "command": list(analysis.process.command),
+        },
+        "window": {
+            "start_ns": analysis.start_ns - start_ns,
+            "end_ns": analysis.end_ns - start_ns,
+            "wall_ns": analysis.wall_ns,
+        },
+        "events": analysis.events,
+        "switch_interval_ns": analysis.interval_ns,
+        "wait_ns": analysis.wait_ns,
+        "findings": [
+            {**asdict(one), "threads": list(one.threads), "frame": _frame(one.frame)} for one in analysis.findings
+        ],
+        "threads": [{**asdict(one), "gils": list(one.gils), "computes": one.computes} for one in analysis.threads],
+        "gils": [_gil(one, start_ns) for one in analysis.gils],
+        "held": [_place(one) for one in analysis.held],
+        "waited": [_place(one, holds=False) for one in analysis.waited],
+        "longest_holds": [
+            {**asdict(one), "start_ns": one.start_ns - start_ns, "stack": _stack(one.stack)} for one in analysis.longest
+        ],
+        "locks": {
+            "kinds": {kind.name.lower(): asdict(times) for kind, times in analysis.contention.kinds.items()},
+            "places": [
+                {
+                    "kind": one.kind.name.lower(),
+                    "type": one.type_name,
+                    "frame": _frame(one.frame),
+                    "stack": _stack(one.stack),
+                    "threads": one.threads,
+                    "times": asdict(one.times),
+                }
+                for one in analysis.contention.places
+            ],
+        },
+        "losses": {**asdict(analysis.loss), "unpaired_events": analysis.unpaired + analysis.contention.unpaired},
+    }
+
+
+def _frame(frame: Frame | None) -> _Json | None:
+    if frame is None or not frame.filename:
+        return None
+    return {"file": frame.filename, "line": frame.line, "function": frame.function}
+
+
+def _stack(stack: Sequence[Frame]) -> list[_Json | None]:
+    return [_frame(frame) for frame in stack]
+
+
+def _place(one: Place, *, holds: bool = True) -> _Json:
+    value: _Json = {
+        "frame": _frame(one.frame),
+        "stack": _stack(one.stack),
+        "stacks": one.stacks,
+        "threads": list(one.threads),
+        "times": asdict(one.times),
+        "forced": one.forced,
+    }
+    if holds:
+        value |= {
+            "overrun_ns": one.overrun_ns,
+            "overrun_max_ns": one.overrun_max_ns,
+            "overrun_threads": list(one.overrun_threads),
+            "blocked_ns": one.blocked_ns,
+        }
+    return value
+
+
+def _gil(one: GilSummary, start_ns: int) -> _Json:
+    line = one.timeline
+    return {
+        "index": one.index,
+        "main": one.main,
+        "name": one.name,
+        "threads": one.threads,
+        "wall_ns": one.wall_ns,
+        "held_share": round(one.holds.total_ns / one.wall_ns, _DIGITS) if one.wall_ns else 0.0,
+        "holds": asdict(one.holds),
+        "waits": asdict(one.waits),
+        "forced": one.forced,
+        "handovers": one.handovers,
+        "handover_ns": one.handover_ns,
+        "nobody_ns": one.nobody_ns,
+        "blame": _blame(one.blame),
+        "timeline": {
+            "edges_ns": (line.edges_ns - start_ns).tolist(),
+            "held_share": line.held.round(_DIGITS).tolist(),
+            "waiting_threads": line.waiting.round(_DIGITS).tolist(),
+            "by_thread": [
+                {"thread": int(thread), "held_share": shares.round(_DIGITS).tolist()}
+                for thread, shares in zip(line.threads, line.held_by, strict=True)
+            ],
+        }
+        if line is not None
+        else None,
+        "convoys": [
+            {
+                "waiter": convoy.waiter,
+                "waiters": convoy.waiters,
+                "holder": convoy.holder,
+                "holders": convoy.holders,
+                "waits": asdict(convoy.waits),
+                "all_waits_ns": convoy.all_waits_ns,
+                "switch_interval_ns": convoy.interval_ns,
+                "waiter_stack": _stack(convoy.waiter_stack),
+                "holder_stack": _stack(convoy.holder_stack),
+            }
+            for convoy in one.convoys
+        ],
+    }
+
+
+def _blame(one: Blame) -> list[_Json]:
+    """Return a row per waiter; `by` leaves out who held for no time."""
+    return [
+        {
+            "waiter": int(waiter),
+            "wait_ns": int(one.wait_ns[row]),
+            "by": [
+                {"holder": int(holder), "wait_ns": int(one.held_ns[row, column])}
+                for column, holder in enumerate(one.holders)
+                if one.held_ns[row, column]
+            ],
+            "others_ns": int(one.others_ns[row]),
+            "nobody_ns": int(one.nobody_ns[row]),
+        }
+        for row, waiter in enumerate(one.waiters)
+    ]

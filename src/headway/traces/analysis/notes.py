@@ -1,0 +1,153 @@
+"""Findings that are no problem of the GIL's: what the recording lacks, and what a free-threaded build does."""
+
+from collections.abc import Callable, Iterator
+
+from headway.traces.analysis.contention import ParkPlace
+from headway.traces.analysis.hotspots import own_frame
+from headway.traces.analysis.result import Analysis, Finding
+from headway.traces.analysis.words import duration, number, place, share
+from headway.traces.model import Park
+
+__all__ = ["NOTES"]
+
+CONTENDED = 0.01
+"""Of the wall time: less blocking on a lock is not worth a change."""
+MOST_PLACES = 3
+
+_LOCKS = {Park.OBJECT: "the lock of", Park.MUTEX: "an internal lock"}
+
+
+def _losses(analysis: Analysis) -> Iterator[Finding]:
+    loss, lost = analysis.loss, []
+    if loss.dropped_events:
+        lost.append(f"{number(loss.dropped_events, 'event')} not recorded for want of room")
+    if loss.overwritten_events:
+        lost.append(f"{number(loss.overwritten_events, 'event')} overwritten by newer ones")
+    if loss.lost_stacks:
+        lost.append(f"{number(loss.lost_stacks, 'stack')} recorded as unknown")
+    if loss.damaged_bytes:
+        lost.append(f"{number(loss.damaged_bytes, 'byte')} damaged")
+    if analysis.unpaired and not loss.whole:
+        lost.append(f"{number(analysis.unpaired, 'event')} without the other end")
+    if lost:
+        yield Finding(
+            kind="losses",
+            weight="note",
+            fact="this trace is not whole: " + ", ".join(lost),
+            cause="the recording had less room than the program had events"
+            if loss.dropped_events or loss.overwritten_events
+            else "",
+            advice="read totals as lower bounds; record with more room, or a shorter part of the program"
+            if loss.dropped_events or loss.overwritten_events
+            else "",
+        )
+
+
+def _unfinished(analysis: Analysis) -> Iterator[Finding]:
+    if not analysis.process.ended:
+        yield Finding(
+            kind="unfinished",
+            weight="note",
+            fact="the trace stops at its last event: the process was killed, or is still running",
+        )
+
+
+def _no_stacks(analysis: Analysis) -> Iterator[Finding]:
+    if not analysis.process.has_stacks and analysis.events:
+        yield Finding(
+            kind="no-stacks",
+            weight="note",
+            fact=f"no lines of code: this recording of Python {analysis.process.python} has no stacks",
+        )
+
+
+def _free_threaded(analysis: Analysis) -> Iterator[Finding]:
+    process = analysis.process
+    if not process.free_threaded:
+        return
+    if not analysis.gils:
+        if not process.gil_enabled:
+            yield Finding(
+                kind="gil-off",
+                weight="fine",
+                fact=f"Python {process.python} ran free-threaded with the GIL off: nothing waited for it",
+            )
+    elif process.gil_enabled:
+        yield Finding(
+            kind="gil-on",
+            weight="note",
+            fact="this is a free-threaded build, but the GIL was on",
+            cause="`PYTHON_GIL=1`, `-X gil=1`, or an extension module that does not say that it works without",
+            advice="after a look at its modules, try `PYTHON_GIL=0`",
+        )
+    else:
+        yield Finding(
+            kind="gil-came-on",
+            weight="problem",
+            fact=f"the GIL was off when tracing began, and was switched on later: threads then waited {duration(analysis.wait_ns)} for it",
+            cause="the import of an extension module that does not say that it works without a GIL; Python warns of it by name",
+            advice="get a build of that module for free-threaded Python, or, if it is known to be safe, set `PYTHON_GIL=0`",
+            cost_ns=analysis.wait_ns,
+        )
+
+
+def _locks(analysis: Analysis) -> Iterator[Finding]:
+    contended = [
+        one
+        for one in analysis.contention.places
+        if one.kind in _LOCKS and one.times.total_ns >= CONTENDED * analysis.wall_ns
+    ]
+    for one in contended[:MOST_PLACES]:
+        yield _lock(analysis, one)
+    world = analysis.contention.kinds.get(Park.WORLD)
+    if world is not None and world.total_ns >= CONTENDED * analysis.wall_ns:
+        yield Finding(
+            kind="stop-the-world",
+            weight="problem",
+            fact=(
+                f"threads stood still for {duration(world.total_ns)} in all, {duration(world.max_ns)} at most, because one "
+                f"of them had stopped the world, or waited to ({number(world.count, 'time')})"
+            ),
+            cause="the garbage collector and some changes of classes and modules stop all threads of a free-threaded build",
+            cost_ns=world.total_ns,
+        )
+    if analysis.contention.kinds and not contended and not analysis.gils:
+        inner = sum(times.total_ns for kind, times in analysis.contention.kinds.items() if kind in _LOCKS)
+        yield Finding(
+            kind="no-lock-contention",
+            weight="fine",
+            fact=f"threads were blocked {duration(inner)} in all on locks of objects and of the interpreter, nowhere for more than {CONTENDED:.0%} of the time".replace(
+                "%", " %"
+            ),
+            cause="locks are not what keeps this program",
+        )
+
+
+def _lock(analysis: Analysis, one: ParkPlace) -> Finding:
+    own = own_frame(one.stack)
+    where = f" at {place(one.frame)}" if one.frame is not None else ""
+    if own is not None and own != one.frame:
+        where += f", called from {place(own)}"
+    name = f"{_LOCKS[one.kind]} a `{one.type_name}`" if one.type_name and one.kind == Park.OBJECT else ""
+    name = name or ("the lock of an object" if one.kind == Park.OBJECT else _LOCKS[one.kind])
+    shared = one.kind == Park.OBJECT and one.threads > 1
+    return Finding(
+        kind="contended-lock",
+        weight="problem",
+        fact=(
+            f"{number(one.threads, 'thread')} blocked {number(one.times.count, 'time')} on {name}{where}: "
+            f"{duration(one.times.total_ns)} in all ({share(one.times.total_ns, analysis.wall_ns)} of the wall time), "
+            f"{duration(one.times.p99_ns)} at p99"
+        ),
+        cause="without a GIL each object has a lock of its own, and these threads use the same object"
+        if shared
+        else "",
+        advice="give each thread an object of its own and merge at the end, or make fewer, larger changes to the shared one"
+        if shared
+        else "",
+        cost_ns=one.times.total_ns,
+        frame=one.frame,
+    )
+
+
+NOTES: tuple[Callable[[Analysis], Iterator[Finding]], ...] = (_losses, _unfinished, _no_stacks, _free_threaded, _locks)

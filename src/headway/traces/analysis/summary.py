@@ -1,0 +1,117 @@
+"""A whole analysis: a trace's intervals, clipped to a window, through every module of this package."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.traces.analysis.blame import blame, meet, waited_during
+from headway.traces.analysis.contention import contention
+from headway.traces.analysis.convoys import convoys
+from headway.traces.analysis.findings import findings
+from headway.traces.analysis.hotspots import held_places, longest_holds, waited_places
+from headway.traces.analysis.intervals import Holds, Intervals, Recorded, recorded
+from headway.traces.analysis.result import Analysis, GilSummary
+from headway.traces.analysis.threads import distribution, thread_summaries
+from headway.traces.analysis.utilisation import timeline
+from headway.traces.analysis.words import labels
+from headway.traces.model import Gil, Trace
+
+__all__ = ["analyse"]
+
+
+def analyse(
+    trace: Trace, *, since_ns: int | None = None, until_ns: int | None = None, threads: Collection[int] | None = None
+) -> Analysis:
+    """Return what a trace tells.
+
+    Args:
+        trace: The trace.
+        since_ns: Where the window begins, in the trace's times; holds and waits are cut there. None: at its start.
+        until_ns: Where it ends. None: at the trace's end.
+        threads: Indices of the threads whose lines of code are wanted (`held`, `waited`, `longest`); the rest is about
+            all threads. None: of all.
+    """
+    start_ns = min(trace.end_ns, max(trace.start_ns, trace.start_ns if since_ns is None else since_ns))
+    end_ns = max(start_ns, min(trace.end_ns, trace.end_ns if until_ns is None else until_ns))
+    found = recorded(trace)
+    found = replace(found, holds=found.holds.clipped(start_ns, end_ns), waits=found.waits.clipped(start_ns, end_ns))
+    names = labels(trace.threads)
+    gils, blocked_ns = _gils(trace, found, start_ns, end_ns)
+    holds, waits = found.holds, found.waits
+    if threads is not None:
+        mine = np.isin(holds.thread, list(threads))
+        holds, blocked_ns = holds.chosen(mine), blocked_ns[mine]
+        waits = waits.chosen(np.isin(waits.thread, list(threads)))
+    analysis = Analysis(
+        process=trace.process,
+        trace_start_ns=trace.start_ns,
+        trace_end_ns=trace.end_ns,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        events=len(trace.events),
+        interval_ns=found.interval.main_ns(trace.end_ns),
+        labels=names,
+        threads=thread_summaries(trace, found),
+        gils=gils,
+        held=held_places(trace, holds, blocked_ns, names),
+        waited=waited_places(trace, waits, names),
+        longest=longest_holds(trace, holds, names),
+        contention=contention(trace, start_ns, end_ns),
+        loss=trace.loss,
+        unpaired=found.unpaired,
+    )
+    return replace(analysis, findings=findings(analysis))
+
+
+def _gils(
+    trace: Trace, found: Recorded, start_ns: int, end_ns: int
+) -> tuple[tuple[GilSummary, ...], NDArray[np.int64]]:
+    """Return the GILs that were used, the busiest first, and for each hold how long threads waited meanwhile."""
+    holds, waits = found.holds, found.waits
+    used = np.union1d(np.unique(holds.gil), np.unique(waits.gil)).tolist()
+    blocked_ns = np.zeros(len(holds), dtype=np.int64)
+    summaries = []
+    for index in used:
+        if len(used) == 1:
+            held, waited = holds, waits
+            blocked_ns = waited_during(held, waited)
+        else:
+            at = np.flatnonzero(holds.gil == index)
+            held, waited = holds.chosen(at), waits.chosen(waits.gil == index)
+            blocked_ns[at] = waited_during(held, waited)
+        summaries.append(_gil(trace, found, index, held, waited, (start_ns, end_ns), several=len(used) > 1))
+    summaries.sort(key=lambda one: (-one.holds.total_ns - one.waits.total_ns, one.index))
+    return tuple(summaries), blocked_ns
+
+
+def _gil(
+    trace: Trace, found: Recorded, index: int, holds: Holds, waits: Intervals, window: tuple[int, int], *, several: bool
+) -> GilSummary:
+    known = trace.gils[index] if index < len(trace.gils) else Gil(index, index == 0, 0, trace.start_ns, None)
+    start_ns, end_ns = window
+    met = meet(holds, waits)
+    matrix = blame(index, holds, waits, met, len(trace.threads))
+    # Before its last part a wait may have met the GIL free, and lost it to another thread: that is not counted.
+    acquired = np.flatnonzero(~waits.open & (met.last >= 0))
+    free_since = np.maximum(holds.end_ns[met.last[acquired]], waits.start_ns[acquired])
+    handover_ns = int(np.maximum(waits.end_ns[acquired] - free_since, 0).sum())
+    alive_ns = min(end_ns, end_ns if known.end_ns is None else known.end_ns) - max(start_ns, known.start_ns)
+    name = "the GIL" if not several else "the main GIL" if known.main else f"GIL {index}"
+    return GilSummary(
+        index=index,
+        main=known.main,
+        name=name,
+        threads=len(np.union1d(np.unique(holds.thread), np.unique(waits.thread))),
+        wall_ns=max(alive_ns, 0),
+        holds=distribution(holds.length_ns),
+        waits=distribution(waits.length_ns),
+        forced=int(np.count_nonzero(holds.forced)),
+        handovers=len(acquired),
+        handover_ns=handover_ns,
+        nobody_ns=int(matrix.nobody_ns.sum()),
+        blame=matrix,
+        timeline=timeline(holds, waits, len(trace.threads), start_ns, end_ns),
+        convoys=convoys(trace, index, holds, waits, met, found.interval, labels(trace.threads)),
+    )

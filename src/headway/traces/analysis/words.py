@@ -1,0 +1,64 @@
+"""Figures in words, as findings and reports write them."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from headway.traces.model import Frame, Thread
+
+__all__ = ["duration", "labels", "listed", "number", "place", "share"]
+
+_STEPS = ((1_000, 1, "ns"), (1_000_000, 1_000, "us"), (1_000_000_000, 1_000_000, "ms"))
+_PATH_PARTS = 3
+
+
+def duration(time_ns: float) -> str:
+    """Return a time in the unit that fits it, with three digits: `12.3 ms`, `1,230 s`."""
+    for limit, unit_ns, unit in _STEPS:
+        # What rounds to 1,000 us is 1 ms.
+        if float(f"{abs(time_ns) / unit_ns:.3g}") * unit_ns < limit:
+            return f"{time_ns / unit_ns:.3g} {unit}"
+    seconds = time_ns / 1_000_000_000
+    return f"{seconds:.3g} s" if abs(seconds) < 999.5 else f"{seconds:,.0f} s"
+
+
+def share(part: float, whole: float) -> str:
+    """Return a part of a whole in per cent: `23 %`, `0.4 %`; `-` of nothing."""
+    if not whole:
+        return "-"
+    percent = 100 * part / whole
+    return "0 %" if percent == 0 else "< 0.1 %" if percent < 0.1 else f"{percent:.{1 if percent < 9.95 else 0}f} %"
+
+
+def number(count: int, one: str, many: str = "") -> str:
+    """Return a count with its noun: `1 wait`, `1,204 waits`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """Return names in a row: `a, b, c and 4 more`."""
+    if len(names) > most + 1:
+        return f"{', '.join(names[:most])} and {len(names) - most:,} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
+def labels(threads: Sequence[Thread]) -> tuple[str, ...]:
+    """Return what to call each thread: its name; with its native id, then its serial, where others have the same."""
+    names = Counter(one.name for one in threads)
+    ids = Counter((one.name, one.tid) for one in threads)
+
+    def label(one: Thread) -> str:
+        if names[one.name] == 1 and one.name:
+            return one.name
+        name = f"{one.name} [{one.tid}]" if one.name else f"thread {one.tid}"
+        return name if ids[one.name, one.tid] == 1 else f"{name} #{one.serial}"
+
+    return tuple(map(label, threads))
+
+
+def place(frame: Frame | None) -> str:
+    """Return a code location with at most the last folders of its path: `app/views.py:12 show`; `?` for the unknown."""
+    if frame is None or not frame.filename:
+        return "?"
+    parts = frame.filename.rsplit("/", _PATH_PARTS)
+    short = "/".join(["...", *parts[1:]]) if len(parts) > _PATH_PARTS else frame.filename
+    return f"{short}:{frame.line or '?'} {frame.function}"

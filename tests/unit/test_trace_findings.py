@@ -1,0 +1,233 @@
+"""What traces told on paper tell in plain words: fact, cause, advice; and when nothing is said."""
+
+import pytest
+from made_traces import MS
+from told_traces import AT_COMPUTE, AT_RECV, COMPUTE, SERVE, Script, convoy
+
+from headway.traces.analysis import analyse
+from headway.traces.model import Kind, Loss, Park
+
+
+def told(trace):
+    """Return the findings by kind."""
+    return {one.kind: one for one in analyse(trace).findings}
+
+
+def shared(threads=3, turns=60, turn_ms=5.0, gap_ms=0.0, *, forced=True, **process):
+    """Return a trace of threads that compute, in turns."""
+    script, now, names = Script(), 0.0, [f"crunch-{number}" for number in range(threads)]
+    for turn in range(turns):
+        who = turn % threads
+        script.hold(who, now, now + turn_ms, forced=forced)
+        if turn + threads < turns:
+            script.wait(who, now + turn_ms, stack=AT_COMPUTE)
+        now += turn_ms + gap_ms
+    return script.trace(now - gap_ms, *names, **process)
+
+
+def test_a_convoy_is_told_with_names_lines_and_figures():
+    """The finding names who waits behind whom, where, how often and how long, and what a shorter interval would cost."""
+    one = told(convoy())["convoy"]
+
+    assert one.weight == "problem"
+    assert one.fact == (
+        "reader waited 20 times (199/s) behind cruncher for the GIL, 5 ms at the median where the switch interval is 5 ms: "
+        "100 ms in all, 100 % of its waiting"
+    )
+    assert one.cause == (
+        "a convoy: cruncher computes at app.py:12 compute and lets go only when asked, a switch interval after each return "
+        "of reader from a blocking call at .../lib/python3.13/socket.py:700 SocketIO.readinto, called from app.py:30 serve"
+    )
+    assert one.advice.startswith(
+        "move the work of cruncher at app.py:12 compute out of the process: `ProcessPoolExecutor`; or"
+    )
+    assert "`sys.setswitchinterval(0.0005)` would make these waits about 10 times shorter" in one.advice
+    assert "about 1,992 forced hand-overs a second" in one.advice
+    assert (one.cost_ns, one.threads, one.frame) == (100 * MS, ("reader", "cruncher"), COMPUTE)
+
+
+def test_waiters_of_one_kind_are_told_together():
+    """Two readers behind the same thread are one finding with the sums of both."""
+    one = told(convoy(rounds=30, waiters=("reader-0", "reader-1")))["convoy"]
+
+    assert one.fact.startswith(
+        "reader-0 and reader-1 waited 30 times (199/s) behind cruncher for the GIL, 5 ms at the median"
+    )
+    assert one.fact.endswith("150 ms in all, 100 % of their waiting")
+    assert one.threads == ("reader-0", "reader-1", "cruncher")
+
+
+def test_advice_fits_the_python():
+    """From 3.14 on there are pools of interpreters; a short interval is not made shorter."""
+    assert "InterpreterPoolExecutor" in told(convoy(python="3.14.1"))["convoy"].advice
+    assert "InterpreterPoolExecutor" not in told(convoy(python="3.13.1"))["convoy"].advice
+    assert "setswitchinterval" not in told(convoy(interval_us=900))["convoy"].advice
+
+
+def test_a_hold_that_does_not_end_when_asked_is_told():
+    """A call that keeps the GIL for 95 ms after it was asked is found with its line; an interval would not help."""
+    script = Script().hold(0, 0, 100, forced=True).wait(1, 0, asks_ms=5).hold(1, 100, 101)
+    found = told(script.trace(200, "main", "reader"))
+    one = found["long-hold"]
+
+    assert "convoy" not in found
+    assert one.fact == (
+        "main kept the GIL at app.py:12 compute for up to 95 ms after another thread had asked for it (switch interval: 5 ms), "
+        "95 ms in all; holds there last 1 ms at the median and 100 ms at most, and threads waited 100 ms during them"
+    )
+    assert "Py_BEGIN_ALLOW_THREADS" in one.advice
+    assert one.frame == COMPUTE
+
+
+def test_a_long_hold_is_told_without_stacks_too():
+    """Where no line is known, the finding names the thread, and gives no advice about a line."""
+    script = Script().hold(0, 0, 100, stack=0, forced=True).wait(1, 0, stack=0, asks_ms=5).hold(1, 100, 101, stack=0)
+    one = told(script.trace(200, "main", "reader", stacks=False))["long-hold"]
+
+    assert one.fact.startswith("main kept the GIL for up to 95 ms after another thread had asked for it")
+    assert (one.advice, one.frame) == ("", None)
+
+
+def test_a_long_hold_that_nobody_asked_for_is_fine():
+    """A thread that holds for a second and lets go as soon as another wants the GIL does no harm."""
+    script = Script().hold(0, 0, 1000, forced=True).wait(1, 995, asks_ms=1000).hold(1, 1000, 1001)
+    found = told(script.trace(1010, "main", "reader"))
+
+    assert list(found) == ["no-contention"]
+    assert found["no-contention"].fact == (
+        "no thread waited more than 1 % of the time for the GIL; reader waited longest, 5 ms in 1 wait; "
+        "the GIL was held 99 % of the time"
+    )
+
+
+def test_threads_that_compute_together_are_told():
+    """Three threads that share a GIL that is always held are no faster than one."""
+    one = told(shared())["saturated"]
+
+    assert one.fact == (
+        "the GIL was held 100 % of the time; 3 threads that compute (crunch-0, crunch-1 and crunch-2) shared it, "
+        "and waited 570 ms for their next turn"
+    )
+    assert (
+        one.advice
+        == "more threads do not help; what does is `ProcessPoolExecutor`, or this version's free-threaded build"
+    )
+    assert "3.13's or a later" in told(shared(python="3.11.2"))["saturated"].advice
+    assert "saturated" not in told(shared(gap_ms=1.0))
+
+
+def test_one_thread_that_computes_is_told_to_divide_its_work():
+    """One thread alone waits for nobody; where it computes all the time, more cores need more processes."""
+    busy = told(Script().hold(0, 0, 10).trace(10))["no-contention"]
+    idle = told(Script().hold(0, 0, 1).trace(10))["no-contention"]
+
+    assert busy.fact == "only MainThread held the GIL, so nothing could wait for it; the GIL was held 100 % of the time"
+    assert busy.weight == "fine"
+    assert busy.advice.startswith(
+        "it computes on one core all the time; to use more, divide the work: `ProcessPoolExecutor`"
+    )
+    assert idle.advice == ""
+
+
+def test_a_short_switch_interval_is_told_with_its_cost():
+    """Forced hand-overs that leave the GIL free for a fifth of the time come from an interval of 0.1 ms."""
+    one = told(shared(turn_ms=0.1, gap_ms=0.025, interval_us=100))["short-interval"]
+
+    assert one.fact.startswith("the GIL was handed to a waiting thread 57 times (7,")
+    assert "19 % of the time" in one.fact
+    assert "`sys.setswitchinterval(0.005)` is the default" in one.advice
+
+
+def test_many_blocking_calls_are_told_with_the_line_that_makes_most():
+    """Where short holds end by themselves, the advice is to do more in each call, at the line that makes most."""
+    one = told(shared(turn_ms=0.1, gap_ms=0.025, forced=False))["hand-overs"]
+
+    assert (
+        one.cause == "many short turns: a hold lasts 100 us at the median, and 100 % of them end with a blocking call"
+    )
+    assert one.advice.endswith("most often, 60 times, it is at app.py:12 compute")
+
+
+def test_waiting_for_a_free_gil_is_the_systems_doing():
+    """Waits that pass while nobody holds are not the GIL's fault."""
+    script = Script()
+    for turn in range(10):
+        script.hold(0, turn * 10, turn * 10 + 1).wait(1, turn * 10).hold(1, turn * 10 + 6, turn * 10 + 7)
+    one = told(script.trace(100, "a", "b"))["late-wake-up"]
+
+    assert (
+        one.fact == "threads waited 60 ms for the GIL, 83 % of that while nobody held it; it was held 20 % of the time"
+    )
+    assert "CPU quota" in one.advice
+
+
+def test_waits_without_a_pattern_are_told_without_advice():
+    """Where no rule explains the waits, the finding says how long they are, and gives no advice."""
+    script = Script().hold(0, 0, 4).wait(1, 0).hold(1, 4, 5)
+    one = told(script.trace(10, "a", "b"))["waits"]
+
+    assert (
+        one.fact
+        == "threads waited 4 ms for the GIL in all, b longest (4 ms, 4 ms at p99); the GIL was held 50 % of the time"
+    )
+    assert one.advice == ""
+
+
+def test_what_a_recording_lacks_is_told():
+    """Losses, a missing end and missing stacks are notes, after all else."""
+    loss = Loss(dropped_events=3, overwritten_events=1200, lost_stacks=1, damaged_bytes=8)
+    trace = Script().hold(0, 0, 1, stack=0).trace(10, loss=loss, stacks=False, ended=False, python="3.8.2")
+    found = analyse(trace).findings
+
+    assert [one.kind for one in found] == ["no-contention", "losses", "unfinished", "no-stacks"]
+    assert found[1].fact == (
+        "this trace is not whole: 3 events not recorded for want of room, 1,200 events overwritten by newer ones, "
+        "1 stack recorded as unknown, 8 bytes damaged"
+    )
+    assert found[3].fact == "no lines of code: this recording of Python 3.8.2 has no stacks"
+
+
+def test_a_gil_that_is_off_is_told_with_the_locks_that_are_contended():
+    """Without a GIL the finding is which object's lock threads blocked on, and where."""
+    script = Script().park(0, 0, 3, Park.OBJECT, of=1).park(1, 1, 5, Park.OBJECT, of=1).park(0, 5, 7, Park.WORLD)
+    found = told(script.trace(10, "a", "b", gils=0, types=("", "dict"), free_threaded=True, gil_enabled=False))
+
+    assert list(found) == ["contended-lock", "stop-the-world", "gil-off"]
+    assert found["contended-lock"].fact == (
+        "2 threads blocked 2 times on the lock of a `dict` at app.py:30 serve: 7 ms in all (70 % of the wall time), 4 ms at p99"
+    )
+    assert found["contended-lock"].frame == SERVE
+    assert found["stop-the-world"].cost_ns == 2 * MS
+
+
+def test_waiting_for_work_is_no_contention():
+    """Threads that wait at a `threading.Lock`, as idle workers do, are not told as contention."""
+    script = Script().park(0, 0, 9, Park.LOCK).park(1, 0, 9, Park.LOCK)
+    found = told(script.trace(10, "a", "b", gils=0, free_threaded=True, gil_enabled=False))
+
+    assert set(found) == {"gil-off", "no-lock-contention"}
+    assert all(one.weight == "fine" for one in found.values())
+
+
+@pytest.mark.parametrize(("enabled", "kind", "weight"), [(True, "gil-on", "note"), (False, "gil-came-on", "problem")])
+def test_a_gil_on_a_free_threaded_build_is_told(enabled, kind, weight):
+    """A free-threaded build with a GIL is told, be it on from the beginning or since some import."""
+    trace = Script().hold(0, 0, 5).trace(10, free_threaded=True, gil_enabled=enabled, python="3.14.0")
+
+    assert told(trace)[kind].weight == weight
+
+
+def test_findings_stand_in_order_of_their_cost():
+    """Problems come first, the costliest of them at the top."""
+    script = Script()
+    for round_ in range(30):
+        begin = round_ * 30
+        script.wait(1, begin, asks_ms=begin + 5, stack=AT_RECV).hold(0, begin, begin + 5, forced=True)
+        script.hold(1, begin + 5, begin + 5.02)
+        script.wait(1, begin + 6, asks_ms=begin + 11).hold(2, begin + 6, begin + 29, forced=True)
+        script.hold(1, begin + 29, begin + 29.02)
+    found = analyse(script.add(900, 0, Kind.INTERVAL, 5000).trace(900, "cruncher", "reader", "caller")).findings
+    costs = [one.cost_ns for one in found if one.weight == "problem"]
+
+    assert [one.kind for one in found][:2] == ["long-hold", "convoy"]
+    assert costs == sorted(costs, reverse=True)

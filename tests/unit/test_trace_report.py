@@ -1,0 +1,239 @@
+"""Traces on the terminal and on the command line."""
+
+import io
+import json
+import re
+
+import hwt_writer
+import pytest
+from made_traces import made_trace
+from rich.cells import cell_len
+from rich.console import Console
+from told_traces import Script, convoy
+
+from headway.cli import main
+from headway.report.figures import Table
+from headway.report.trace_long import shown
+from headway.report.trace_summary import short_summary, summary_lines
+from headway.report.traced import render_traces
+from headway.traces.analysis import analyse
+from headway.traces.model import Loss, Park
+
+
+def text_of(rendered, width=100):
+    console = Console(file=io.StringIO(), width=width)
+    console.print(rendered)
+    return console.file.getvalue()
+
+
+def words(text):
+    """Return a text without its line breaks."""
+    return re.sub(r"\s+", " ", text)
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_a_trace_is_readable_at_every_width(width):
+    """At 80 and at 200 columns every part is there, no line is too wide, and no figure is cut off."""
+    shown = text_of(render_traces([analyse(convoy())]), width)
+    lines = shown.splitlines()
+
+    assert max(map(cell_len, lines)) <= width
+    assert "…" not in shown
+    headings = ("What it tells", "Threads", "GIL: held 100 % of the time, waited for 100 ms", "Where the GIL was held")
+    at = [[line.rstrip() for line in lines].index(heading) for heading in headings]
+    assert at == sorted(at)
+    assert "reader waited 20 times (199/s) behind cruncher for the GIL" in words(shown)
+    for figure in ("cruncher", "[101]", "[102]", "app.py:12 compute", "100 ms", "reader behind cruncher"):
+        assert figure in words(shown)
+
+
+def test_tables_hold_the_figures():
+    """The rows of threads, blame and convoys have what the analysis found."""
+    shown = text_of(render_traces([analyse(convoy())]), 200)
+    rows = {line.split("  ")[0]: line.split() for line in (line.strip() for line in shown.splitlines()) if line}
+
+    assert " ".join(rows["reader [102]"][2:12]) == "400 us 0.4 % 100 ms 100 % 20 -"
+    assert " ".join(rows["reader"]) == "reader 100 ms - - 100 ms"
+    assert " ".join(rows["reader behind cruncher"]).startswith("reader behind cruncher 100 ms 20 199/s 5 ms 5 ms 100 %")
+
+
+def test_long_tables_are_cut_unless_all_is_asked_for():
+    """Ten rows of sixty, and how many more there are; with `every` all of them, within the terminal's width."""
+    found = analyse(made_trace(threads=60, events=6000))
+    few, every = (text_of(render_traces([found], every=one), 90) for one in (False, True))
+
+    assert f"... and {len(found.threads) - 10} more: `--all` shows them" in few
+    assert "--all" not in every
+    assert all(f"{thread.label} [{thread.tid}]" in every for thread in found.threads)
+    assert max(map(cell_len, every.splitlines())) <= 90
+
+
+def test_many_gils_are_cut_unless_all_is_asked_for():
+    """Of seven sub-interpreters four are shown, and how many more there are."""
+    found = analyse(made_trace(threads=7, gils=7, events=700))
+
+    assert "... and 3 more GILs: `--all` shows them" in text_of(render_traces([found]))
+    assert "more GILs" not in text_of(render_traces([found], every=True))
+
+
+def test_long_names_in_long_tables_are_broken_over_lines():
+    """A name that is wider than half the terminal stands in lines of its own, and figures stay in their columns."""
+    rows = [("x" * 70, f"{number}") for number in range(50)]
+    lines = text_of(shown(Table("caption", ("", "figure"), tuple(rows), 1)), 60).splitlines()
+
+    assert max(map(cell_len, lines)) <= 60
+    assert [line.split()[-1] for line in lines if re.search(r" \d+ *$", line)] == [str(number) for number in range(50)]
+
+
+def test_only_the_threads_that_are_asked_for():
+    """With threads chosen, other threads have no row."""
+    shown = text_of(render_traces([analyse(convoy(), threads={1})], threads=[{1}]), 200)
+
+    assert "reader [102]" in shown
+    assert "cruncher [101]" not in shown
+
+
+def test_processes_stand_worst_first():
+    """Of several processes that comes first whose threads waited most."""
+    calm, busy = Script().hold(0, 0, 1).trace(9, pid=1, program="calm.py"), convoy(pid=2, program="busy.py")
+    shown = text_of(render_traces([analyse(calm), analyse(busy)]))
+
+    assert (
+        shown.index("process 1 of 2") < shown.index("busy.py") < shown.index("process 2 of 2") < shown.index("calm.py")
+    )
+
+
+def test_locks_are_shown_where_there_is_no_gil():
+    """A free-threaded trace has a table of locks with their kind and type, and none of threads."""
+    script = Script().park(0, 0, 3, Park.OBJECT, of=1)
+    shown = text_of(render_traces([analyse(script.trace(5, "a", types=("", "dict"), gils=0, free_threaded=True))]))
+
+    assert "object (dict), app.py:30 serve" in shown
+    assert "Threads" not in shown
+
+
+def test_the_summary_is_short():
+    """What is said at a program's end: who waited, behind whom, the longest hold, what to try; ten lines at most."""
+    lines = summary_lines([analyse(convoy())])
+
+    assert lines[:4] == [
+        "app.py (pid 4242): 100 ms, 2 threads, 141 events",
+        "  the GIL held 100 % of the time, waited for 100 ms in 40 waits (p50 20 us, p99 5 ms, max 5 ms)",
+        "  longest waiting: reader, 100 ms, of it 100 ms behind cruncher",
+        "  longest hold: cruncher, 5 ms at app.py:12 compute",
+    ]
+    assert lines[4].startswith("  ! reader waited 20 times")
+    assert lines[5].startswith("    try: move the work")
+    assert len(lines) <= 10
+
+
+def test_the_summary_of_many_processes_is_short_too():
+    """Of five processes three are told, and how long the others waited."""
+    lines = summary_lines([analyse(convoy(pid=number)) for number in range(5)])
+
+    assert len(lines) <= 20
+    assert lines[-1] == "... and 2 processes more, which waited 201 ms in all"
+    assert summary_lines([]) == ["nothing was recorded"]
+
+
+def test_losses_stand_in_the_summary():
+    """That events are missing is said before what follows from the others."""
+    lines = summary_lines([analyse(Script().hold(0, 0, 1).trace(9, loss=Loss(dropped_events=5)))])
+
+    assert "  note this trace is not whole: 5 events not recorded for want of room" in lines
+    assert "5 events not recorded" in text_of(short_summary([analyse(Script().trace(9, loss=Loss(dropped_events=5)))]))
+
+
+@pytest.fixture
+def recording(tmp_path):
+    """A file with a recorded convoy."""
+    return hwt_writer.write(convoy(), tmp_path / "app.hwt")
+
+
+def test_report_shows_a_trace_file(recording, capsys):
+    """`headway report FILE.hwt` prints the trace, and a window of it."""
+    assert main(["report", str(recording)]) == 0
+    assert "reader waited 20 times" in words(capsys.readouterr().out)
+
+    assert main(["report", str(recording), "--since", "0.05", "--until", "0.06"]) == 0
+    assert "only from 50 ms to 60 ms after the start" in capsys.readouterr().out
+
+
+def test_report_knows_a_trace_by_its_first_bytes(recording, capsys):
+    """A trace file may have any name."""
+    assert main(["report", str(recording.rename(recording.with_suffix(".bin"))), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["processes"]) == 1
+
+
+def test_report_prints_a_trace_as_json(recording, capsys):
+    """`--json` prints one object with the processes, and nothing else."""
+    assert main(["report", str(recording), "--json", "--thread", "read*"]) == 0
+    (process,) = json.loads(capsys.readouterr().out)["processes"]
+
+    assert process["findings"][0]["kind"] == "convoy"
+    assert [one["frame"]["function"] for one in process["held"]] == ["SocketIO.readinto"]
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [(["--perfetto"], "x.pftrace"), (["--gecko"], "x.json"), (["--of", "wait", "--collapsed"], "x.txt")],
+)
+def test_report_exports_a_trace(recording, tmp_path, capsys, options, name):
+    """Each format is written to its file; a second time only with `--force`."""
+    path = tmp_path / name
+    arguments = ["report", str(recording), *options, str(path)]
+
+    assert main(arguments) == 0
+    assert path.stat().st_size > 0
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("", f"wrote {path}\n")
+    assert main(arguments) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert main([*arguments, "--force"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--thread", "nobody"], "no thread is called `nobody`"),
+        (["--since", "5"], "nothing was recorded in this window"),
+        (["--since", "2", "--until", "1"], "the window from 2 s to 1 s is empty"),
+        (["--of", "hold"], "`--of hold` says what collapsed stacks count"),
+        (["--verdicts"], "`--verdicts` is for runs of the lab"),
+        (["--perfetto", "/nowhere/x"], "the folder /nowhere is not there"),
+        (["--perfetto", "{folder}/x", "--gecko", "{folder}/x"], "is named for two formats"),
+        (["--perfetto", "{folder}/app.hwt", "--force"], "is the trace itself"),
+    ],
+)
+def test_bad_arguments_for_a_trace_are_told(recording, capsys, options, message):
+    """What does not fit is told in a sentence with a hint, before anything is written; exit code 2."""
+    assert main(["report", str(recording), *(one.format(folder=recording.parent) for one in options)]) == 2
+    error = capsys.readouterr().err
+
+    assert message in error
+    assert "hint: " in error
+
+
+@pytest.mark.parametrize("text", ["-1", "inf", "nan", "soon"])
+def test_a_time_is_a_number_of_seconds(recording, capsys, text):
+    """`--since` takes a number from 0 on."""
+    with pytest.raises(SystemExit) as stopped:
+        main(["report", str(recording), f"--since={text}"])
+
+    assert stopped.value.code == 2
+    assert f"`{text}` is no time in seconds" in capsys.readouterr().err
+
+
+def test_options_of_a_trace_are_refused_for_a_run(capsys):
+    """`headway report last --thread x` says that a trace is wanted."""
+    assert main(["report", "last", "--thread", "x"]) == 2
+    assert "`--thread` is for traces, and `last` is no trace file" in capsys.readouterr().err
+
+
+def test_files_that_are_no_traces_are_told(tmp_path, capsys):
+    """A file that is not there, or is something else, is told by name; exit code 6."""
+    (tmp_path / "text.hwt").write_text("not a trace")
+
+    for name in ("text.hwt", "missing.hwt"):
+        assert main(["report", str(tmp_path / name)]) == 6
+        assert name in capsys.readouterr().err
