@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <sched.h>
 #include <stddef.h>
 
 #include "base/lock.h"
@@ -92,7 +93,8 @@ struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main) {
         }
         gil->index = (uint32_t)i;
         gil->main = main;
-        gil->recorded = gil->announced = gil->requested = false;
+        atomic_store(&gil->recorded, false);
+        gil->announced = gil->requested = false;
         gil->holder = NULL;
         gil->interval_us = 0;
         gil->stacks = NULL;
@@ -104,6 +106,26 @@ struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main) {
         return gil;
     }
     return NULL;
+}
+
+bool hw__gil_enter(struct hw__gil *gil) {
+    atomic_store(&gil->busy, true);
+    if (atomic_load(&gil->recorded)) {
+        return true;
+    }
+    hw__gil_leave(gil);
+    return false;
+}
+
+void hw__gil_leave(struct hw__gil *gil) {
+    atomic_store_explicit(&gil->busy, false, memory_order_release);
+}
+
+void hw__gil_unrecord(struct hw__gil *gil) {
+    atomic_store(&gil->recorded, false);
+    while (atomic_load(&gil->busy)) {
+        sched_yield();
+    }
 }
 
 void hw__gil_remove(struct hw__gil *gil) {

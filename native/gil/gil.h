@@ -32,8 +32,14 @@ struct hw__gil {
     uint32_t index; /* of this record, for life */
     bool main;
 
-    /* Guarded by memory->mutex, which every hook is called with. */
-    bool recorded;             /* the session wants its events */
+    /* The session wants its events. A hook marks itself as `busy`, then looks whether it is
+     * `recorded`; hw__gil_unrecord() does it the other way round, so that either sees the other
+     * (both sequentially consistent). Its mutex would not do for that: the memory of a
+     * sub-interpreter's GIL may be gone, as CPython up to 3.15 destroys none. */
+    _Atomic bool recorded;
+    _Atomic bool busy;
+
+    /* Guarded by memory->mutex, which every hook is called with, and by `busy`. */
     bool announced;            /* its META_GIL is written */
     bool requested;            /* a waiter has asked the holder to let go */
     struct hw__thread *holder; /* whose ACQUIRE we saw; NULL: nobody's */
@@ -65,6 +71,16 @@ struct hw__gil *hw__gil_find(const pthread_cond_t *cond, bool *acquire);
  *
  * Returns NULL when all are in use. */
 struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main);
+
+/* A hook that was called with the GIL's mutex held may write events of it, until hw__gil_leave().
+ *
+ * Returns whether it may. */
+bool hw__gil_enter(struct hw__gil *gil);
+void hw__gil_leave(struct hw__gil *gil);
+
+/* Has no more events written; when it returns, none is being written. Hooks do not block in
+ * between. Must not be called with the GIL's mutex held. */
+void hw__gil_unrecord(struct hw__gil *gil);
 
 /* Empties a record. The registry's lock must be held. This function can't fail. */
 void hw__gil_remove(struct hw__gil *gil);

@@ -42,21 +42,23 @@ static int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
         }
     }
     struct hw__gil *gil = hw__gil_find(cond, &acquire);
-    if (gil == NULL || acquire || !gil->recorded) {
+    if (gil == NULL || acquire || !hw__gil_enter(gil)) {
         return hw__real.timedwait(cond, mutex, deadline);
     }
 
     struct hw__gil_memory *memory = hw__gil_of_cond(cond);
     unsigned long switches = HW__READ(memory->switch_number);
     hw__on_wait(gil);
+    hw__gil_leave(gil);
     int result = hw__real.timedwait(cond, mutex, deadline);
-    /* The mutex is held again. In the meantime the GIL may have been destroyed and its record given
-     * to another: hw__on_request() then is not called, since `memory` differs. The interpreter asks
-     * for a drop under this very condition (take_gil() in Python/ceval_gil.c). */
+    /* The mutex is held again. The interpreter asks for a drop under this very condition
+     * (take_gil() in Python/ceval_gil.c). The record may have been given to another GIL in the
+     * meantime. */
     if (result == ETIMEDOUT && HW__READ(memory->locked) != 0 &&
-        HW__READ(memory->switch_number) == switches && gil->recorded &&
-        atomic_load_explicit(&gil->memory, memory_order_relaxed) == memory) {
+        HW__READ(memory->switch_number) == switches &&
+        atomic_load_explicit(&gil->memory, memory_order_relaxed) == memory && hw__gil_enter(gil)) {
         hw__on_request(gil);
+        hw__gil_leave(gil);
     }
     return result;
 }
@@ -84,12 +86,13 @@ static int hook_signal(pthread_cond_t *cond) {
         }
         acquire = true;
     }
-    if (gil->recorded) {
+    if (hw__gil_enter(gil)) {
         if (acquire) {
             hw__on_acquire(gil);
         } else {
             hw__on_release(gil);
         }
+        hw__gil_leave(gil);
     }
     return hw__real.signal(cond);
 }

@@ -35,7 +35,7 @@ static bool adopt(void) {
         gil->meta = NULL;
         gil->holder = NULL;
         gil->requested = gil->announced = false;
-        gil->recorded = hw__session.active && atomic_load(&gil->memory) != NULL;
+        atomic_store(&gil->recorded, hw__session.active && atomic_load(&gil->memory) != NULL);
     }
     return hw__session.active;
 }
@@ -182,7 +182,7 @@ struct hw__gil *hw__on_new_gil(struct hw__gil_memory *memory) {
     }
     struct hw__gil *gil = hw__gil_add(memory, memory == main_memory || hw__gil_in_runtime(memory));
     if (gil != NULL) {
-        gil->recorded = hw__session.active;
+        atomic_store(&gil->recorded, hw__session.active);
     }
     hw__registry_unlock();
     return gil;
@@ -191,7 +191,9 @@ struct hw__gil *hw__on_new_gil(struct hw__gil_memory *memory) {
 void hw__on_gil_end(struct hw__gil *gil, struct hw__gil_memory *memory) {
     hw__registry_lock();
     if (atomic_load(&gil->memory) == memory) {
-        if (gil->recorded && gil->announced && !atomic_load(&hw__session.inherited)) {
+        bool recorded = atomic_load(&gil->recorded);
+        hw__gil_unrecord(gil);
+        if (recorded && gil->announced && !atomic_load(&hw__session.inherited)) {
             struct hw__meta_gil *record = hw__meta_begin(gil, HW__META_GIL_END, sizeof *record);
             if (record != NULL) {
                 record->index = gil->index;
@@ -201,7 +203,6 @@ void hw__on_gil_end(struct hw__gil *gil, struct hw__gil_memory *memory) {
                 hw__meta_commit(gil, record);
             }
         }
-        gil->recorded = false;
         hw__stacks_drop(gil);
         hw__gil_remove(gil);
     }

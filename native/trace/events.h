@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* What the hooks tell: each call becomes an event of the calling thread, and counts in its slot.
  *
- * Those about a GIL are called with its mutex held, and with `recorded` seen true, but for
- * hw__on_gil_end(). */
+ * Those about a GIL are called with its mutex held and after hw__gil_enter(), but for
+ * hw__on_new_gil() and hw__on_gil_end(). */
 #ifndef HEADWAY_TRACE_EVENTS_H
 #define HEADWAY_TRACE_EVENTS_H
 

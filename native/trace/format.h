@@ -56,14 +56,14 @@ struct hw__header {
     uint32_t chunk_bytes; /* HW__CHUNK_BYTES */
     uint32_t chunk_count;
     uint64_t chunks_offset;
-    _Atomic uint64_t chunks_taken;       /* ever; above chunk_count when some were taken anew */
-    _Atomic uint64_t dropped_events;     /* no chunk could be had for them */
-    _Atomic uint64_t overwritten_events; /* in chunks taken anew */
-    _Atomic uint64_t lost_stacks;        /* recorded as unknown, for want of room */
-    _Atomic uint32_t gil_count;          /* ever seen, dead ones included */
-    _Atomic uint32_t thread_count;       /* serials given; the first is 1 */
-    uint32_t interval_us;                /* the switch interval when tracing began */
-    uint32_t retired_count; /* slots after the others; see there */
+    _Atomic uint64_t chunks_taken;        /* ever; above chunk_count when some were taken anew */
+    _Atomic uint64_t dropped_events;      /* no chunk could be had for them */
+    _Atomic uint64_t overwritten_events;  /* in chunks taken anew */
+    _Atomic uint64_t lost_stacks;         /* recorded as unknown, for want of room */
+    _Atomic uint32_t gil_count;           /* ever seen, dead ones included */
+    _Atomic uint32_t thread_count;        /* serials given; the first is 1 */
+    uint32_t interval_us;                 /* the switch interval when tracing began */
+    uint32_t retired_count;               /* slots after the others; see there */
     _Atomic int64_t overwritten_until_ns; /* the last event that was overwritten; 0: none was */
     char
         command[HW__COMMAND_BYTES]; /* UTF-8, a NUL after each argument, cut where it is too long */
@@ -114,11 +114,11 @@ struct hw__slot {
 struct hw__chunk {
     _Atomic uint32_t state;
     uint32_t kind;
-    _Atomic uint32_t used; /* bytes of whole records after this header */
-    uint32_t owner;        /* the thread's serial (events), the GIL's index (meta) */
-    uint64_t sequence;     /* chunks_taken when it was taken: later ones have more */
-    int32_t tid;           /* the thread's native id (events) */
-    uint32_t named;        /* 1: `name` is Python's (events) */
+    _Atomic uint32_t used;     /* bytes of whole records after this header */
+    uint32_t owner;            /* the thread's serial (events), the GIL's index (meta) */
+    uint64_t sequence;         /* chunks_taken when it was taken: later ones have more */
+    int32_t tid;               /* the thread's native id (events) */
+    uint32_t named;            /* 1: `name` is Python's (events) */
     int64_t thread_start_ns;   /* when the thread was first seen (events) */
     char name[HW__NAME_BYTES]; /* the thread's (events), else as the OS has it; NUL-terminated */
     uint64_t reserved[3];
@@ -202,8 +202,8 @@ struct hw__meta_node {
     int32_t offset; /* bytes from the first instruction; below 0: before it */
 };
 
-/* The name that Python gives a thread, from that time on, where somebody else told it: a thread that
- * tells its own has it in its chunks. After it: UTF-8. */
+/* The name that Python gives a thread, from that time on, where somebody else told it: a thread
+ * that tells its own has it in its chunks. After it: UTF-8. */
 struct hw__meta_name {
     struct hw__meta meta;
     int32_t tid;
@@ -220,7 +220,8 @@ struct hw__meta_type {
 
 _Static_assert(sizeof(struct hw__header) <= HW__HEADER_BYTES, "the header fits its page");
 _Static_assert(sizeof(struct hw__slot) == 320, "a slot is whole cache lines");
-_Static_assert(sizeof(struct hw__chunk) == HW__CHUNK_HEADER_BYTES, "a chunk's header is whole lines");
+_Static_assert(sizeof(struct hw__chunk) == HW__CHUNK_HEADER_BYTES,
+               "a chunk's header is whole lines");
 _Static_assert(sizeof(struct hw__event) == 16, "events are packed");
 _Static_assert(sizeof(struct hw__meta_gil) == 32 && sizeof(struct hw__meta_code) == 32 &&
                    sizeof(struct hw__meta_node) == 24 && sizeof(struct hw__meta_name) == 24 &&

@@ -308,8 +308,8 @@ struct hw__chunk *hw__session_chunk(uint32_t kind, uint32_t owner, int32_t tid) 
                     (const struct hw__event *)((char *)chunk + HW__CHUNK_HEADER_BYTES);
                 int64_t last = events[lost - 1].time_ns;
                 int64_t until = atomic_load(&header->overwritten_until_ns);
-                while (until < last && !atomic_compare_exchange_weak(&header->overwritten_until_ns,
-                                                                     &until, last)) {
+                while (until < last &&
+                       !atomic_compare_exchange_weak(&header->overwritten_until_ns, &until, last)) {
                 }
             }
         }

@@ -259,14 +259,16 @@ bool hw__thread_name(int32_t tid, const char *name) {
     uint32_t n = atomic_load(&high_water);
     for (uint32_t i = 0; i < n; i++) {
         struct hw__thread *thread = &threads[i];
-        if (atomic_load(&thread->used) != 2 || thread->tid != tid)
+        if (atomic_load(&thread->used) != 2 || thread->tid != tid) {
             continue;
+        }
         char text[HW__NAME_BYTES] = "";
         memcpy(text, name, strnlen(name, sizeof text - 1));
         memcpy(thread->slot->name, text, sizeof text);
         thread->named = true;
-        if (thread != hw__thread_known())
+        if (thread != hw__thread_known()) {
             return false;
+        }
         if (thread->chunk != NULL) {
             memcpy(thread->chunk->name, text, sizeof text);
             thread->chunk->named = 1;

@@ -39,7 +39,7 @@ struct hw__thread {
     uint32_t serial;
     int32_t tid;
     int64_t start_ns;
-    bool named; /* its slot's name is Python's */
+    bool named;               /* its slot's name is Python's */
     int64_t held_since_ns;    /* 0: does not hold */
     int64_t waiting_since_ns; /* 0: does not wait */
     uint64_t hold_ns;         /* in holds and waits that ended, in this session */
@@ -52,8 +52,8 @@ struct hw__thread {
 
 /* The calling thread's record; makes it.
  *
- * The session must be active and stay so: some GIL's mutex is held on which `recorded` was seen
- * true, or the registry's lock. Returns NULL when there are too many threads. */
+ * The session must be active and stay so: the caller is between hw__gil_enter() and
+ * hw__gil_leave(), true, or the registry's lock. Returns NULL when there are too many threads. */
 struct hw__thread *hw__thread_self(void);
 
 /* The calling thread's record if it has one in the present session, else NULL. */
@@ -69,10 +69,11 @@ void hw__thread_emit(struct hw__thread *thread, uint32_t kind, uint32_t gil, uin
 /* Makes the key for the destructor, once. Returns 0 or a negative errno. */
 int hw__threads_init(void);
 
-/* Gives the live thread of that native id a name, in its slot and its further chunks. The registry's
- * lock must be held.
+/* Gives the live thread of that native id a name, in its slot and its further chunks. The
+ * registry's lock must be held.
  *
- * Returns whether that says it all: it is the caller itself, and its present chunk has the name, too. */
+ * Returns whether that says it all: it is the caller itself, and its present chunk has the name,
+ * too. */
 bool hw__thread_name(int32_t tid, const char *name);
 
 #endif

@@ -24,6 +24,9 @@ static void after_fork_in_parent(void) { hw__registry_unlock(); }
 static void after_fork_in_child(void) {
     hw__registry_reset_in_child();
     hw__parks_reset_in_child();
+    for (int i = 0; i < hw__gil_count(); i++) {
+        atomic_store(&hw__gils[i].busy, false); /* who was is not here */
+    }
     hw__session_after_fork();
 }
 
@@ -78,13 +81,12 @@ static void record_gils(bool recorded) {
         if (memory == NULL) {
             continue;
         }
-        pthread_mutex_lock(&memory->mutex);
-        gil->recorded = recorded;
+        hw__gil_unrecord(gil);
         gil->announced = gil->requested = false;
         gil->holder = NULL;
         gil->meta = NULL;
         hw__stacks_drop(gil);
-        pthread_mutex_unlock(&memory->mutex);
+        atomic_store(&gil->recorded, recorded);
         /* Without hooks nobody tells us of its end; its next acquire makes a new record. */
         if (!recorded && !gil->main) {
             hw__gil_remove(gil);
@@ -145,7 +147,10 @@ int hw_trace_start(const struct hw_trace_options *options) {
     hw__parks_begin();
     if (memory != NULL) {
         pthread_mutex_lock(&memory->mutex);
-        hw__on_found_holding(gil);
+        if (hw__gil_enter(gil)) {
+            hw__on_found_holding(gil);
+            hw__gil_leave(gil);
+        }
         pthread_mutex_unlock(&memory->mutex);
     }
     hw__registry_unlock();
@@ -160,8 +165,7 @@ int hw_trace_stop(void) {
         hw__registry_unlock();
         return -ESRCH;
     }
-    /* From here on no hook writes: each looks at `recorded` with its GIL's mutex held. */
-    record_gils(false);
+    record_gils(false); /* from here on no hook writes */
     hw__parks_stop();
     hw__stacks_drop(&hw__gils[0]);
     hw__gils[0].meta = NULL;

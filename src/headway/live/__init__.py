@@ -3,3 +3,5 @@
 What is recorded is a trace (headway.traces). Imports traces, native and, for what runs inside the traced interpreter,
 agent.
 """
+
+__all__: list[str] = []

@@ -3,3 +3,5 @@
 A live recording and a simulation give the same `Trace` (model.py), so analysis, report and exports do not care which.
 Imports numpy and nothing of headway but `errors`.
 """
+
+__all__: list[str] = []

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+/* What the tests of the recorder share: the stand-in's main thread, a session, a folder for its
+ * files, and threads that take and drop a GIL and count what they do. */
+#ifndef HEADWAY_TESTS_GIL_WORLD_H
+#define HEADWAY_TESTS_GIL_WORLD_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "elf/got.h"
+#include "fake_interpreter.h"
+#include "gil/gil.h"
+#include "gil/hooks.h"
+#include "headway/clock.h"
+#include "headway/trace.h"
+#include "t.h"
+#include "trace/session.h"
+
+#if defined(__SANITIZE_THREAD__)
+#define WORLD_TSAN 1
+#else
+#define WORLD_TSAN 0
+#endif
+
+#define WORLD_MAX_BYTES (64 << 20)
+
+static char world_folder[64]; /* removed with all that is in it when the test is over */
+static pid_t world_owner;
+
+static inline const char *world_path(const char *name) {
+    static _Thread_local char path[128];
+    snprintf(path, sizeof path, "%s/%s", world_folder, name);
+    return path;
+}
+
+static inline void world_remove_folder(void) {
+    if (getpid() == world_owner) {
+        char command[128];
+        snprintf(command, sizeof command, "rm -rf %s", world_folder);
+        (void)!system(command);
+    }
+}
+
+/* Makes the folder, and chooses where the hooks pass calls on to.
+ *
+ * The product asks the C library itself, past any sanitizer. The thread sanitizer learns of a wait
+ * (that gives the mutex away and takes it again) from its own interceptor only: in its build the
+ * hooks call that, or it would see one mutex locked twice and no order between threads at all.
+ * Either way the table is filled in beforehand, since a library keeps itself loaded when it fills
+ * it, which an executable cannot (test_trace_library.c has the library do it). */
+static inline void world_begin(void) {
+#if WORLD_TSAN
+#define WORLD_REAL(name, symbol, required, parameters) hw__real.name = symbol;
+#else
+#define WORLD_REAL(name, symbol, required, parameters)                                             \
+    hw__real.name = (int(*) parameters)(uintptr_t)hw__real_function(#symbol);
+#endif
+    HW__GIL_FUNCTIONS(WORLD_REAL)
+#undef WORLD_REAL
+    world_owner = getpid();
+    const char *parent = getenv("TMPDIR");
+    snprintf(world_folder, sizeof world_folder, "%s/headway-XXXXXX",
+             parent == NULL || strlen(parent) > 40 ? "/tmp" : parent);
+    T_TRUE(mkdtemp(world_folder) != NULL);
+    T_EQ(0, atexit(world_remove_folder));
+}
+
+/* The interpreter is initialised: the calling thread is the main one and holds the GIL. */
+static inline void world_enter(void) {
+    fake_gil_init(fake_main_gil());
+    PyEval_RestoreThread(fake_state_new(fake_main_gil()));
+}
+
+/* The interpreter ends; the calling thread must hold the GIL. */
+static inline void world_leave(void) {
+    fake_state_free(PyEval_SaveThread());
+    fake_gil_destroy(fake_main_gil());
+}
+
+static inline struct hw_trace_options world_options(const char *path) {
+    return (struct hw_trace_options){
+        .path = path,
+        .max_bytes = WORLD_MAX_BYTES,
+        .family = 0x1234567890ABCDEF,
+        .python_version = 0x030E00F0,
+        .gil_enabled = 1,
+        .command = "python\0app.py",
+        .command_bytes = sizeof "python\0app.py",
+        .executable = "/usr/bin/python",
+        .program = "app.py",
+    };
+}
+
+static inline int world_try_start(const char *name, int64_t max_bytes, bool stacks) {
+    struct hw_trace_options options = world_options(name[0] == '\0' ? "" : world_path(name));
+    options.max_bytes = max_bytes;
+    options.has_layout = stacks;
+    options.layout = fake_layout(false);
+    return hw_trace_start(&options);
+}
+
+static inline void world_start(const char *name) {
+    T_EQ(0, world_try_start(name, WORLD_MAX_BYTES, false));
+}
+
+/* Lets the GIL go and takes it again: what a blocking call does. */
+static inline void world_yield(void) { PyEval_RestoreThread(PyEval_SaveThread()); }
+
+/* Hooks are in the image, or none is. */
+static inline bool world_hooked(void) {
+    uintptr_t *slots[8];
+    int count;
+    T_EQ(0, hw__got_find(fake_runtime(), "pthread_cond_signal", slots, 8, &count));
+    return hw__got_read(slots[0]) != (uintptr_t)hw__real.signal &&
+           hw__got_read(slots[0]) != (uintptr_t)pthread_cond_signal;
+}
+
+/* The record of a GIL, or NULL. */
+static inline struct hw__gil *world_record(struct fake_gil *gil) {
+    bool acquire;
+    return hw__gil_find(&gil->memory.cond, &acquire);
+}
+
+/* A thread that takes and drops a GIL. */
+struct world_worker {
+    pthread_t thread;
+    struct fake_gil *gil;
+    long rounds;       /* how often it takes the GIL; 0: until told to stop */
+    int spins;         /* what it does while it holds it: checks of the drop request */
+    atomic_bool *stop; /* NULL: none */
+    atomic_long taken; /* how often it has taken the GIL, and let it go */
+    atomic_long dropped;
+    atomic_long forced; /* of these, how often it was asked to */
+};
+
+static inline void *world_work(void *argument) {
+    struct world_worker *worker = argument;
+    struct fake_state *me = fake_state_new(worker->gil);
+    for (long i = 0; worker->rounds == 0 || i < worker->rounds; i++) {
+        if (worker->stop != NULL && atomic_load(worker->stop)) {
+            break;
+        }
+        PyEval_RestoreThread(me);
+        atomic_fetch_add(&worker->taken, 1);
+        for (int spin = 0; spin < worker->spins; spin++) {
+            if (fake_check()) {
+                atomic_fetch_add(&worker->forced, 1);
+                atomic_fetch_add(&worker->dropped, 1);
+                atomic_fetch_add(&worker->taken, 1);
+            }
+        }
+        PyEval_SaveThread();
+        atomic_fetch_add(&worker->dropped, 1);
+    }
+    fake_state_free(me);
+    return NULL;
+}
+
+static inline void world_go(struct world_worker *worker) {
+    T_EQ(0, pthread_create(&worker->thread, NULL, world_work, worker));
+}
+
+/* Waits for a thread without the GIL, as Python's join() does. */
+static inline void world_join(pthread_t thread) {
+    void *me = PyEval_SaveThread();
+    T_EQ(0, pthread_join(thread, NULL));
+    PyEval_RestoreThread(me);
+}
+
+/* Waits, without the GIL, until a counter has grown by that much. */
+static inline void world_await(atomic_long *counter, long by) {
+    long start = atomic_load(counter);
+    while (atomic_load(counter) < start + by) {
+        if (fake_current() != NULL) {
+            world_yield();
+        }
+        sched_yield();
+    }
+}
+
+/* Waits until a thread sleeps in the kernel: in the mutex or condition variable that it is to be
+ * in, as nothing else in it blocks. */
+static inline void world_await_asleep(pid_t tid) {
+    char state = 'R';
+    while (state != 'S') {
+        char path[64];
+        snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
+        FILE *file = fopen(path, "r");
+        T_TRUE(file != NULL);
+        T_EQ(1, fscanf(file, "%*d (%*[^)]) %c", &state));
+        fclose(file);
+        sched_yield();
+    }
+}
+
+/* Runs a function in a forked child of which the interpreter knows, and gives its exit status. The
+ * function does not return when it exits by itself. */
+static inline pid_t world_fork(void (*child)(void)) {
+    pid_t pid = fork();
+    T_TRUE(pid >= 0);
+    if (pid == 0) {
+        t_start();
+        fake_after_fork_child();
+        child();
+        _exit(0);
+    }
+    return pid;
+}
+
+static inline void world_wait(pid_t pid) {
+    int status;
+    T_EQ(pid, waitpid(pid, &status, 0));
+    T_EQ(0, status);
+}
+
+/* A test that shows a defect of the product: it runs where HEADWAY_KNOWN_DEFECTS is set, and fails
+ * there. When the defect is mended, make it T_RUN. */
+#define WORLD_DEFECT(test)                                                                         \
+    do {                                                                                           \
+        if (getenv("HEADWAY_KNOWN_DEFECTS") != NULL) {                                             \
+            T_RUN(test);                                                                           \
+        } else {                                                                                   \
+            (void)test;                                                                            \
+        }                                                                                          \
+    } while (0)
+
+#endif

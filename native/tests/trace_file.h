@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: MIT
+/* Reads a trace file as trace/format.h describes it, apart from the code that writes it, and checks
+ * all that holds for every file: also for one of a process that was killed. */
+#ifndef HEADWAY_TESTS_TRACE_FILE_H
+#define HEADWAY_TESTS_TRACE_FILE_H
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "t.h"
+#include "trace/format.h"
+
+#define TRACE_KINDS 9 /* event kinds, from 1 */
+#define TRACE_GILS 128
+
+struct trace_event {
+    struct hw__event event;
+    uint32_t serial; /* of its thread */
+};
+
+struct trace_meta {
+    uint32_t gil;
+    const struct hw__meta *record;
+};
+
+/* What a thread, or all of them, counted by the events. */
+struct trace_sums {
+    uint64_t holds, hold_ns, waits, wait_ns, forced, worst_hold_ns, worst_wait_ns;
+};
+
+struct trace {
+    char *bytes;
+    size_t size;
+    const struct hw__header *header;
+    const struct hw__slot *slots;     /* header->slot_count, then header->retired_count */
+    struct trace_event *events;       /* by thread, and there as they came */
+    size_t event_count;
+    struct trace_meta *metas; /* by chunk */
+    size_t meta_count;
+    uint64_t kinds[TRACE_KINDS]; /* how many events of each */
+    bool complete;               /* no event is lost */
+    struct trace_sums sums;      /* of all threads, in holds and waits that ended */
+};
+
+static inline const struct hw__chunk *trace_chunk(const struct trace *trace, uint32_t i) {
+    size_t at = trace->header->chunks_offset + (size_t)i * HW__CHUNK_BYTES;
+    return at + HW__CHUNK_BYTES <= trace->size ? (const struct hw__chunk *)(trace->bytes + at)
+                                               : NULL;
+}
+
+static inline int trace_by_owner(const void *left, const void *right) {
+    const struct hw__chunk *a = *(const struct hw__chunk *const *)left;
+    const struct hw__chunk *b = *(const struct hw__chunk *const *)right;
+    if (a->owner != b->owner) {
+        return a->owner < b->owner ? -1 : 1;
+    }
+    return a->sequence < b->sequence ? -1 : a->sequence > b->sequence;
+}
+
+static inline int trace_by_time(const void *left, const void *right) {
+    const struct trace_event *a = left, *b = right;
+    if (a->event.gil != b->event.gil) {
+        return a->event.gil < b->event.gil ? -1 : 1;
+    }
+    return a->event.time_ns < b->event.time_ns ? -1 : a->event.time_ns > b->event.time_ns;
+}
+
+static inline void trace_header(const struct trace *trace) {
+    const struct hw__header *header = trace->header;
+    T_EQ(0, memcmp(header->magic, HW__MAGIC, sizeof header->magic));
+    T_EQ(HW__FORMAT_VERSION, header->version);
+    T_EQ(HW__HEADER_BYTES, header->header_bytes);
+    T_EQ(sizeof(struct hw__slot), header->slot_bytes);
+    T_EQ(HW__CHUNK_BYTES, header->chunk_bytes);
+    T_TRUE(header->slots_offset >= HW__HEADER_BYTES);
+    T_TRUE(header->chunks_offset >=
+           header->slots_offset + ((size_t)header->slot_count + header->retired_count) *
+                                      sizeof(struct hw__slot));
+    T_TRUE(header->chunks_offset <= trace->size);
+    T_TRUE(header->start_ns > 0);
+    T_TRUE(header->end_ns == 0 || header->end_ns >= header->start_ns);
+}
+
+/* A meta chunk is whole records; codes and nodes come before what refers to them, and their numbers
+ * rise. */
+static inline void trace_meta_chunk(struct trace *trace, const struct hw__chunk *chunk,
+                                    uint32_t *codes, uint32_t *nodes) {
+    const char *at = (const char *)(chunk + 1), *end = at + chunk->used;
+    uint32_t gil = chunk->owner;
+    T_EQ(HW__CHUNK_OPEN, chunk->state);
+    while (at < end) {
+        const struct hw__meta *record = (const struct hw__meta *)at;
+        T_TRUE(record->bytes % 8 == 0 && record->bytes >= sizeof *record);
+        T_TRUE(record->bytes <= end - at);
+        if (record->type == HW__META_CODE) {
+            const struct hw__meta_code *code = (const struct hw__meta_code *)at;
+            T_TRUE(code->id > codes[gil]);
+            codes[gil] = code->id;
+            T_TRUE(sizeof *code + code->filename_bytes + code->qualname_bytes +
+                       code->linetable_bytes <=
+                   record->bytes);
+        } else if (record->type == HW__META_NODE) {
+            const struct hw__meta_node *node = (const struct hw__meta_node *)at;
+            T_TRUE(node->id > nodes[gil]);
+            nodes[gil] = node->id;
+            T_TRUE(node->parent < node->id);
+            T_TRUE(node->code >= 1 && node->code <= codes[gil]);
+        } else {
+            T_TRUE(record->type >= HW__META_GIL && record->type <= HW__META_TYPE);
+        }
+        trace->metas = realloc(trace->metas, (trace->meta_count + 1) * sizeof *trace->metas);
+        T_TRUE(trace->metas != NULL);
+        trace->metas[trace->meta_count++] = (struct trace_meta){gil, record};
+        at += record->bytes;
+    }
+}
+
+static inline void trace_add(struct trace_sums *to, const struct trace_sums *more) {
+    to->holds += more->holds;
+    to->hold_ns += more->hold_ns;
+    to->waits += more->waits;
+    to->wait_ns += more->wait_ns;
+    to->forced += more->forced;
+    to->worst_hold_ns =
+        more->worst_hold_ns > to->worst_hold_ns ? more->worst_hold_ns : to->worst_hold_ns;
+    to->worst_wait_ns =
+        more->worst_wait_ns > to->worst_wait_ns ? more->worst_wait_ns : to->worst_wait_ns;
+}
+
+/* One thread's events, [first, last): times do not go back, it holds and lets go in turn, waits
+ * before it holds, and is over after EXIT. */
+static inline struct trace_sums trace_thread(const struct trace *trace, size_t first, size_t last) {
+    struct trace_sums sums = {0};
+    int64_t before = 0, held = 0, waiting = 0;
+    bool sure = trace->complete; /* whether it held at the beginning is known: it did not */
+    for (size_t i = first; i < last; i++) {
+        const struct hw__event *event = &trace->events[i].event;
+        T_TRUE(event->time_ns >= before);
+        before = event->time_ns;
+        switch (event->kind) {
+        case HW__WAIT:
+            T_EQ(0, held);
+            T_EQ(0, waiting);
+            waiting = event->time_ns;
+            break;
+        case HW__REQUEST:
+            T_TRUE(!sure || waiting != 0);
+            break;
+        case HW__ACQUIRE:
+            T_EQ(0, held);
+            held = event->time_ns;
+            sums.holds++;
+            if (waiting != 0) {
+                uint64_t wait = (uint64_t)(event->time_ns - waiting);
+                sums.waits++;
+                sums.wait_ns += wait;
+                sums.worst_wait_ns = wait > sums.worst_wait_ns ? wait : sums.worst_wait_ns;
+            }
+            waiting = 0;
+            break;
+        case HW__RELEASE:
+            T_TRUE(!sure || held != 0);
+            T_EQ(0, waiting);
+            if (held != 0) {
+                uint64_t hold = (uint64_t)(event->time_ns - held);
+                sums.hold_ns += hold;
+                sums.worst_hold_ns = hold > sums.worst_hold_ns ? hold : sums.worst_hold_ns;
+            }
+            sums.forced += (event->flags & HW__FORCED) != 0;
+            held = 0;
+            break;
+        case HW__EXIT:
+            T_EQ(last - 1, i);
+            break;
+        case HW__INTERVAL:
+            break;
+        default:
+            T_TRUE(event->kind == HW__PARK || event->kind == HW__UNPARK);
+        }
+        sure = sure || event->kind == HW__ACQUIRE || event->kind == HW__RELEASE;
+        /* What is lost at the front of a thread may be a hold that is under way. */
+    }
+    return sums;
+}
+
+/* The slot of a thread that lives says what its events say. */
+static inline void trace_slot(const struct trace *trace, uint32_t serial,
+                              const struct trace_sums *sums) {
+    for (uint32_t i = 0; i < trace->header->slot_count; i++) {
+        const struct hw__slot *slot = &trace->slots[i];
+        if (slot->serial == serial && slot->state != HW__SLOT_FREE) {
+            T_EQ(sums->holds, slot->holds);
+            T_EQ(sums->hold_ns, slot->hold_ns);
+            T_EQ(sums->waits, slot->waits);
+            T_EQ(sums->wait_ns, slot->wait_ns);
+            T_EQ(sums->forced, slot->forced);
+            T_EQ(sums->worst_hold_ns, slot->worst_hold_ns);
+            T_EQ(sums->worst_wait_ns, slot->worst_wait_ns);
+            uint64_t waits = 0;
+            for (int bucket = 0; bucket < HW__WAIT_BUCKETS; bucket++) {
+                waits += slot->wait_buckets[bucket];
+            }
+            T_EQ(sums->waits, waits);
+        }
+    }
+}
+
+/* Each GIL has one holder at a time, over all threads. Nothing is missing in the middle of a thread
+ * where only the oldest are lost, but other threads then may reach further back: so only in
+ * complete files. */
+static inline void trace_holders(const struct trace *trace) {
+    struct trace_event *all = malloc((trace->event_count + 1) * sizeof *all);
+    T_TRUE(all != NULL);
+    size_t count = 0;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        uint8_t kind = trace->events[i].event.kind;
+        if (kind == HW__ACQUIRE || kind == HW__RELEASE) {
+            all[count++] = trace->events[i];
+        }
+    }
+    qsort(all, count, sizeof *all, trace_by_time);
+    uint32_t holder = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool new_gil = i == 0 || all[i].event.gil != all[i - 1].event.gil;
+        holder = new_gil ? 0 : holder;
+        bool fits = all[i].event.kind == HW__ACQUIRE ? holder == 0 : holder == all[i].serial;
+        if (!fits && i + 1 < count && trace_by_time(&all[i], &all[i + 1]) == 0) {
+            struct trace_event later = all[i]; /* the clock did not tell them apart */
+            all[i] = all[i + 1];
+            all[i + 1] = later;
+        }
+        T_EQ(all[i].event.kind == HW__ACQUIRE ? 0 : all[i].serial, holder);
+        holder = all[i].event.kind == HW__ACQUIRE ? all[i].serial : 0;
+    }
+    free(all);
+}
+
+/* Maps a file and checks it. */
+static inline struct trace trace_open(const char *path) {
+    struct trace trace = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        fprintf(stderr, "no file %s\n", path);
+    }
+    T_TRUE(fd >= 0);
+    struct stat file;
+    T_EQ(0, fstat(fd, &file));
+    trace.size = (size_t)file.st_size;
+    trace.bytes = mmap(NULL, trace.size, PROT_READ, MAP_PRIVATE, fd, 0);
+    T_TRUE(trace.bytes != MAP_FAILED);
+    close(fd);
+    trace.header = (const struct hw__header *)trace.bytes;
+    trace.slots = (const struct hw__slot *)(trace.bytes + trace.header->slots_offset);
+    trace_header(&trace);
+    trace.complete = trace.header->overwritten_events == 0 && trace.header->dropped_events == 0;
+
+    uint32_t chunk_count = 0, used = 0;
+    while (chunk_count < trace.header->chunk_count && trace_chunk(&trace, chunk_count) != NULL) {
+        chunk_count++;
+    }
+    const struct hw__chunk **chunks = malloc((chunk_count + 1) * sizeof *chunks);
+    uint32_t *codes = calloc(TRACE_GILS, sizeof *codes), *nodes = calloc(TRACE_GILS, sizeof *nodes);
+    T_TRUE(chunks != NULL && codes != NULL && nodes != NULL);
+    size_t room = 0;
+    for (uint32_t i = 0; i < chunk_count; i++) {
+        const struct hw__chunk *chunk = trace_chunk(&trace, i);
+        T_TRUE(chunk->used <= HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES);
+        if (chunk->state != 0 && chunk->used > 0) {
+            T_TRUE(chunk->state == HW__CHUNK_OPEN || chunk->state == HW__CHUNK_CLOSED);
+            T_TRUE(chunk->kind == HW__CHUNK_EVENTS || chunk->kind == HW__CHUNK_META);
+            T_TRUE(chunk->sequence < trace.header->chunks_taken);
+            chunks[used++] = chunk;
+            room += chunk->used / sizeof(struct hw__event);
+        } else {
+            T_EQ(0, chunk->used);
+        }
+    }
+    qsort(chunks, used, sizeof *chunks, trace_by_owner);
+    trace.events = malloc((room + 1) * sizeof *trace.events);
+    T_TRUE(trace.events != NULL);
+    for (uint32_t i = 0; i < used; i++) {
+        if (chunks[i]->kind == HW__CHUNK_META) {
+            T_TRUE(chunks[i]->owner < trace.header->gil_count);
+            trace_meta_chunk(&trace, chunks[i], codes, nodes);
+            continue;
+        }
+        T_EQ(0, chunks[i]->used % sizeof(struct hw__event));
+        T_TRUE(chunks[i]->owner >= 1 && chunks[i]->owner <= trace.header->thread_count);
+        const struct hw__event *events = (const struct hw__event *)(chunks[i] + 1);
+        for (size_t j = 0; j < chunks[i]->used / sizeof *events; j++) {
+            T_TRUE(events[j].kind >= HW__WAIT && events[j].kind < TRACE_KINDS);
+            T_TRUE(events[j].gil < trace.header->gil_count || events[j].kind == HW__EXIT);
+            T_TRUE(events[j].time_ns >= trace.header->start_ns);
+            T_TRUE(trace.header->end_ns == 0 || events[j].time_ns <= trace.header->end_ns);
+            T_TRUE(events[j].kind != HW__RELEASE || events[j].value <= nodes[events[j].gil] ||
+                   !trace.complete || trace.header->end_ns == 0);
+            trace.kinds[events[j].kind]++;
+            trace.events[trace.event_count++] =
+                (struct trace_event){events[j], chunks[i]->owner};
+        }
+    }
+    free(chunks);
+    free(codes);
+    free(nodes);
+
+    for (size_t first = 0, last; first < trace.event_count; first = last) {
+        uint32_t serial = trace.events[first].serial;
+        for (last = first; last < trace.event_count && trace.events[last].serial == serial;) {
+            last++;
+        }
+        struct trace_sums sums = trace_thread(&trace, first, last);
+        if (trace.complete && trace.header->end_ns != 0) {
+            trace_slot(&trace, serial, &sums);
+        }
+        trace_add(&trace.sums, &sums);
+    }
+    if (trace.complete) {
+        trace_holders(&trace);
+    }
+    return trace;
+}
+
+/* What the slots say, of threads that live and, added up, of those that exited. */
+static inline struct trace_sums trace_slots(const struct trace *trace) {
+    struct trace_sums sums = {0};
+    uint32_t count = trace->header->slot_count;
+    for (uint32_t i = 0; i < count + trace->header->retired_count; i++) {
+        const struct hw__slot *slot = &trace->slots[i];
+        if (i >= count || slot->state != HW__SLOT_FREE) {
+            struct trace_sums more = {slot->holds,         slot->hold_ns, slot->waits,
+                                      slot->wait_ns,       slot->forced,  slot->worst_hold_ns,
+                                      slot->worst_wait_ns};
+            trace_add(&sums, &more);
+        }
+    }
+    return sums;
+}
+
+/* The slots, living and retired, add up to what the events say. */
+static inline void trace_check_slots(const struct trace *trace) {
+    struct trace_sums slots = trace_slots(trace);
+    T_EQ(trace->sums.holds, slots.holds);
+    T_EQ(trace->sums.hold_ns, slots.hold_ns);
+    T_EQ(trace->sums.waits, slots.waits);
+    T_EQ(trace->sums.wait_ns, slots.wait_ns);
+    T_EQ(trace->sums.forced, slots.forced);
+    T_EQ(trace->sums.worst_hold_ns, slots.worst_hold_ns);
+    T_EQ(trace->sums.worst_wait_ns, slots.worst_wait_ns);
+}
+
+/* How many records of a type there are, for one GIL or (-1) for all; *last is the last one. */
+static inline size_t trace_count_meta(const struct trace *trace, int gil, uint32_t type,
+                                      const void **last) {
+    size_t count = 0;
+    for (size_t i = 0; i < trace->meta_count; i++) {
+        if ((gil < 0 || trace->metas[i].gil == (uint32_t)gil) &&
+            trace->metas[i].record->type == type) {
+            count++;
+            if (last != NULL) {
+                *last = trace->metas[i].record;
+            }
+        }
+    }
+    return count;
+}
+
+/* A code object or a stack by its number. */
+static inline const struct hw__meta_code *trace_code(const struct trace *trace, uint32_t gil,
+                                                     uint32_t id) {
+    for (size_t i = 0; i < trace->meta_count; i++) {
+        const struct hw__meta_code *code = (const void *)trace->metas[i].record;
+        if (trace->metas[i].gil == gil && code->meta.type == HW__META_CODE && code->id == id) {
+            return code;
+        }
+    }
+    T_TRUE(!"a code object of that number");
+    return NULL;
+}
+
+static inline const struct hw__meta_node *trace_node(const struct trace *trace, uint32_t gil,
+                                                     uint32_t id) {
+    for (size_t i = 0; i < trace->meta_count; i++) {
+        const struct hw__meta_node *node = (const void *)trace->metas[i].record;
+        if (trace->metas[i].gil == gil && node->meta.type == HW__META_NODE && node->id == id) {
+            return node;
+        }
+    }
+    T_TRUE(!"a stack of that number");
+    return NULL;
+}
+
+static inline void trace_close(struct trace *trace) {
+    munmap(trace->bytes, trace->size);
+    free(trace->events);
+    free(trace->metas);
+}
+
+#endif
