@@ -8,6 +8,7 @@
 
 #include <sched.h>
 #include <string.h>
+#include <time.h>
 
 #include "headway/clock.h"
 #include "trace/stacks.h"
@@ -18,6 +19,9 @@
                           atomic_load_explicit(&(counter), memory_order_relaxed) + (amount),       \
                           memory_order_relaxed)
 #define SET(counter, value) atomic_store_explicit(&(counter), (value), memory_order_relaxed)
+
+/* From which length on a hold is looked at more closely. */
+#define LONG_HOLD_NS 1000000
 
 /* Where the main interpreter's GIL is, once it has been seen. */
 static struct hw__gil_memory *main_memory;
@@ -122,6 +126,23 @@ static void hold(struct hw__gil *gil, struct hw__thread *thread, int64_t now_ns,
     change(thread, HW__SLOT_HOLDING, now_ns);
 }
 
+/* The CPU time of the calling thread. A system call: for hand-overs that cost much more anyway. */
+static int64_t cpu_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* How much of its hold the thread was running, for the event's flags. */
+static uint32_t ran(const struct hw__thread *thread, uint64_t hold_ns) {
+    if (thread->cpu_at_acquire_ns == 0 || hold_ns < LONG_HOLD_NS) {
+        return 0;
+    }
+    uint64_t cpu = (uint64_t)(cpu_ns() - thread->cpu_at_acquire_ns);
+    uint64_t share = cpu >= hold_ns ? HW__RAN_ALL : cpu * HW__RAN_ALL / hold_ns;
+    return (uint32_t)(1 + share) << HW__RAN_SHIFT;
+}
+
 void hw__on_acquire(struct hw__gil *gil) {
     int64_t now;
     struct hw__thread *thread = enter(gil, &now);
@@ -137,6 +158,9 @@ void hw__on_acquire(struct hw__gil *gil) {
         }
         gil->interval_us = interval_us;
     }
+    /* Of those that waited, and those that compute: they do one of both at each turn. */
+    bool measured = thread->waiting_since_ns != 0 || thread->was_forced;
+    thread->cpu_at_acquire_ns = measured ? cpu_ns() : 0;
     if (thread->waiting_since_ns != 0) {
         uint64_t wait_ns = (uint64_t)(now - thread->waiting_since_ns);
         thread->waiting_since_ns = 0;
@@ -156,11 +180,12 @@ void hw__on_release(struct hw__gil *gil) {
     if (thread == NULL || thread != gil->holder || thread->held_since_ns == 0) {
         return;
     }
-    thread->node = hw__stacks_take(gil, thread, HW__READ(memory->last_holder));
-    hw__thread_emit(thread, HW__RELEASE, gil->index, thread->node, gil->requested ? HW__FORCED : 0,
-                    now);
     uint64_t hold_ns = (uint64_t)(now - thread->held_since_ns);
+    thread->node = hw__stacks_take(gil, thread, HW__READ(memory->last_holder));
+    hw__thread_emit(thread, HW__RELEASE, gil->index, thread->node,
+                    (gil->requested ? HW__FORCED : 0) | ran(thread, hold_ns), now);
     thread->held_since_ns = 0;
+    thread->was_forced = gil->requested;
     thread->hold_ns += hold_ns;
     struct hw__slot *slot = thread->slot;
     ADD(slot->hold_ns, hold_ns);

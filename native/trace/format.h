@@ -5,7 +5,6 @@
  *
  *     header        HW__HEADER_BYTES
  *     slots         slot_count times struct hw__slot: counters of the threads alive, for live views
- *     retired       retired_count times the same: what threads that exited have counted
  *     chunks        chunk_count times HW__CHUNK_BYTES, taken one after the other
  *
  * All numbers are little-endian. Times are CLOCK_MONOTONIC nanoseconds. Each process writes a file
@@ -56,14 +55,14 @@ struct hw__header {
     uint32_t chunk_bytes; /* HW__CHUNK_BYTES */
     uint32_t chunk_count;
     uint64_t chunks_offset;
-    _Atomic uint64_t chunks_taken;        /* ever; above chunk_count when some were taken anew */
-    _Atomic uint64_t dropped_events;      /* no chunk could be had for them */
-    _Atomic uint64_t overwritten_events;  /* in chunks taken anew */
-    _Atomic uint64_t lost_stacks;         /* recorded as unknown, for want of room */
-    _Atomic uint32_t gil_count;           /* ever seen, dead ones included */
-    _Atomic uint32_t thread_count;        /* serials given; the first is 1 */
-    uint32_t interval_us;                 /* the switch interval when tracing began */
-    uint32_t retired_count;               /* slots after the others; see there */
+    _Atomic uint64_t chunks_taken;       /* ever; above chunk_count when some were taken anew */
+    _Atomic uint64_t dropped_events;     /* no chunk could be had for them */
+    _Atomic uint64_t overwritten_events; /* in chunks taken anew */
+    _Atomic uint64_t lost_stacks;        /* recorded as unknown, for want of room */
+    _Atomic uint32_t gil_count;          /* ever seen, dead ones included */
+    _Atomic uint32_t thread_count;       /* serials given; the first is 1 */
+    uint32_t interval_us;                /* the switch interval when tracing began */
+    uint32_t reserved;
     _Atomic int64_t overwritten_until_ns; /* the last event that was overwritten; 0: none was */
     char
         command[HW__COMMAND_BYTES]; /* UTF-8, a NUL after each argument, cut where it is too long */
@@ -77,8 +76,10 @@ struct hw__header {
 #define HW__SLOT_WAITING 2u /* it waits for one */
 #define HW__SLOT_HOLDING 3u
 
-/* Counters of one thread that is alive. The owner adds to them with the GIL's mutex held; a reader
- * in another process may see one of them newer than another. */
+/* Counters of one thread that is alive; or, with HW__SLOT_FREE and a serial, of one that has
+ * exited: they stay until another thread takes the slot, which is after some hundred others have
+ * begun. The owner adds to them with the GIL's mutex held; a reader in another process may see one
+ * of them newer than another. */
 struct hw__slot {
     _Atomic uint32_t state;
     _Atomic uint32_t serial;  /* the thread's; changes when the slot gets another owner */
@@ -97,11 +98,6 @@ struct hw__slot {
     _Atomic uint32_t wait_buckets[HW__WAIT_BUCKETS]; /* [i] counts waits with bit length i in ns:
                                                         2^(i-1) <= wait < 2^i; longer ones last */
 };
-
-/* A retired slot has the sums of all exited threads whose names are equal but for numbers: `name`
- * is theirs with a # for each number, `serial` how many there were, `state` HW__SLOT_FREE. The last
- * one is for all that found no other, and has the name "other". Unused ones have serial 0. */
-#define HW__RETIRED 64
 
 /* chunk.kind */
 #define HW__CHUNK_EVENTS 1u
@@ -137,6 +133,12 @@ struct hw__chunk {
 /* event.flags */
 #define HW__FORCED 1u  /* RELEASE: another thread had asked for it */
 #define HW__ASSUMED 2u /* not seen: ACQUIRE by who held the GIL when tracing began */
+
+/* RELEASE: which share of its hold the thread was running on a core; the rest of the time the
+ * operating system ran others there, or the thread slept with the GIL held. In bits 8 to 15: 1 for
+ * none of it, 255 for all, 0 for not known (of short holds it is not measured). */
+#define HW__RAN_SHIFT 8
+#define HW__RAN_ALL 254u
 
 /* What a PARK or UNPARK is about, in event.flags. */
 #define HW__PARK_MUTEX 0x100u  /* a PyMutex that is no object's */

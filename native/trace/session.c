@@ -65,8 +65,7 @@ static size_t round_up(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMEN
 /* Maps the open file and fills in the header. Returns 0 or a negative errno. */
 static int map(int fd, uint32_t chunk_count) {
     size_t slots_offset = ALIGNMENT;
-    size_t chunks_offset =
-        slots_offset + round_up((HW__MAX_THREADS + HW__RETIRED) * sizeof(struct hw__slot));
+    size_t chunks_offset = slots_offset + round_up(HW__MAX_THREADS * sizeof(struct hw__slot));
     size_t bytes = chunks_offset + (size_t)chunk_count * HW__CHUNK_BYTES;
     struct stat file;
     if (ftruncate(fd, (off_t)bytes) != 0 || fstat(fd, &file) != 0) {
@@ -94,7 +93,6 @@ static int map(int fd, uint32_t chunk_count) {
     header->pid = getpid();
     header->parent_pid = getppid();
     header->slot_count = HW__MAX_THREADS;
-    header->retired_count = HW__RETIRED;
     header->slot_bytes = sizeof(struct hw__slot);
     header->slots_offset = slots_offset;
     header->chunk_bytes = HW__CHUNK_BYTES;

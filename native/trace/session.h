@@ -46,7 +46,7 @@ struct hw__session {
     ino_t inode;
     size_t bytes;
     struct hw__header *header; /* the mapping's start */
-    struct hw__slot *slots;    /* HW__MAX_THREADS, then HW__RETIRED */
+    struct hw__slot *slots;
     char *chunks;
     /* How many chunks may be in use: chunk_count, or less when the disk is full. Only shrinks. */
     _Atomic uint32_t limit;

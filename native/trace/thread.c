@@ -18,10 +18,18 @@
  * all chunks. */
 #define STARVE_EVENTS 1000
 
+/* So many records are gone round in turn, so that what a thread has counted can be read for a while
+ * after its end; more would only touch more memory. */
+#define RECENT 512
+
 #define CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
 
 static struct hw__thread threads[HW__MAX_THREADS];
 static _Atomic uint32_t high_water; /* no record at or above it was ever used in this session */
+/* Where to look first for a free record; any value will do. Begins at 0 in each session, so that no
+ * slot is used above as many as there were threads. */
+static _Atomic uint32_t turn;
+
 static pthread_key_t key;
 static bool key_made, key_usable;
 
@@ -40,58 +48,6 @@ static void close_chunk(struct hw__thread *thread) {
     thread->chunk = NULL;
 }
 
-/* Copies a name with a # for each number in it. */
-static void generalise(char *to, const char *name) {
-    size_t length = 0;
-    for (size_t i = 0; i < HW__NAME_BYTES && name[i] != '\0'; i++) {
-        bool digit = name[i] >= '0' && name[i] <= '9';
-        if (!digit) {
-            to[length++] = name[i];
-        } else if (length == 0 || to[length - 1] != '#') {
-            to[length++] = '#';
-        }
-    }
-    memset(to + length, 0, HW__NAME_BYTES - length);
-}
-
-/* Adds up what a thread that is gone has counted. The registry's lock must be held. */
-static void retire(const struct hw__slot *gone) {
-    char name[HW__NAME_BYTES];
-    generalise(name, gone->name);
-    struct hw__slot *slot = hw__session.slots + HW__MAX_THREADS;
-    struct hw__slot *last = slot + HW__RETIRED - 1;
-    while (slot < last && slot->serial != 0 && memcmp(slot->name, name, sizeof name) != 0) {
-        slot++;
-    }
-    if (slot->serial == 0) {
-        if (!hw__session_room(slot, sizeof *slot)) {
-            return;
-        }
-        if (slot == last) {
-            strcpy(slot->name, "other");
-        } else {
-            memcpy(slot->name, name, sizeof name);
-        }
-    }
-#define ADD(field) atomic_store(&slot->field, atomic_load(&slot->field) + atomic_load(&gone->field))
-#define WORST(field)                                                                               \
-    if (atomic_load(&gone->field) > atomic_load(&slot->field))                                     \
-    atomic_store(&slot->field, atomic_load(&gone->field))
-    ADD(holds);
-    ADD(hold_ns);
-    ADD(waits);
-    ADD(wait_ns);
-    ADD(forced);
-    for (int i = 0; i < HW__WAIT_BUCKETS; i++) {
-        ADD(wait_buckets[i]);
-    }
-    WORST(worst_wait_ns);
-    WORST(worst_hold_ns);
-#undef ADD
-#undef WORST
-    atomic_store(&slot->serial, atomic_load(&slot->serial) + 1);
-}
-
 static void on_exit_of_thread(void *value) {
     struct hw__thread *thread = value;
     hw__registry_lock();
@@ -99,10 +55,7 @@ static void on_exit_of_thread(void *value) {
         thread->session == hw__session.id && pthread_equal(thread->owner, pthread_self())) {
         hw__thread_emit(thread, HW__EXIT, 0, 0, 0, hw_now_ns());
         close_chunk(thread);
-        /* Free first: a reader who adds both up may miss the thread for a moment, but not count it
-         * twice. */
-        atomic_store(&thread->slot->state, HW__SLOT_FREE);
-        retire(thread->slot);
+        atomic_store_explicit(&thread->slot->state, HW__SLOT_FREE, memory_order_relaxed);
         release(thread);
     }
     self = NULL;
@@ -127,6 +80,7 @@ void hw__threads_forget(void) {
         release(&threads[i]);
     }
     atomic_store(&high_water, 0);
+    atomic_store(&turn, 0);
 }
 
 /* Frees the records of threads that are gone without our having been told: all, where the key is
@@ -142,15 +96,28 @@ static void sweep(void) {
     }
 }
 
+static bool claim_at(uint32_t i) {
+    uint32_t no = 0;
+    if (atomic_load_explicit(&threads[i].used, memory_order_relaxed) != 0 ||
+        !atomic_compare_exchange_strong(&threads[i].used, &no, 1)) {
+        return false;
+    }
+    uint32_t seen = atomic_load(&high_water);
+    while (seen <= i && !atomic_compare_exchange_weak(&high_water, &seen, i + 1)) {
+    }
+    return true;
+}
+
 static struct hw__thread *claim(void) {
     for (int sweeps = 0; sweeps < 2; sweeps++) {
-        for (uint32_t i = 0; i < HW__MAX_THREADS; i++) {
-            uint32_t no = 0;
-            if (atomic_load_explicit(&threads[i].used, memory_order_relaxed) == 0 &&
-                atomic_compare_exchange_strong(&threads[i].used, &no, 1)) {
-                uint32_t seen = atomic_load(&high_water);
-                while (seen <= i && !atomic_compare_exchange_weak(&high_water, &seen, i + 1)) {
-                }
+        for (uint32_t tries = 0; tries < RECENT; tries++) {
+            uint32_t i = atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed) % RECENT;
+            if (claim_at(i)) {
+                return &threads[i];
+            }
+        }
+        for (uint32_t i = RECENT; i < HW__MAX_THREADS; i++) {
+            if (claim_at(i)) {
                 return &threads[i];
             }
         }
@@ -182,6 +149,8 @@ static struct hw__thread *begin(void) {
     thread->named = false;
     thread->held_since_ns = thread->waiting_since_ns = 0;
     thread->hold_ns = thread->wait_ns = 0;
+    thread->was_forced = false;
+    thread->cpu_at_acquire_ns = 0;
     thread->node = thread->node_gil = thread->depth = 0;
     memset(slot, 0, sizeof *slot);
     slot->tid = thread->tid;

@@ -39,10 +39,12 @@ struct hw__thread {
     uint32_t serial;
     int32_t tid;
     int64_t start_ns;
-    bool named;               /* its slot's name is Python's */
-    int64_t held_since_ns;    /* 0: does not hold */
-    int64_t waiting_since_ns; /* 0: does not wait */
-    uint64_t hold_ns;         /* in holds and waits that ended, in this session */
+    bool named;                /* its slot's name is Python's */
+    bool was_forced;           /* its last release was */
+    int64_t cpu_at_acquire_ns; /* its CPU time when its hold began; 0: not measured */
+    int64_t held_since_ns;     /* 0: does not hold */
+    int64_t waiting_since_ns;  /* 0: does not wait */
+    uint64_t hold_ns;          /* in holds and waits that ended, in this session */
     uint64_t wait_ns;
     uint32_t node;     /* its stack when it last let a GIL go ... */
     uint32_t node_gil; /* ... in the ids of this one */

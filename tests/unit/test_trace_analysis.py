@@ -307,7 +307,7 @@ def test_json_has_the_documented_keys():
     )
     assert set(gil) == (
         {"index", "main", "name", "threads", "wall_ns", "held_share", "holds", "waits", "forced", "handovers"}
-        | {"handover_ns", "nobody_ns", "blame", "timeline", "convoys"}
+        | {"handover_ns", "nobody_ns", "off_core_ns", "blame", "timeline", "convoys"}
     )
     assert set(gil["holds"]) == {field.name for field in fields(Distribution)}
     assert gil["blame"][0] == {

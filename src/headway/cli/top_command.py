@@ -156,6 +156,10 @@ def _start(words: list[str], arguments: argparse.Namespace) -> int:
     from headway.live.launch import command_line
     from headway.live.watch import Monitor
 
+    if not words:
+        raise UsageError(
+            "there is nothing to watch", hint="name a process's id, or a script, as in `headway top -- app.py`"
+        )
     command, name = command_line(words, module=arguments.module is not None)
     console.check_output(arguments.output, force=arguments.force)
     with Beside(command, arguments.output) as program:

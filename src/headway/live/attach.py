@@ -1,17 +1,14 @@
 """Start and stop the recorder in a process that runs already.
 
 From CPython 3.14 on through `sys.remote_exec` (PEP 768), called by an interpreter of the process's own version. Before
-that through gdb, which has the process call `Py_AddPendingCall`: no memory of the process's own is touched (the text
-lies in a mapping made for it), no lock of the interpreter's is waited for, and what runs runs where Python runs signal
-handlers: in the main thread, between two bytecodes. In both cases nothing happens while the main thread is inside one C
-call that does not return.
+that its main thread is made to queue a call (inject.py). In both cases what runs runs where Python runs signal handlers:
+in the main thread, between two bytecodes; and nothing happens while that is inside one C call that does not return.
 """
 
 import contextlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,16 +18,24 @@ from pathlib import Path
 
 from headway.agent import AGENT_PATH
 from headway.errors import RecordingError
+from headway.live.inject import run_soon
 from headway.live.launch import DEFAULT_MAX_BYTES
 from headway.native import library_path
 
 __all__ = ["Target", "attach", "detach", "look_at"]
 
 _REMOTE_EXEC = (3, 14)
-_GDB_PATIENCE_S = 60.0
+_BUSY_S = 60.0
+"""For the recorder to start or stop, once the process has begun with it."""
 
 _CODE = """\
 import json, os, sys
+def _headway_asked():
+    # Neither a child forked meanwhile, nor after whoever asked has given up: who removes the script decides.
+    try:
+        return os.getpid() == {pid} and os.unlink({script!r}) is None
+    except OSError:
+        return False
 def _headway():
     path = {agent!r}
     sys.path.insert(0, path)
@@ -40,15 +45,16 @@ def _headway():
         sys.path.remove(path)
         sys.path_importer_cache.pop(path, None)
     return recorder.{call}
-try:
-    answer = {{"answer": _headway()}}
-except BaseException as error:
-    answer = {{"error": "%s" % (error,), "kind": type(error).__name__}}
-finally:
-    del _headway
-with open({reply!r} + ".part", "w") as file:
-    json.dump(answer, file)
-os.rename({reply!r} + ".part", {reply!r})
+def _headway_answers():
+    try:
+        answer = {{"answer": _headway()}}
+    except BaseException as error:
+        answer = {{"error": "%s" % (error,), "kind": type(error).__name__}}
+    with open({reply!r} + ".part", "w") as file:
+        json.dump(answer, file)
+    os.rename({reply!r} + ".part", {reply!r})
+if _headway_asked():
+    _headway_answers()
 """
 
 
@@ -111,29 +117,41 @@ def _call(target: Target, call: str, patience_s: float) -> object:
         with contextlib.suppress(OSError):
             os.chown(folder, own.stat().st_uid, own.stat().st_gid)  # as root: the process is to write its reply there
         reply, script = Path(folder, "reply"), Path(folder, "script.py")
-        script.write_text(_CODE.format(agent=str(AGENT_PATH), call=call, reply=str(reply)), encoding="utf-8")
+        names = {"agent": str(AGENT_PATH), "script": str(script), "reply": str(reply)}
+        script.write_text(_CODE.format(pid=_own_pid(target), call=call, **names), encoding="utf-8")
         script.chmod(0o644)
         if target.version >= _REMOTE_EXEC:
             _remote_exec(target, script)
         else:
             _pending_call(target, script)
-        answer = _wait_for(reply, target, patience_s)
+        answer = _wait_for(reply, script, target, patience_s)
     if "error" in answer:
         raise RecordingError(f"process {target.pid} cannot be recorded: {answer['error']}")
     return answer["answer"]
 
 
-def _wait_for(reply: Path, target: Target, patience_s: float) -> dict[str, str]:
+def _own_pid(target: Target) -> int:
+    """Return what the process calls itself: another number in a PID namespace."""
+    status = Path(f"/proc/{target.pid}/status").read_text(encoding="utf-8", errors="replace")
+    found = re.search(r"^NSpid:.*\s(\d+)$", status, re.MULTILINE)
+    return int(found[1]) if found else target.pid
+
+
+def _wait_for(reply: Path, script: Path, target: Target, patience_s: float) -> dict[str, str]:
     deadline = time.monotonic() + patience_s
     while not reply.exists():
         if not Path(f"/proc/{target.pid}").exists():
             raise RecordingError(f"process {target.pid} has ended")
         if time.monotonic() > deadline:
-            raise RecordingError(
-                f"the main thread of process {target.pid} has run no Python for {patience_s:g} s",
-                hint="it is inside one long C call, such as a blocking read or join(); it will start recording when"
-                " that returns, unless you stop it",
-            )
+            with contextlib.suppress(FileNotFoundError):
+                script.unlink()  # from now on it does nothing; unless it has begun: then it answers soon
+                raise RecordingError(
+                    f"the main thread of process {target.pid} has run no Python for {patience_s:g} s",
+                    hint="it is inside one long C call, such as a blocking read or join(): wait longer (--patience), or"
+                    " start the program with `headway trace`",
+                )
+            if time.monotonic() > deadline + _BUSY_S:
+                raise RecordingError(f"process {target.pid} began to answer, and did not end in {_BUSY_S:g} s")
         time.sleep(0.01)
     answer: dict[str, str] = json.loads(reply.read_text(encoding="utf-8"))
     return answer
@@ -154,42 +172,17 @@ def _remote_exec(target: Target, script: Path) -> None:
 
 
 def _pending_call(target: Target, script: Path) -> None:
-    gdb = shutil.which("gdb")
-    if gdb is None:
-        version = ".".join(map(str, target.version))
-        raise RecordingError(
-            f"process {target.pid} runs CPython {version}: before 3.14 attaching needs gdb, which is not installed",
-            hint="install gdb, or start the program with `headway trace`",
-        )
-    # One expression, which leaves no names in __main__.
-    text = f"exec(compile(open({str(script)!r}).read(), 'headway', 'exec'), {{}})".encode() + b"\0"
-    code = script.with_suffix(".txt")
-    code.write_bytes(text)
-    commands = [
-        "set confirm off",
-        "set pagination off",
-        "set debuginfod enabled off",
-        "set unwindonsignal on",
-        # PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS
-        "set $text = ((void *(*)(void *, unsigned long, int, int, int, long))mmap)(0, 4096, 3, 0x22, -1, 0)",
-        f"restore {code} binary $text",
-        "set $queued = ((int (*)(void *, void *))Py_AddPendingCall)((void *)PyRun_SimpleString, $text)",
-        'printf "headway queued %d\\n", $queued',
-        "detach",
-    ]
-    arguments = [word for line in commands for word in ("-ex", line)]
     try:
-        done = subprocess.run(
-            [gdb, "-q", "-nx", "-batch", "-p", str(target.pid), *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_GDB_PATIENCE_S,
+        seen = Path(f"/proc/{target.pid}/root{script}").samefile(script)
+    except FileNotFoundError:
+        seen = False
+    except PermissionError:
+        seen = True  # or not: whoever may not look may not trace either, and that is a better message
+    if not seen:
+        raise RecordingError(
+            f"process {target.pid} does not see the folder {script.parent}: it has files of its own",
+            hint="run headway inside its container",
         )
-    except subprocess.TimeoutExpired as error:
-        raise RecordingError(f"gdb did not come back from process {target.pid} in {_GDB_PATIENCE_S:g} s") from error
-    if "headway queued 0" not in done.stdout:
-        said = done.stderr.strip().splitlines() or done.stdout.strip().splitlines() or ["nothing"]
-        refused = any("ptrace" in line.lower() or "permitted" in line.lower() for line in said)
-        hint = "run as the process's user or as root, or allow ptrace (kernel.yama.ptrace_scope)" if refused else ""
-        raise RecordingError(f"gdb could not reach process {target.pid}: {said[-1]}", hint=hint)
+    # No names are left in __main__, no file is left open, and nothing is raised in the middle of the program.
+    code = script.read_text(encoding="utf-8")
+    run_soon(target.pid, f"try:\n exec(compile({code!r}, 'headway', 'exec'), {{}})\nexcept BaseException:\n pass\n")

@@ -88,8 +88,7 @@ def read_header(path: Path, file: int) -> np.void:
         if header[name] != expected:
             raise TraceError(f"the trace `{path}` has {name} {header[name]}, expected {expected}", hint=_DAMAGED)
     slots_offset, offset = int(header["slots_offset"]), int(header["chunks_offset"])
-    slots = int(header["slot_count"]) + int(header["retired_count"])
-    least = slots_offset + slots * int(header["slot_bytes"])
+    least = slots_offset + int(header["slot_count"]) * int(header["slot_bytes"])
     if slots_offset < hwt.HEADER_BYTES or not least <= offset <= _MOST_OFFSET:
         raise TraceError(
             f"the trace `{path}` has slots at byte {slots_offset} and chunks at {offset}, expected slots from "

@@ -48,9 +48,10 @@ __all__ = [
     "PARK_OBJECT",
     "PARK_WORLD",
     "PATH_BYTES",
+    "RAN_ALL",
+    "RAN_SHIFT",
     "RELEASE",
     "REQUEST",
-    "RETIRED",
     "SLOT_DTYPE",
     "SLOT_FREE",
     "SLOT_HOLDING",
@@ -85,7 +86,6 @@ SLOT_IDLE = 1
 SLOT_WAITING = 2
 SLOT_HOLDING = 3
 
-RETIRED = 64
 
 # chunk.kind, chunk.state
 CHUNK_EVENTS = 1
@@ -104,6 +104,8 @@ UNPARK = 7
 INTERVAL = 8
 FORCED = 1
 ASSUMED = 2
+RAN_SHIFT = 8
+RAN_ALL = 254
 PARK_MUTEX = 0x100
 PARK_OBJECT = 0x200
 PARK_WORLD = 0x300
@@ -144,7 +146,7 @@ HEADER_DTYPE = np.dtype(
         ("gil_count", "<u4"),
         ("thread_count", "<u4"),
         ("interval_us", "<u4"),
-        ("retired_count", "<u4"),
+        ("reserved", "<u4"),
         ("overwritten_until_ns", "<i8"),
         ("command", f"V{COMMAND_BYTES}"),
         ("executable", f"V{PATH_BYTES}"),

@@ -5,14 +5,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.traces.model import Flag, Kind, Park, Trace
+from headway.traces.model import Kind, Trace, known_flags
 
 __all__ = ["violations"]
 
 _SHOWN = 3
 """Of each kind of violation, how many are told one by one."""
 
-_KNOWN_FLAGS = int(Flag.FORCED | Flag.ASSUMED) | 0xF00
 _TURNS = (Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT)
 _OF_A_GIL = (Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.REQUEST)
 _OF_A_STACK = (Kind.WAIT, Kind.RELEASE, Kind.PARK)
@@ -56,14 +55,13 @@ def _out_of_range(trace: Trace) -> list[str]:
     found += [f"thread {thread.serial} has no name" for thread in trace.threads if not thread.name]
     if trace.end_ns < trace.start_ns:
         found.append(f"the trace ends at {trace.end_ns}, before its start at {trace.start_ns}")
-    park = (events["flags"] >> 8) & 15
     for name, bad in (
         ("kind", (kind < min(Kind)) | (kind > max(Kind))),
         ("thread", events["thread"] >= len(trace.threads)),
         ("gil", np.isin(kind, _OF_A_GIL) & (events["gil"] >= len(trace.gils))),
         ("value", np.isin(kind, _OF_A_STACK) & (events["value"] >= stacks)),
         ("value", (kind == Kind.UNPARK) & (events["value"] >= len(trace.types))),
-        ("flags", ((events["flags"] & ~np.uint16(_KNOWN_FLAGS)) != 0) | (park > max(Park))),
+        ("flags", ~known_flags(events)),
     ):
         found += [f"event {i} has {name} {events[name][i]}, which there is not" for i in np.flatnonzero(bad)[:_SHOWN]]
     return found

@@ -10,7 +10,21 @@ from enum import IntEnum, IntFlag
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EVENT_DTYPE", "Flag", "Frame", "Gil", "Kind", "Loss", "Park", "Process", "Thread", "Trace"]
+__all__ = [
+    "EVENT_DTYPE",
+    "RAN_ALL",
+    "RAN_SHIFT",
+    "Flag",
+    "Frame",
+    "Gil",
+    "Kind",
+    "Loss",
+    "Park",
+    "Process",
+    "Thread",
+    "Trace",
+    "known_flags",
+]
 
 
 class Kind(IntEnum):
@@ -58,6 +72,11 @@ class Park(IntEnum):
     EVENT = 5
     """Until something has happened, such as the end of a thread: `join()`."""
 
+
+RAN_SHIFT = 8
+"""RELEASE: bits 8 to 15 of `flags` say which share of its hold the thread was running on a core; see `RAN_ALL`."""
+RAN_ALL = 254
+"""That share is `(bits - 1) / RAN_ALL`; bits 0: not known, as of short holds."""
 
 EVENT_DTYPE = np.dtype(
     [
@@ -199,3 +218,13 @@ class Trace:
             found.append(self.frames[self.stack_frame[index]])
             index = int(self.stack_parent[index])
         return tuple(found)
+
+
+def known_flags(events: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Return which events have flags that mean something."""
+    kind, flags = events["kind"], events["flags"]
+    high = flags >> RAN_SHIFT
+    known: NDArray[np.bool_] = (flags & 0xFF) <= int(Flag.FORCED | Flag.ASSUMED)
+    of_a_park = (kind == Kind.PARK) | (kind == Kind.UNPARK)
+    known &= (high == 0) | ((kind == Kind.RELEASE) & (high <= RAN_ALL + 1)) | (of_a_park & (high <= max(Park)))
+    return known

@@ -22,7 +22,7 @@ from headway.errors import TraceError
 from headway.traces import format as hwt
 from headway.traces import mending
 from headway.traces.chunks import chunk_headers, opened, pread, read_header
-from headway.traces.model import EVENT_DTYPE, Flag, Gil, Kind, Loss, Park, Process, Thread, Trace
+from headway.traces.model import EVENT_DTYPE, Gil, Kind, Loss, Process, Thread, Trace, known_flags
 from headway.traces.records import Name, Records, Tables, text
 
 __all__ = ["read", "read_family"]
@@ -309,10 +309,8 @@ class _Reading:
 
     def _without_damaged(self, events: NDArray[np.void], gils: int) -> NDArray[np.void]:
         """Take out what no recorder writes, and what lies in the wrong order within its thread."""
-        kind, flags, time = events["kind"], events["flags"], events["time_ns"]
-        bad = ~_KNOWN[kind]
-        bad |= (flags & ~np.uint16(Flag.FORCED | Flag.ASSUMED | 0xF00)) != 0
-        bad |= (flags & 0xF00) > max(Park) << 8
+        kind, time = events["kind"], events["time_ns"]
+        bad = ~_KNOWN[kind] | ~known_flags(events)
         bad |= (events["gil"] >= gils) & _OF_A_GIL[kind]
         latest_ns = self._end_ns + _LATE_NS if self._end_ns else self._start_ns + _LONGEST_NS
         bad |= (time < self._start_ns) | (time > latest_ns)

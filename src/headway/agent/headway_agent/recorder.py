@@ -240,11 +240,14 @@ class _Names:
 
         if self._tell is not None:
             # Not enumerate(): it takes a lock, which another thread may hold for ever.
-            for thread in list(threading._active.values()):
-                self._tell_one(thread)
+            for ident, thread in list(threading._active.items()):
+                # A forked child's main thread still has its parent's native id (up to CPython 3.13).
+                mine = ident == threading.get_ident()
+                self._tell_one(thread, threading.get_native_id() if mine else None)
 
-    def _tell_one(self, thread):
-        tell, tid, name = self._tell, getattr(thread, "_native_id", None), getattr(thread, "_name", None)
+    def _tell_one(self, thread, tid=None):
+        tell, name = self._tell, getattr(thread, "_name", None)
+        tid = tid or getattr(thread, "_native_id", None)
         if tell is not None and isinstance(tid, int) and isinstance(name, str):
             tell(tid, name)
 

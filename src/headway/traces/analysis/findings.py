@@ -22,7 +22,7 @@ WORTH = 0.01
 LONG_INTERVALS = 2
 """A hold that goes on for more intervals than this after it was asked to end is not Python code between two checks."""
 LONG_WORTH = 0.005
-"""Of the wall time, waited during a place's holds. Less: a single hold that the system delayed."""
+"""Of the wall time, waited during a place's holds."""
 MOST_PLACES = 3
 MOST_CONVOYS = 3
 """The report lists the others."""
@@ -30,6 +30,8 @@ SATURATED = 0.95
 """A GIL that is held for more of the time has nothing left to give."""
 HANDOVER_SHARE = 0.05
 """Of the wall time that a GIL stands free though it is waited for."""
+OFF_CORE = 0.05
+"""Of the time that a GIL is held: less than that is what any busy system takes."""
 DEFAULT_INTERVAL_NS = 5_000_000
 LOW_USE = 0.5
 """A GIL held for less of the time should be there when it is wanted."""
@@ -234,6 +236,26 @@ def _late(analysis: Analysis) -> Iterator[Finding]:
             )
 
 
+def _off_core(analysis: Analysis) -> Iterator[Finding]:
+    for gil in analysis.gils:
+        waited = gil.waits.total_ns >= WORTH * gil.wall_ns > 0
+        if not waited or gil.off_core_ns < OFF_CORE * gil.holds.total_ns:
+            continue
+        yield Finding(
+            kind="off-core",
+            weight="problem",
+            fact=(
+                f"threads that held {gil.name} were not running for {duration(gil.off_core_ns)} meanwhile, "
+                f"{share(gil.off_core_ns, gil.holds.total_ns)} of the time that it was held"
+            ),
+            cause="the system ran something else on their cores, or a call into C slept without letting go of the GIL",
+            advice="look what else runs on these cores (`headway doctor`, a container's CPU quota); where one line is"
+            " behind it, let its call release the GIL",
+            cost_ns=gil.off_core_ns,
+            gil=gil.index,
+        )
+
+
 def _nothing_to_improve(analysis: Analysis) -> Iterator[Finding]:
     """Yield that the GIL is not what keeps this program, or what is known of its waits where no rule explains them."""
     if not analysis.gils or not analysis.wall_ns:
@@ -282,4 +304,4 @@ def _one_core(analysis: Analysis, gil: GilSummary) -> str:
 
 _Rule = Callable[[Analysis], Iterator[Finding]]
 
-RULES: tuple[_Rule, ...] = (_convoys, _long_holds, _saturated, _handovers, _late)
+RULES: tuple[_Rule, ...] = (_convoys, _long_holds, _saturated, _handovers, _late, _off_core)

@@ -12,7 +12,7 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.traces.model import Flag, Gil, Kind, Thread, Trace
+from headway.traces.model import RAN_ALL, RAN_SHIFT, Flag, Gil, Kind, Thread, Trace
 
 __all__ = ["Holds", "Intervals", "Recorded", "SwitchInterval", "recorded"]
 
@@ -64,11 +64,23 @@ class Holds(Intervals):
 
     asked_ns: NDArray[np.int64]
     """The first REQUEST during the hold; its end where there was none."""
+    ran: NDArray[np.uint8]
+    """Which share of the hold the thread was running on a core, as in the RELEASE's flags; 0 is not known."""
+
+    @property
+    def off_core_ns(self) -> NDArray[np.int64]:
+        """How long the thread was not running during each; 0 where that is not known."""
+        off = np.where(self.ran == 0, 0, RAN_ALL + 1 - self.ran.astype(np.int64))
+        result: NDArray[np.int64] = self.length_ns * off // RAN_ALL
+        return result
 
     @property
     def overrun_ns(self) -> NDArray[np.int64]:
-        """How long each went on after it was asked to end. Python code answers in microseconds, a C call does not."""
-        return self.end_ns - self.asked_ns
+        """How long each went on running after it was asked to end. Python code answers in microseconds, a C call does not.
+
+        All time that the thread was not running is taken off: when in the hold that was is not known.
+        """
+        return np.maximum(self.end_ns - self.asked_ns - self.off_core_ns, 0)
 
 
 @final
@@ -122,6 +134,7 @@ class _Columns:
         self.gil = np.append(events["gil"][chosen], np.uint8(0))
         self.value = np.append(events["value"][chosen], np.uint32(0))
         self.forced = np.append(events["flags"][chosen] & Flag.FORCED != 0, np.False_)
+        self.ran = np.append(events["flags"][chosen] >> RAN_SHIFT, 0).astype(np.uint8)
         del chosen
         self.next = self._next()
         self.exit_ns = _ends(trace.threads, trace.end_ns)
@@ -216,6 +229,7 @@ def _holds(columns: _Columns) -> Holds:
         forced=released & columns.forced[following],
         open=is_open,
         asked_ns=end_ns,
+        ran=np.where(released, columns.ran[following], np.uint8(0)),
     )
 
 

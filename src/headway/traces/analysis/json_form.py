@@ -113,6 +113,7 @@ def _gil(one: GilSummary, start_ns: int) -> _Json:
         "handovers": one.handovers,
         "handover_ns": one.handover_ns,
         "nobody_ns": one.nobody_ns,
+        "off_core_ns": one.off_core_ns,
         "blame": _blame(one.blame),
         "timeline": {
             "edges_ns": (line.edges_ns - start_ns).tolist(),

@@ -80,7 +80,7 @@ def _free_threaded(analysis: Analysis) -> Iterator[Finding]:
             cause="`PYTHON_GIL=1`, `-X gil=1`, or an extension module that does not say that it works without",
             advice="after a look at its modules, try `PYTHON_GIL=0`",
         )
-    else:
+    elif _mattered(analysis):
         yield Finding(
             kind="gil-came-on",
             weight="problem",
@@ -89,6 +89,18 @@ def _free_threaded(analysis: Analysis) -> Iterator[Finding]:
             advice="get a build of that module for free-threaded Python, or, if it is known to be safe, set `PYTHON_GIL=0`",
             cost_ns=analysis.wait_ns,
         )
+    else:
+        yield Finding(
+            kind="gil-off",
+            weight="fine",
+            fact=f"Python {process.python} ran free-threaded with the GIL off, but for the moments of importing extension modules",
+        )
+
+
+def _mattered(analysis: Analysis) -> bool:
+    """The GIL came on and stayed: for the import of each extension module it is on for a moment."""
+    held_ns = sum(gil.holds.total_ns for gil in analysis.gils)
+    return max(held_ns, analysis.wait_ns) >= CONTENDED * analysis.wall_ns
 
 
 def _locks(analysis: Analysis) -> Iterator[Finding]:

@@ -59,6 +59,7 @@ class GilSummary:
         holds: The times that it was held; the total is how long it was in use.
         waits: The times that threads waited for it.
         forced: Holds that ended because another thread had asked.
+        off_core_ns: How long holders were not running on a core, of the holds of which that is known.
         handovers: Waits that ended in the GIL.
         handover_ns: How long it stood free before these, while the thread that then got it waited already.
         nobody_ns: How long threads waited while nobody held it, all their times together.
@@ -75,6 +76,7 @@ class GilSummary:
     holds: Distribution
     waits: Distribution
     forced: int
+    off_core_ns: int
     handovers: int
     handover_ns: int
     nobody_ns: int

@@ -108,6 +108,7 @@ def _gil(
         holds=distribution(holds.length_ns),
         waits=distribution(waits.length_ns),
         forced=int(np.count_nonzero(holds.forced)),
+        off_core_ns=int(holds.off_core_ns.sum()),
         handovers=len(acquired),
         handover_ns=handover_ns,
         nobody_ns=int(matrix.nobody_ns.sum()),

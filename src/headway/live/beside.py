@@ -1,0 +1,99 @@
+"""Run a program beside us, counted but not traced, with its output out of the way of a screen.
+
+It runs as under `headway trace`, but for three things: it is a process group of its own, so that a Ctrl-C reaches it
+once and through us; nothing but counters is recorded, in memory; and it has no terminal to read from.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from headway.errors import UsageError
+from headway.live.launch import environment
+
+__all__ = ["Beside"]
+
+_PATIENCE_S = 5.0
+_TAIL_BYTES = 16384
+
+
+class Beside:
+    """A program that runs while we do other things. At the end of the `with` it is over."""
+
+    def __init__(self, command: Sequence[str], output: Path | None = None) -> None:
+        """Start it.
+
+        Args:
+            command: What to run.
+            output: A file for its stdout and stderr; else they are kept, for `tail`.
+
+        Raises:
+            UsageError: It cannot be started, or the file not be made.
+            NativeError: The native library is missing or does not fit.
+        """
+        env = environment(Path("none.hwt"))
+        env["HEADWAY_TRACE_FILE"] = ""  # counters only
+        self._kept: IO[bytes]
+        try:
+            self._kept = output.open("wb") if output else tempfile.TemporaryFile()  # noqa: SIM115 as long as we are
+        except OSError as error:
+            raise UsageError(f"{output} cannot be written: {error.strerror}", hint="name another file") from error
+        try:
+            self._child = subprocess.Popen(
+                command,
+                env=env,
+                stdin=subprocess.DEVNULL if sys.stdin is None or sys.stdin.isatty() else None,
+                stdout=self._kept,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+        except OSError as error:
+            self._kept.close()
+            raise UsageError(f"{command[0]} cannot be run: {error.strerror}", hint="is it a program?") from error
+        self._tail_of = None if output else self._kept
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.end()
+        self._kept.close()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._child.pid
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code, or the negative number of the signal that killed it; None while it runs."""
+        return self._child.poll()
+
+    def end(self) -> None:
+        """Have it stop as by Ctrl-C; where that does not help for some seconds, as by kill, then by kill -9."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+            if self._child.poll() is not None:
+                return
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._child.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(_PATIENCE_S)
+
+    def tail(self, lines: int) -> list[str]:
+        """Return the last lines that it printed; none where they are in a file."""
+        if self._tail_of is None:
+            return []
+        descriptor = self._tail_of.fileno()
+        size = os.fstat(descriptor).st_size
+        text = os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode("utf-8", "replace")
+        found = text.splitlines()[-lines:]
+        return ["".join(c if c.isprintable() or c == "\t" else "?" for c in line) for line in found]

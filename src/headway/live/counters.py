@@ -1,0 +1,286 @@
+"""The counters of a process's threads at one moment, and what went on between two such moments.
+
+Values only: what reads them from a process is headway.live.watch. Counters are read while they are written, so one may
+be newer than another by one hand-over of the GIL; no difference is ever negative.
+
+Waits are kept as a histogram with a bucket for each power of two in nanoseconds. A percentile of it is therefore off by
+less than a factor of two, and lies in the same bucket as the true one.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headway.traces import format as fmt
+
+__all__ = [
+    "GilRates",
+    "Rates",
+    "Snapshot",
+    "ThreadCounters",
+    "ThreadRates",
+    "decode",
+    "difference",
+    "percentile",
+]
+
+_STATES = {
+    fmt.SLOT_FREE: "exited",
+    fmt.SLOT_IDLE: "idle",
+    fmt.SLOT_WAITING: "waiting",
+    fmt.SLOT_HOLDING: "holding",
+}
+_BUCKET_MASK = 0xFFFFFFFF  # buckets are 32-bit counters, which wrap around
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadCounters:
+    """What one thread has done since its first event in this recording."""
+
+    serial: int
+    """Its number in the recording: native ids are used again, serials are not."""
+    tid: int
+    name: str
+    """Without anything a terminal would obey."""
+    gil: int
+    """The last one that it took."""
+    state: str
+    """holding, waiting or idle; exited for a thread that is over."""
+    state_ns: int
+    """For how long; 0 for exited ones."""
+    holds: int
+    """How often it took the GIL."""
+    hold_ns: int
+    """With the hold in progress."""
+    waits: int
+    """Waits that ended."""
+    wait_ns: int
+    """With the wait in progress."""
+    forced: int
+    """How often it let the GIL go because another thread had asked for it."""
+    worst_wait_ns: int
+    """Of the waits that ended."""
+    worst_hold_ns: int
+    wait_buckets: tuple[int, ...]
+    """[i] counts waits from 2^(i-1) to below 2^i ns; the last one also all longer ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All counters of one process at one moment."""
+
+    time_ns: int
+    """CLOCK_MONOTONIC."""
+    start_ns: int
+    """When the recording began: another value is another recording, with other serials."""
+    thread_count: int
+    """Serials given so far."""
+    threads: tuple[ThreadCounters, ...]
+    """Those alive."""
+    exited: tuple[ThreadCounters, ...]
+    """Those over whose counters no other thread has overwritten yet: of few threads, and late ones."""
+    has_gil: bool
+    """False: free-threaded, with the GIL off when the recording began."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadRates:
+    """What one thread alive did between two snapshots."""
+
+    now: ThreadCounters
+    hold_share: float
+    """Of the wall time, from 0 to 1."""
+    wait_share: float
+    holds_per_s: float
+    waits_per_s: float
+    """Of waits that ended."""
+    forced_per_s: float
+    wait_p50_ns: float | None
+    """Of waits that ended; None where there were none. Off by less than a factor of two, as the others."""
+    wait_p90_ns: float | None
+    wait_p99_ns: float | None
+    worst_wait_ns: int
+    """With the wait in progress. Exact where it is the thread's longest ever; else the upper end of its bucket."""
+
+
+@dataclass(frozen=True, slots=True)
+class GilRates:
+    """How one GIL was used between two snapshots.
+
+    A thread counts for the GIL that it took last. What threads did before they exited is missing where another thread
+    has taken their place in the file since.
+    """
+
+    index: int
+    utilisation: float
+    """The share of the wall time in which it was held, from 0 to 1."""
+    handovers_per_s: float
+    holder: ThreadCounters | None
+    """Who holds it at the second snapshot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What went on between two snapshots of one process."""
+
+    time_ns: int
+    """Of the second."""
+    wall_ns: int
+    threads: tuple[ThreadRates, ...]
+    """Those alive; he who held and waited most first."""
+    gils: tuple[GilRates, ...]
+    came: tuple[ThreadCounters, ...]
+    """Threads that were not there at the first snapshot."""
+    went: tuple[ThreadCounters, ...]
+    """Threads that were, and no longer are."""
+
+
+def _text(raw: bytes) -> str:
+    name = raw.split(b"\0", 1)[0].decode("utf-8", "replace")
+    return "".join(c if c.isprintable() else "?" for c in name)
+
+
+def _thread(row: Sequence[Any], time_ns: int) -> ThreadCounters:
+    state, serial, tid, gil, since, holds, hold, waits, wait, forced, worst_wait, worst_hold, _, name, buckets = row
+    word = _STATES.get(state, "idle")
+    state_ns = max(0, time_ns - since) if state != fmt.SLOT_FREE else 0
+    return ThreadCounters(
+        serial=serial,
+        tid=tid,
+        name=_text(name) or f"thread {tid}",
+        gil=gil,
+        state=word,
+        state_ns=state_ns,
+        holds=holds,
+        hold_ns=hold + (state_ns if word == "holding" else 0),
+        waits=waits,
+        wait_ns=wait + (state_ns if word == "waiting" else 0),
+        forced=forced,
+        worst_wait_ns=worst_wait,
+        worst_hold_ns=worst_hold,
+        wait_buckets=tuple(buckets.tolist()),
+    )
+
+
+def decode(header: np.void, slots: np.ndarray, time_ns: int) -> Snapshot:
+    """Return what slots (of SLOT_DTYPE, read after `time_ns`) say."""
+    used = slots[slots["serial"] != 0]
+    rows = [_thread(row, time_ns) for row in used.tolist()]
+    flags = int(header["flags"])
+    return Snapshot(
+        time_ns=time_ns,
+        start_ns=int(header["start_ns"]),
+        thread_count=int(header["thread_count"]),
+        threads=tuple(one for one in rows if one.state != "exited"),
+        exited=tuple(one for one in rows if one.state == "exited"),
+        has_gil=not flags & fmt.FREE_THREADED or bool(flags & fmt.GIL_ENABLED),
+    )
+
+
+def percentile(buckets: Sequence[int], share: float, longest_ns: float | None = None) -> float | None:
+    """Return the time below which that share of the waits was, evenly spread within its bucket; None without waits.
+
+    Args:
+        buckets: Counts as in `ThreadCounters.wait_buckets`.
+        share: From 0 to 1.
+        longest_ns: No wait was longer.
+    """
+    total = sum(buckets)
+    if not total:
+        return None
+    rank = share * total
+    below = 0
+    found = 0.0
+    for index, count in enumerate(buckets):
+        if count and below + count >= rank:
+            low, high = (2.0 ** (index - 1), 2.0**index) if index else (0.0, 1.0)
+            found = low + (high - low) * max(0.0, rank - below) / count
+            break
+        below += count
+    return found if longest_ns is None else min(found, longest_ns)
+
+
+def _bucket_differences(new: ThreadCounters, old: ThreadCounters | None) -> tuple[int, ...]:
+    if old is None:
+        return new.wait_buckets
+    return tuple((b - a) & _BUCKET_MASK for a, b in zip(old.wait_buckets, new.wait_buckets, strict=True))
+
+
+def _worst_wait(new: ThreadCounters, old: ThreadCounters | None, buckets: Sequence[int]) -> int:
+    ended = 0
+    if old is None or new.worst_wait_ns > old.worst_wait_ns:
+        ended = new.worst_wait_ns
+    else:
+        highest = max((index for index, count in enumerate(buckets) if count), default=-1)
+        if highest >= 0:
+            last = highest == len(buckets) - 1
+            ended = new.worst_wait_ns if last else min(2**highest, new.worst_wait_ns)
+    return max(ended, new.state_ns if new.state == "waiting" else 0)
+
+
+def _rates(new: ThreadCounters, old: ThreadCounters | None, wall_ns: int) -> ThreadRates:
+    buckets = _bucket_differences(new, old)
+    worst = _worst_wait(new, old, buckets)
+
+    def gone_up(name: str) -> int:
+        return max(0, int(getattr(new, name)) - (int(getattr(old, name)) if old is not None else 0))
+
+    p50, p90, p99 = (percentile(buckets, share, worst) for share in (0.5, 0.9, 0.99))
+    return ThreadRates(
+        now=new,
+        hold_share=min(1.0, gone_up("hold_ns") / wall_ns),
+        wait_share=min(1.0, gone_up("wait_ns") / wall_ns),
+        holds_per_s=gone_up("holds") * 1e9 / wall_ns,
+        waits_per_s=gone_up("waits") * 1e9 / wall_ns,
+        forced_per_s=gone_up("forced") * 1e9 / wall_ns,
+        wait_p50_ns=p50,
+        wait_p90_ns=p90,
+        wait_p99_ns=p99,
+        worst_wait_ns=worst,
+    )
+
+
+def _by_serial(threads: Iterable[ThreadCounters]) -> dict[int, ThreadCounters]:
+    return {one.serial: one for one in threads}
+
+
+def difference(old: Snapshot, new: Snapshot) -> Rates:
+    """Return what went on between two snapshots of one recording, the earlier first.
+
+    Raises:
+        ValueError: They are of two recordings.
+    """
+    if old.start_ns != new.start_ns:
+        raise ValueError("snapshots of two recordings have nothing in common")
+    wall_ns = max(1, new.time_ns - old.time_ns)
+    before = _by_serial((*old.threads, *old.exited))
+    alive = [_rates(one, before.get(one.serial), wall_ns) for one in new.threads]
+    over = [
+        _rates(one, before.get(one.serial), wall_ns)
+        for one in new.exited
+        if one.serial in before or one.serial > old.thread_count
+    ]
+    there, then = _by_serial(new.threads), _by_serial(old.threads)
+    gils = []
+    for index in sorted({one.now.gil for one in alive if one.now.holds}):
+        mine = [one for one in (*alive, *over) if one.now.gil == index]
+        holding = [one.now for one in mine if one.now.state == "holding"]
+        gils.append(
+            GilRates(
+                index=index,
+                utilisation=min(1.0, sum(one.hold_share for one in mine)),
+                handovers_per_s=sum(one.holds_per_s for one in mine),
+                # Two are one whose end and one whose beginning were read: the later one has it.
+                holder=min(holding, key=lambda one: one.state_ns, default=None),
+            )
+        )
+    return Rates(
+        time_ns=new.time_ns,
+        wall_ns=wall_ns,
+        threads=tuple(sorted(alive, key=lambda one: (-one.hold_share - one.wait_share, one.now.serial))),
+        gils=tuple(gils) if new.has_gil else (),
+        came=tuple(one for serial, one in there.items() if serial not in then),
+        went=tuple(one for serial, one in then.items() if serial not in there),
+    )

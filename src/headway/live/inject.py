@@ -1,0 +1,562 @@
+"""Have the main thread of a running CPython process queue a call: what attaching rests on before CPython 3.14.
+
+The thread is stopped by ptrace (it alone: the others go on), has its registers pointed at `Py_AddPendingCall`, and gets
+them back when that returns, well under a millisecond later. The queued call, of `PyRun_SimpleString`, is then made by
+the interpreter itself where it also runs signal handlers: in the main thread, between two bytecodes, with the GIL held.
+
+What the process has is not touched: the call has a stack and a text of its own, in memory that the thread is made to
+map; signals that arrive meanwhile wait; and a system call that the stop interrupted is restarted by the kernel, for its
+number and its result are put back as well. Only where the kernel restarts nothing, whoever stops the process
+(epoll_wait, sigtimedwait, semop), it fails with EINTR, as after Ctrl-Z and fg; Python repeats the first two itself.
+
+`Py_AddPendingCall` allocates nothing and needs neither GIL nor thread state; CPython's own signal handlers call it. One
+lock it does take, that of the queue. The stopped thread may itself be holding that, and would wait for itself; so a
+call that begins to wait is undone and tried again later.
+
+Between the first change of registers and their return the process depends on us: killed by SIGKILL just then, we leave
+a thread that dies of SIGSEGV as the call returns. Nothing is done in between that could be done before or after, and
+all of it in a thread of ours, which Ctrl-C does not interrupt and at whose end, however it ends, the kernel detaches.
+x86-64 only.
+
+One file: what is looked up, saved and called belongs together, and no one else is to have it.
+"""
+
+import contextlib
+import ctypes
+import os
+import platform
+import signal
+import struct
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from headway.errors import RecordingError
+
+__all__ = ["run_soon"]
+
+_TRIES = 20
+_PAUSE_S = 0.005
+"""Between two tries: for the thread to leave what it was in."""
+_CALL_S = 0.1
+"""For the call to return, before we look at what it does."""
+_PATIENCE_S = 5.0
+"""For a stop to come about, and for a call that only gets no CPU."""
+
+_STACK_BYTES = 32 << 10
+"""The call's own; the dynamic linker, which may run first, puts the vector registers there: up to 11 KB."""
+_PAGE = 4096
+
+# <linux/ptrace.h>, <asm/ptrace-abi.h>, <linux/elf.h>
+_CONT, _GETREGS, _SETREGS, _POKEUSER, _SINGLESTEP, _DETACH = 7, 12, 13, 6, 9, 17
+_GETSIGINFO, _GETREGSET, _SETREGSET, _SEIZE, _INTERRUPT = 0x4202, 0x4204, 0x4205, 0x4206, 0x4207
+_GETSIGMASK, _SETSIGMASK, _GET_RSEQ = 0x420A, 0x420B, 0x420F
+_EVENT_STOP = 128
+_NT_X86_XSTATE = 0x202
+_XSTATE_ROOM = 64 << 10  # the kernel tells how much of it is used
+_DEBUG_REGISTERS = 848  # offsetof(struct user, u_debugreg)
+_WALL, _NOTHREAD = 0x40000000, 0x20000000  # <linux/wait.h>
+_MMAP, _MUNMAP, _FUTEX = 9, 11, 202  # <asm/unistd_64.h>
+_RESTARTED = {-512, -513, -514, -516}  # ERESTARTSYS and its like: what interrupted system calls have in rax
+_TF, _DF, _AC = 0x100, 0x400, 0x40000
+_OWN_SIGNALS = (signal.SIGTRAP, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+
+_QUEUE, _RUN = "Py_AddPendingCall", "PyRun_SimpleString"
+_WAITING = ("PyMutex_Lock", "_PyParkingLot_Park")
+"""CPython 3.13: where the wait for a lock begins, and where the thread is entered among those that wait."""
+
+_SYMBOL = struct.Struct("<IBBHQQ")
+_DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_GNU_HASH = 4, 5, 6, 0x6FFFFEF5
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.ptrace.restype = ctypes.c_long
+_libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+
+
+def run_soon(pid: int, text: str) -> None:
+    """Have the main thread of a process run Python statements, in `__main__`, at its next safe point.
+
+    They must not raise: that would be a SystemError in the middle of the program. Returns when they are queued.
+
+    Raises:
+        RecordingError: It cannot be done; the process goes on as it was.
+    """
+    if platform.machine() != "x86_64" or struct.calcsize("P") != 8:
+        raise RecordingError(
+            f"on {platform.machine()} headway attaches to CPython 3.14 and later only",
+            hint="start the program with `headway trace`",
+        )
+    # In a thread of its own, as the docstring above tells. Ctrl-C waits for it in __exit__.
+    with ThreadPoolExecutor(1, "headway-inject") as own_thread:
+        own_thread.submit(_run_soon, pid, text.encode() + b"\0").result()
+
+
+def _run_soon(pid: int, text: bytes) -> None:
+    try:
+        _check_state(pid)
+        with _Memory(pid) as memory:
+            _find(pid, memory)  # what is no Python is not even stopped
+        why = None
+        for _ in range(_TRIES):
+            why = _attempt(pid, text)
+            if why is None:
+                return
+            time.sleep(_PAUSE_S)
+    except (ProcessLookupError, ChildProcessError, FileNotFoundError):
+        raise RecordingError(f"there is no process {pid}, or it has just ended") from None
+    except PermissionError as error:
+        _check_state(pid)
+        raise RecordingError(
+            f"process {pid} may not be traced: {error.strerror}",
+            hint="run as the process's user or as root, or allow ptrace (kernel.yama.ptrace_scope, a container's seccomp)",
+        ) from None
+    except OSError as error:
+        raise RecordingError(f"process {pid} could not be reached: {error.strerror}") from error
+    raise RecordingError(f"process {pid} could not be reached in {_TRIES} tries: {why}", hint="try again")
+
+
+def _check_state(pid: int) -> None:
+    """Raise RecordingError for a process that cannot be traced now."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines()
+    status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    tracer = int(status.get("TracerPid", "0"))
+    if tracer:
+        name = "?"
+        with contextlib.suppress(OSError):
+            name = Path(f"/proc/{tracer}/comm").read_text(encoding="utf-8", errors="replace").strip()
+        raise RecordingError(
+            f"process {pid} is traced already, by process {tracer} ({name})", hint="end that debugger first"
+        )
+    state = status.get("State", "?")[0]
+    if state == "T":
+        raise RecordingError(f"process {pid} is stopped", hint=f"let it go on first: kill -CONT {pid}")
+    if state in "ZX":
+        raise RecordingError(f"the main thread of process {pid} has ended")
+
+
+def _attempt(pid: int, text: bytes) -> str | None:
+    """Queue the call; return None, or why this was no moment for it."""
+    with _Tracee(pid) as thread, _Memory(pid) as memory:
+        # Looked up again: between our first look and the stop it may have become another program.
+        place = _find(pid, memory)
+        if thread.in_restartable_sequence(memory):
+            return "it is in a restartable sequence all the time"
+        with thread.borrowed():
+            return _queue(thread, memory, place, text)
+
+
+def _queue(thread: "_Tracee", memory: "_Memory", place: "_Place", text: bytes) -> str | None:
+    room = _STACK_BYTES + -(-(len(text) + 16) // _PAGE) * _PAGE
+    # PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS
+    start = thread.system_call(place.syscall, _MMAP, 0, room, 3, 0x22, -1 & (1 << 64) - 1, 0)
+    if start > -_PAGE & (1 << 64) - 1:
+        return "it gets no memory: " + os.strerror((1 << 64) - start)
+    top = start + _STACK_BYTES
+    queued = False
+    try:
+        # The return address is no code, or where all memory is executable a breakpoint.
+        memory.write(top, b"\xcc".ljust(16, b"\0") + text)
+        memory.write(top - 8, struct.pack("<Q", top))
+        result = thread.call(place.queue, place.run, top + 16, returns_to=top, waiting=place.waiting)
+        queued = result == 0
+    finally:
+        # The text stays: when it has been run is not ours to know. A page for each call that was queued.
+        thread.system_call(place.syscall, _MUNMAP, start, _STACK_BYTES if queued else room)
+    if queued:
+        return None
+    return "its queue of pending calls is locked" if result is None else "its queue of pending calls is full"
+
+
+class _Registers(ctypes.Structure):
+    """struct user_regs_struct."""
+
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in (
+            *("r15", "r14", "r13", "r12", "rbp", "rbx", "r11", "r10", "r9", "r8", "rax", "rcx", "rdx", "rsi", "rdi"),
+            *("orig_rax", "rip", "cs", "eflags", "rsp", "ss", "fs_base", "gs_base", "ds", "es", "fs", "gs"),
+        )
+    ]
+
+
+class _IoVec(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+
+class _Rseq(ctypes.Structure):
+    """struct ptrace_rseq_configuration."""
+
+    _fields_ = [("pointer", ctypes.c_uint64), ("size", ctypes.c_uint32), ("rest", ctypes.c_uint32 * 3)]
+
+
+@final
+class _Tracee:
+    """The main thread of a process; stopped as long as the `with` lasts, but for what we have it do."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._stopped = False
+        self._held: list[int] = []
+
+    def __enter__(self) -> "_Tracee":
+        self._ptrace(_SEIZE)  # not PTRACE_ATTACH: that sends a SIGSTOP. No PTRACE_O_EXITKILL: our end is not its end
+        try:
+            self._halt()
+        except BaseException:
+            self._detach()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._detach()
+
+    def _ptrace(self, request: int, address: int = 0, data: Any = None) -> None:
+        if _libc.ptrace(request, self._pid, address, data) == -1:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    def _resume(self, request: int, number: int = 0) -> None:
+        self._stopped = False
+        self._ptrace(request, 0, number)
+
+    def _detach(self) -> None:
+        # If it does not stop, the kernel detaches it when our thread ends; if it has ended, there is nothing to do.
+        with contextlib.suppress(ProcessLookupError):
+            self._ptrace(_DETACH)
+        for number in self._held:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, number)
+
+    def _wait(self, limit_s: float) -> tuple[int, int] | None:
+        """Wait for a stop; return its signal and event, or None after the limit."""
+        deadline = time.monotonic() + limit_s
+        pause = 0.0
+        while True:
+            # Stops only: that the process ends is for its parent to hear.
+            found = os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WNOHANG | _WALL | _NOTHREAD)
+            if found is not None:
+                self._stopped = True
+                return found.si_status & 0xFF, found.si_status >> 8
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(pause)  # 0 gives the CPU away
+            pause = min(0.001, pause + 0.00001)
+            if pause == 0.001:
+                self._check_alive()
+
+    def _check_alive(self) -> None:
+        if Path(f"/proc/{self._pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in b"ZX":
+            raise ProcessLookupError
+
+    def _halt(self) -> None:
+        """Have it stop between two instructions of its own; what signals come first take their way."""
+        self._ptrace(_INTERRUPT)
+        while True:
+            stop = self._wait(_PATIENCE_S)
+            if stop is None:
+                raise RecordingError(
+                    f"the main thread of process {self._pid} did not stop in {_PATIENCE_S:g} s",
+                    hint="it waits in the kernel for a device or for a child of vfork; try again",
+                )
+            number, event = stop
+            if event != _EVENT_STOP:
+                self._resume(_CONT, number)
+            elif number != signal.SIGTRAP:
+                raise RecordingError(
+                    f"process {self._pid} is stopped", hint=f"let it go on first: kill -CONT {self._pid}"
+                )
+            else:
+                return
+
+    def _registers(self) -> _Registers:
+        registers = _Registers()
+        self._ptrace(_GETREGS, 0, ctypes.byref(registers))
+        return registers
+
+    def in_restartable_sequence(self, memory: "_Memory") -> bool:
+        """The thread is where the kernel would have to send it back (rseq(2)), and cannot if it finds it elsewhere."""
+        rseq = _Rseq()
+        try:
+            self._ptrace(_GET_RSEQ, ctypes.sizeof(rseq), ctypes.byref(rseq))
+        except OSError:
+            return False  # a kernel without
+        section = memory.words(rseq.pointer + 8, 1)[0] if rseq.pointer else 0
+        if not section:
+            return False
+        start, length = memory.words(section + 8, 2)
+        return bool(start <= self._registers().rip < start + length)
+
+    @contextlib.contextmanager
+    def borrowed(self) -> Iterator[None]:
+        """Save all that a call changes, and put it back, whatever happens."""
+        registers = self._registers()
+        room = ctypes.create_string_buffer(_XSTATE_ROOM)
+        vectors = _IoVec(ctypes.addressof(room), _XSTATE_ROOM)
+        self._ptrace(_GETREGSET, _NT_X86_XSTATE, ctypes.byref(vectors))
+        mask = ctypes.c_uint64()
+        self._ptrace(_GETSIGMASK, 8, ctypes.byref(mask))
+        # What we cause ourselves must come through: forced on a thread that blocks it, it would reset its handler.
+        others = ctypes.c_uint64((1 << 64) - 1 - sum(1 << number - 1 for number in _OWN_SIGNALS))
+        try:
+            self._ptrace(_SETSIGMASK, 8, ctypes.byref(others))
+            yield
+        finally:
+            if not self._stopped:
+                self._own(self._halt_in_call())
+            # With rax and orig_rax as they were, the kernel goes on with an interrupted system call from here.
+            self._ptrace(_SETREGSET, _NT_X86_XSTATE, ctypes.byref(vectors))
+            self._ptrace(_SETREGS, 0, ctypes.byref(registers))
+            self._ptrace(_SETSIGMASK, 8, ctypes.byref(mask))
+
+    def _halt_in_call(self) -> tuple[int, int]:
+        self._ptrace(_INTERRUPT)
+        stop = self._wait(_PATIENCE_S)
+        if stop is None:
+            raise RecordingError(f"process {self._pid} does not stop any more", hint="it waits in the kernel")
+        return stop
+
+    def _own(self, stop: tuple[int, int]) -> bool:
+        """Whether the call itself caused a stop; a signal that someone sent is held until the end.
+
+        Only SIGSTOP and those of _OWN_SIGNALS get here. A group-stop takes effect when we detach.
+        """
+        number, event = stop
+        if event == _EVENT_STOP:
+            return False
+        told = (ctypes.c_int32 * 32)()
+        self._ptrace(_GETSIGINFO, 0, ctypes.byref(told))
+        if number in _OWN_SIGNALS and told[2] > 0:  # si_code: by the kernel
+            return True
+        self._held.append(number)
+        return False
+
+    def system_call(self, instruction: int, number: int, *arguments: int) -> int:
+        """Have it make a system call that does not wait."""
+        registers = self._registers()
+        for name, value in zip(("rdi", "rsi", "rdx", "r10", "r8", "r9"), arguments, strict=False):
+            setattr(registers, name, value)
+        registers.rip, registers.rax, registers.orig_rax = instruction, number, (1 << 64) - 1
+        registers.eflags &= ~_TF
+        self._ptrace(_SETREGS, 0, ctypes.byref(registers))
+        while True:
+            self._resume(_SINGLESTEP)
+            stop = self._wait(_PATIENCE_S)
+            if stop is None:
+                raise RecordingError(f"process {self._pid} made no system call in {_PATIENCE_S:g} s")
+            if self._own(stop):
+                break
+        registers = self._registers()
+        if registers.rip != instruction + 2 or stop[0] != signal.SIGTRAP:
+            raise RecordingError(f"process {self._pid} could not make a system call ({signal.Signals(stop[0]).name})")
+        return int(registers.rax)
+
+    def call(self, function: int, *arguments: int, returns_to: int, waiting: tuple[int, ...]) -> int | None:
+        """Have it call a function; return the result (an int), or None if it would have waited for a lock.
+
+        Args:
+            function: Its address.
+            arguments: Up to two.
+            returns_to: An address without code, on top of which the stack ends.
+            waiting: Addresses at which a wait begins.
+        """
+        registers = self._registers()
+        registers.rdi, registers.rsi = arguments
+        registers.rip, registers.rsp, registers.rbp = function, returns_to - 8, 0
+        registers.rax, registers.orig_rax = 0, (1 << 64) - 1  # no system call is to be restarted in there
+        registers.eflags &= ~(_TF | _DF | _AC)
+        self._ptrace(_SETREGS, 0, ctypes.byref(registers))
+        with self._breakpoints(waiting):
+            end = time.monotonic() + _PATIENCE_S
+            limit_s = _CALL_S
+            while True:
+                self._resume(_CONT)
+                stop = self._wait(limit_s)
+                late = stop is None
+                stop = stop or self._halt_in_call()
+                registers = self._registers()
+                if self._own(stop):
+                    if registers.rip in (returns_to, returns_to + 1):
+                        return ctypes.c_int32(registers.rax & 0xFFFFFFFF).value
+                    if registers.rip in waiting and stop[0] == signal.SIGTRAP:
+                        return None
+                    name = signal.Signals(stop[0]).name
+                    raise RecordingError(f"process {self._pid} got a {name} in the call, and goes on as it was")
+                if late and self._may_be_abandoned(registers, guarded=bool(waiting), last=time.monotonic() > end):
+                    return None
+                if time.monotonic() > end:
+                    raise RecordingError(
+                        f"the call in process {self._pid} did not return in {_PATIENCE_S:g} s", hint="try again"
+                    )
+
+    def _may_be_abandoned(self, registers: _Registers, *, guarded: bool, last: bool) -> bool:
+        """Whether a late call waits for a lock, and nothing is lost if it never knows that it got it.
+
+        Up to CPython 3.12 the lock is a semaphore. That the futex call is to be restarted tells that nobody has woken
+        this thread: the lock was not given to it and cannot be, for a semaphore is given to nobody, but left to take.
+        The one trace of the wait is that a count of waiters stays too high, which costs a needless futex call at each
+        release. In 3.13 a waiting thread's place in a list would be left behind, on a stack that is gone; a breakpoint
+        stands before that. Should a wait get past it, giving it up is the last resort, and better than a wait for ever.
+        """
+        rax = ctypes.c_int64(registers.rax).value
+        return registers.orig_rax == _FUTEX and rax in _RESTARTED and (last or not guarded)
+
+    @contextlib.contextmanager
+    def _breakpoints(self, addresses: tuple[int, ...]) -> Iterator[None]:
+        """Stop this thread at these addresses, by its debug registers: other threads run the same code."""
+        if not addresses:
+            yield
+            return
+        try:
+            with contextlib.suppress(OSError):  # a virtual machine without: then _may_be_abandoned alone decides
+                for i, address in enumerate(addresses):
+                    self._ptrace(_POKEUSER, _DEBUG_REGISTERS + 8 * i, address)
+                self._ptrace(_POKEUSER, _DEBUG_REGISTERS + 8 * 7, sum(1 << 2 * i for i in range(len(addresses))))
+            yield
+        finally:
+            if not self._stopped:
+                self._own(self._halt_in_call())
+            with contextlib.suppress(OSError):
+                for i in (7, *range(len(addresses))):
+                    self._ptrace(_POKEUSER, _DEBUG_REGISTERS + 8 * i, 0)
+
+
+@final
+class _Memory:
+    """The memory of a process."""
+
+    def __init__(self, pid: int) -> None:
+        self._file = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
+
+    def __enter__(self) -> "_Memory":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return so many bytes. Raises OSError where nothing is mapped."""
+        found = os.pread(self._file, size, address)
+        if len(found) != size:
+            raise OSError(14, "its memory cannot be read")
+        return found
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write all of it. Raises OSError."""
+        if os.pwrite(self._file, data, address) != len(data):
+            raise OSError(14, "its memory cannot be written")
+
+    def words(self, address: int, count: int) -> tuple[int, ...]:
+        """Return 64-bit words."""
+        return struct.unpack(f"<{count}Q", self.read(address, 8 * count))
+
+    def halves(self, address: int, count: int) -> tuple[int, ...]:
+        """Return 32-bit words."""
+        return struct.unpack(f"<{count}I", self.read(address, 4 * count))
+
+
+@final
+@dataclass(frozen=True)
+class _Place:
+    """Addresses in a process."""
+
+    queue: int
+    """Of the function that queues a call."""
+    run: int
+    """Of the function to be called."""
+    waiting: tuple[int, ...]
+    """Of the functions in which the former would begin to wait."""
+    syscall: int
+    """Of a system call instruction."""
+
+
+def _find(pid: int, memory: _Memory) -> _Place:
+    """Find them in memory, not in files: those may be in a container, or replaced by an upgrade."""
+    code: list[tuple[int, int, str]] = []
+    images: dict[int, str] = {}
+    for line in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines():
+        addresses, rights, offset, _, inode, *name = line.split(None, 5)
+        start, end = (int(address, 16) for address in addresses.split("-"))
+        path = name[0] if name else ""
+        if "r-x" in rights:
+            code.append((start, end, path))
+        if inode != "0" and int(offset, 16) == 0 and "r" in rights:
+            images[start] = path
+    for base in sorted(images, key=lambda base: "python" not in images[base].rpartition("/")[2]):
+        try:
+            found = _functions(memory, base, (_QUEUE, _RUN, *_WAITING))
+        except (OSError, struct.error):
+            continue  # no ELF image, or not mapped as one
+        if _QUEUE in found and _RUN in found:
+            waiting = tuple(found[name] for name in _WAITING if name in found)
+            return _Place(found[_QUEUE], found[_RUN], waiting, _find_syscall(memory, code))
+    raise RecordingError(
+        f"process {pid} has no CPython in it that exports {_QUEUE}", hint="start the program with `headway trace`"
+    )
+
+
+def _find_syscall(memory: _Memory, code: list[tuple[int, int, str]]) -> int:
+    """Return where the bytes of the instruction `syscall` stand: the vDSO has them, and every libc."""
+    for start, end, _ in sorted(code, key=lambda one: (one[2] != "[vdso]", "libc" not in one[2])):
+        with contextlib.suppress(OSError):
+            at = memory.read(start, min(end - start, 4 << 20)).find(b"\x0f\x05")
+            if at >= 0:
+                return start + at
+    raise OSError(14, "no system call instruction was found")
+
+
+def _functions(memory: _Memory, base: int, names: tuple[str, ...]) -> dict[str, int]:
+    """Return the addresses of those functions that the ELF image mapped at `base` defines."""
+    header = memory.read(base, 64)
+    kind, machine = struct.unpack_from("<HH", header, 16)
+    if header[:6] != b"\x7fELF\x02\x01" or kind not in (2, 3) or machine != 62:  # 64-bit, little-endian; x86-64
+        return {}
+    offset, size, count = *struct.unpack_from("<Q", header, 32), *struct.unpack_from("<HH", header, 54)
+    segments = [struct.unpack("<IIQQQQQQ", memory.read(base + offset + i * size, 56)) for i in range(count)]
+    loads = [segment for segment in segments if segment[0] == 1]  # PT_LOAD
+    dynamic = next((segment for segment in segments if segment[0] == 2), None)  # PT_DYNAMIC
+    if not loads or dynamic is None:
+        return {}
+    bias = base - (loads[0][3] & -_PAGE)
+    words = memory.words(bias + dynamic[3], dynamic[6] // 16 * 2)
+    tags = dict(zip(words[::2], words[1::2], strict=True))
+    # glibc has written addresses there, musl leaves what the file has.
+    tables = {
+        tag: tags[tag] + (bias if tags[tag] < bias else 0)
+        for tag in (_DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_GNU_HASH)
+        if tag in tags
+    }
+    if _DT_STRTAB not in tables or _DT_SYMTAB not in tables:
+        return {}
+    found = {}
+    for name in names:
+        wanted = name.encode() + b"\0"
+        for index in _candidates(memory, tables, name):
+            text, info, _, section, value, _ = _SYMBOL.unpack(memory.read(tables[_DT_SYMTAB] + index * 24, 24))
+            # STT_FUNC, and defined here.
+            if info & 15 == 2 and section and memory.read(tables[_DT_STRTAB] + text, len(wanted)) == wanted:
+                found[name] = bias + value
+    return found
+
+
+def _candidates(memory: _Memory, tables: dict[int, int], name: str) -> Iterator[int]:
+    """Yield the numbers of symbols that may have the name."""
+    if _DT_GNU_HASH in tables:
+        at = tables[_DT_GNU_HASH]
+        buckets, first, bloom, _ = memory.halves(at, 4)
+        code = 5381
+        for byte in name.encode():
+            code = code * 33 + byte & 0xFFFFFFFF
+        at += 16 + 8 * bloom
+        index = memory.halves(at + 4 * (code % buckets), 1)[0]
+        while index >= first:
+            seen = memory.halves(at + 4 * buckets + 4 * (index - first), 1)[0]
+            if seen | 1 == code | 1:
+                yield index
+            if seen & 1:  # the chain's end
+                return
+            index += 1
+    elif _DT_HASH in tables:
+        yield from range(1, memory.halves(tables[_DT_HASH] + 4, 1)[0])

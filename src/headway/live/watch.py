@@ -1,0 +1,365 @@
+"""Read the live counters of a recorded process from outside: it is not stopped, and does not notice.
+
+What is recorded maps its trace file, or without one a memfd named `headway`; both begin with the header and the
+counters of native/trace/format.h. They are read with pread() and not mapped: a file that is cut meanwhile cannot kill
+the reader, and pages that the process never touched stay unmade.
+"""
+
+import contextlib
+import os
+import re
+import time
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from headway.errors import RecordingError
+from headway.live.counters import Rates, Snapshot, decode, difference
+from headway.traces import format as fmt
+
+__all__ = ["History", "Monitor", "Sample", "Watch", "WatchEndedError", "is_recorded", "records_to_file"]
+
+_MEMFD = "/memfd:headway (deleted)"
+_READS = 5  # until two in a row agree about a slot
+_TRIES = 20  # at a child that records nothing (yet)
+_TELLING = ["state", "serial", "since_ns", "holds", "hold_ns", "waits", "wait_ns"]
+
+
+class WatchEndedError(RecordingError):
+    """There is no more to be read: the process ended or started another program, or its recording was ended."""
+
+
+def _incarnation(pid: int) -> tuple[str, ...] | None:
+    """Return what tells this process and its program from any other; None when it is over.
+
+    That is when it started, and where its program's code and stack are: exec() puts the stack elsewhere.
+    """
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else (fields[19], fields[23], fields[25])
+
+
+def _own_pid(pid: int) -> int:
+    """Return the process's id as it knows it itself: another one in a container."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    match = re.search(r"^NSpid:.*\s(\d+)$", status, re.MULTILINE)
+    return int(match[1]) if match else pid
+
+
+def _candidates(pid: int) -> list[str]:
+    """Return paths under which the process's counters might be open to us."""
+    found = []
+    with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            fields = line.rstrip("\n").split(maxsplit=5)
+            if len(fields) < 6 or int(fields[2], 16) != 0:
+                continue
+            path = fields[5].replace("\\012", "\n")
+            if path.endswith(".hwt"):
+                found += [f"/proc/{pid}/root{path}", path]
+            elif path == _MEMFD or path.endswith(".hwt (deleted)"):
+                # Only root may go by this way; a memfd has a descriptor, too.
+                found.append(f"/proc/{pid}/map_files/{fields[0]}")
+    with contextlib.suppress(FileNotFoundError), os.scandir(f"/proc/{pid}/fd") as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if os.readlink(entry.path) == _MEMFD:
+                    found.append(entry.path)
+    return found
+
+
+def is_recorded(pid: int) -> bool:
+    """Return whether a process has counters that can be read."""
+    try:
+        Watch(pid).close()
+    except RecordingError:
+        return False
+    return True
+
+
+def records_to_file(pid: int) -> bool:
+    """Return whether a process maps a trace file, as against counters in memory or nothing."""
+    try:
+        return any(path.endswith(".hwt") for path in _candidates(pid))
+    except OSError:
+        return False
+
+
+def _read_header(fd: int) -> np.void | None:
+    block = os.pread(fd, fmt.HEADER_DTYPE.itemsize, 0)
+    if len(block) < fmt.HEADER_DTYPE.itemsize:
+        return None
+    header: np.void = np.frombuffer(block, fmt.HEADER_DTYPE)[0]
+    return header if header["magic"].tobytes() == fmt.MAGIC else None
+
+
+class Watch:
+    """The counters of one recorded process. Close it, or use it in a `with`."""
+
+    def __init__(self, pid: int) -> None:
+        """Find the counters.
+
+        Args:
+            pid: The process's id.
+
+        Raises:
+            RecordingError: There is no such process, it is someone else's, or it is not recorded.
+        """
+        self.pid = pid
+        self._fd = -1
+        try:
+            incarnation = _incarnation(pid)
+            if incarnation is None:
+                raise RecordingError(
+                    f"there is no process {pid}", hint="`pgrep -a python` lists those of Python"
+                ) from None
+            header = self._open(_own_pid(pid))
+        except (FileNotFoundError, ProcessLookupError):
+            raise RecordingError(f"process {pid} has ended") from None
+        except PermissionError:
+            raise RecordingError(
+                f"process {pid} belongs to someone else", hint="watch it as its user, or as root"
+            ) from None
+        if header is None:
+            raise RecordingError(
+                f"process {pid} is not recorded", hint=f"`headway top {pid}` starts counting and watches it"
+            )
+        self._incarnation = incarnation
+        self._header = header
+        self._slots_offset = int(header["slots_offset"])
+        self._slot_count = int(header["slot_count"])
+
+    def _open(self, own_pid: int) -> np.void | None:
+        for path in _candidates(self.pid):
+            try:
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            except OSError:
+                continue
+            header = _read_header(fd)
+            # A forked child has its parent's until its own first event.
+            ours = header is not None and int(header["pid"]) == own_pid and int(header["end_ns"]) == 0
+            if ours and header is not None and int(header["version"]) != fmt.FORMAT_VERSION:
+                os.close(fd)
+                raise RecordingError(
+                    f"process {self.pid} is recorded in format {int(header['version'])}, expected {fmt.FORMAT_VERSION}",
+                    hint="it runs under another version of headway: watch it with that one",
+                )
+            if ours and header is not None and int(header["slot_bytes"]) == fmt.SLOT_DTYPE.itemsize:
+                self._fd = fd
+                return header
+            os.close(fd)
+        return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the counters; the process goes on as it was."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    @property
+    def program(self) -> str:
+        """What a user would call the program."""
+        text = self._header["program"].tobytes().split(b"\0", 1)[0].decode("utf-8", "replace")
+        return "".join(c if c.isprintable() else "?" for c in text) or f"process {self.pid}"
+
+    @property
+    def has_gil(self) -> bool:
+        """False: free-threaded, with the GIL off when the recording began."""
+        flags = int(self._header["flags"])
+        return not flags & fmt.FREE_THREADED or bool(flags & fmt.GIL_ENABLED)
+
+    @property
+    def counters_only(self) -> bool:
+        """Nothing but counters is recorded."""
+        return bool(int(self._header["flags"]) & fmt.COUNTERS_ONLY)
+
+    def snapshot(self) -> Snapshot:
+        """Return the counters now.
+
+        Raises:
+            WatchEndedError: The process ended or started another program, or its recording was ended.
+        """
+        header = self._alive()
+        count = min(self._slot_count, int(header["thread_count"]))
+        time_ns = time.monotonic_ns()
+        slots = self._read(count)
+        for _ in range(_READS - 1):
+            # What a hand-over has written half of is not the same a moment later.
+            again_ns = time.monotonic_ns()
+            again = self._read(count)
+            torn = slots[_TELLING] != again[_TELLING]
+            slots, time_ns = again, again_ns
+            if not torn.any():
+                break
+        else:
+            # Of threads that change places faster than we read: nothing is known of this moment.
+            slots = slots[~torn | (slots["state"] != fmt.SLOT_FREE)]
+        return decode(header, slots, time_ns)
+
+    def _alive(self) -> np.void:
+        if self._fd < 0:
+            raise WatchEndedError(f"the watch of process {self.pid} is closed")
+        incarnation = _incarnation(self.pid)
+        if incarnation is None or incarnation[0] != self._incarnation[0]:
+            raise WatchEndedError(f"process {self.pid} has ended")
+        if incarnation != self._incarnation:
+            raise WatchEndedError(f"process {self.pid} has started another program")
+        header = _read_header(self._fd)
+        if header is None or int(header["end_ns"]) != 0:
+            raise WatchEndedError(f"the recording of process {self.pid} was ended")
+        return header
+
+    def _read(self, count: int) -> np.ndarray:
+        block = os.pread(self._fd, count * fmt.SLOT_DTYPE.itemsize, self._slots_offset)
+        whole = len(block) - len(block) % fmt.SLOT_DTYPE.itemsize
+        slots = np.zeros(count, fmt.SLOT_DTYPE)
+        slots[: whole // fmt.SLOT_DTYPE.itemsize] = np.frombuffer(block[:whole], fmt.SLOT_DTYPE)
+        return slots
+
+
+class History:
+    """The snapshots of the last seconds, of one recording."""
+
+    def __init__(self, window_s: float = 5.0) -> None:
+        self._window_ns = int(window_s * 1e9)
+        self._kept: deque[Snapshot] = deque()
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Add the next one, and drop those that the window no longer needs; of another recording: all."""
+        if self._kept and self._kept[-1].start_ns != snapshot.start_ns:
+            self._kept.clear()
+        self._kept.append(snapshot)
+        while len(self._kept) > 2 and self._kept[1].time_ns <= snapshot.time_ns - self._window_ns:
+            self._kept.popleft()
+
+    def interval(self) -> Rates | None:
+        """Return what went on between the last two; None while there are none."""
+        return difference(self._kept[-2], self._kept[-1]) if len(self._kept) > 1 else None
+
+    def window(self) -> Rates | None:
+        """Return what went on over the window, or since it began; None while there are no two snapshots."""
+        return difference(self._kept[0], self._kept[-1]) if len(self._kept) > 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What one process did in the last interval, and over the window."""
+
+    pid: int
+    program: str
+    has_gil: bool
+    interval: Rates
+    window: Rates
+
+
+class Monitor:
+    """A process, and if wanted its recorded descendants, sampled again and again."""
+
+    def __init__(self, pid: int, *, children: bool = False, window_s: float = 5.0) -> None:
+        """Prepare; nothing need be recorded yet.
+
+        Args:
+            pid: The process's id.
+            children: Watch its descendants, too.
+            window_s: What percentiles are about.
+        """
+        self.pid = pid
+        self._children = children
+        self._window_s = window_s
+        self._incarnation = _incarnation(pid)
+        self._watches: dict[int, tuple[Watch, History]] = {}
+        self._tries: dict[int, int] = {}
+
+    @property
+    def alive(self) -> bool:
+        """The process itself is there, whatever it runs."""
+        now = _incarnation(self.pid)
+        return now is not None and self._incarnation is not None and now[0] == self._incarnation[0]
+
+    @property
+    def watched(self) -> tuple[int, ...]:
+        """The processes whose counters are read."""
+        return tuple(self._watches)
+
+    def close(self) -> None:
+        """Close all watches."""
+        for watch, _ in self._watches.values():
+            watch.close()
+        self._watches.clear()
+
+    def sample(self) -> list[Sample]:
+        """Read all counters; a process has a sample from its second reading on."""
+        pids = [self.pid, *(_descendants(self.pid) if self._children else ())]
+        for pid in set(self._watches) - set(pids):
+            self._drop(pid)
+        self._tries = {pid: tries for pid, tries in self._tries.items() if pid in pids}
+        found = []
+        for pid in pids:
+            watch, history = self._read(pid)
+            if watch is None or history is None:
+                continue
+            interval, window = history.interval(), history.window()
+            if interval is not None and window is not None:
+                found.append(Sample(pid, watch.program, watch.has_gil, interval, window))
+        return found
+
+    def _read(self, pid: int) -> tuple[Watch | None, History | None]:
+        """Add a snapshot to a process's history; where its recording ended, look for the next one once."""
+        for _ in range(2):
+            try:
+                known = self._watches.get(pid) or self._begin(pid)
+                if known is None:
+                    return None, None
+                known[1].add(known[0].snapshot())
+            except WatchEndedError:
+                self._drop(pid)
+                self._tries.pop(pid, None)
+            else:
+                return known
+        return None, None
+
+    def _begin(self, pid: int) -> tuple[Watch, History] | None:
+        tries = self._tries.get(pid, 0)
+        if pid != self.pid and tries >= _TRIES:
+            return None
+        try:
+            known = Watch(pid), History(self._window_s)
+        except WatchEndedError:
+            raise
+        except RecordingError:
+            self._tries[pid] = tries + 1
+            return None
+        self._watches[pid] = known
+        return known
+
+    def _drop(self, pid: int) -> None:
+        known = self._watches.pop(pid, None)
+        if known is not None:
+            known[0].close()
+
+
+def _descendants(pid: int) -> list[int]:
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        one = waiting.pop()
+        for path in Path(f"/proc/{one}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                children = [int(word) for word in path.read_text(encoding="utf-8").split()]
+                found += children
+                waiting += children
+    return sorted(set(found))

@@ -1,0 +1,431 @@
+"""Live counters of real processes: `headway top`, metrics of this process, and middleware under load."""
+
+import asyncio
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from headway.cli import top_view
+from headway.cli.top_app import TopApp
+from headway.lab.interpreters import discover
+from headway.live import watch
+from headway.live.beside import Beside
+from headway.live.launch import environment
+from headway.live.watch import Monitor, Watch
+
+pytestmark = pytest.mark.slow
+
+WORKLOAD = str(Path(__file__).parent / "live_workload.py")
+NEWEST = next((one for one in discover()[0] if one.name == "3.14"), None)
+
+
+def top(*arguments, **options):
+    return [sys.executable, "-m", "headway", "top", *map(str, arguments)]
+
+
+def run_top(*arguments, **environment_):
+    return subprocess.run(
+        top(*arguments), capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **environment_}
+    )
+
+
+def wait_for(condition, what, limit_s=30.0):
+    """Wait until something is true; fail when it never is."""
+    deadline = time.monotonic() + limit_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+    return found
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """A process recorded into a file, as by `headway trace`."""
+    env = environment(tmp_path / "app.hwt", max_bytes=1 << 20)
+    with subprocess.Popen([sys.executable, WORKLOAD], env=env, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout.readline() == "ready\n"
+        yield child
+        child.kill()
+
+
+def held_most(threads):
+    return max(threads, key=lambda one: one["hold_share"])["name"]
+
+
+def test_a_watch_sees_who_holds(recorded):
+    """A recorded process is read from outside: its threads by name, shares that fit into the time, one GIL."""
+    monitor = Monitor(recorded.pid)
+    monitor.sample()
+    names = {"MainThread", "burner", "sleeper-0", "sleeper-1"}
+
+    def sampled():
+        found = monitor.sample()
+        busy = found and found[0].window.gils and found[0].window.wall_ns > 2e8
+        return found[0].window if busy and {one.now.name for one in found[0].window.threads} == names else None
+
+    rates = wait_for(sampled, "no sample with all threads")
+    monitor.close()
+    by_name = {one.now.name: one for one in rates.threads}
+    assert by_name["burner"].hold_share == max(one.hold_share for one in rates.threads)
+    assert by_name["sleeper-0"].wait_share > by_name["sleeper-0"].hold_share
+    assert by_name["sleeper-0"].wait_p50_ns <= by_name["sleeper-0"].wait_p99_ns <= by_name["sleeper-0"].worst_wait_ns
+    assert 0.5 < rates.gils[0].utilisation <= 1
+    assert all(0 <= one.hold_share + one.wait_share < 1.01 for one in rates.threads)
+
+
+def test_the_end_of_a_process_ends_its_watch(recorded):
+    """A watch of a process that was killed says that it has ended, also while nobody has reaped it."""
+    with Watch(recorded.pid) as one:
+        one.snapshot()
+        recorded.kill()
+
+        def ended():
+            try:
+                one.snapshot()
+            except watch.WatchEndedError as error:
+                return error.message
+            return None
+
+        assert wait_for(ended, "the watch never ended") == f"process {recorded.pid} has ended"
+    assert recorded.returncode is None
+
+
+def test_top_says_who_holds_of_a_recorded_process(recorded):
+    """`top PID --json` prints one line per interval, and leaves a recording as it was."""
+    done = run_top(recorded.pid, "--json", "--count", 2, "--interval", 0.3)
+
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(lines) == 2
+    for line in lines:
+        (process,) = line["processes"]
+        assert (process["pid"], process["program"]) == (recorded.pid, "live_workload.py")
+        assert held_most(process["threads"]) == "burner"
+        assert process["gils"][0]["utilisation"] > 0.5
+    assert watch.records_to_file(recorded.pid)
+
+
+@pytest.mark.skipif(NEWEST is None, reason="attaching without gdb needs CPython 3.14")
+def test_top_counts_only_while_it_watches():
+    """A process that was not recorded counts while `top` runs; Ctrl-C ends with 0 and leaves it as it was."""
+    with subprocess.Popen([NEWEST.executable, WORKLOAD], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout.readline() == "ready\n"
+        assert not watch.is_recorded(child.pid)
+        with subprocess.Popen(top(child.pid, "--interval", 0.2), stdout=subprocess.PIPE, text=True) as watching:
+            first = [watching.stdout.readline() for _ in range(3)]
+            counted = watch.is_recorded(child.pid)
+            watching.send_signal(signal.SIGINT)
+            watching.stdout.read()
+        assert watching.returncode == 0
+        assert f"live_workload.py (pid {child.pid}): GIL" in first[0]
+        assert counted
+        assert not watch.is_recorded(child.pid)
+        assert child.poll() is None
+        child.kill()
+
+
+def test_top_starts_a_program_and_ends_it(tmp_path):
+    """`top -- script` keeps what the program prints off its own stdout, and ends it as by Ctrl-C."""
+    done = run_top("--json", "--count", 1, "--interval", 0.3, "--", WORKLOAD, "a word")
+
+    assert done.returncode == 0, done.stderr
+    (line,) = map(json.loads, done.stdout.splitlines())
+    assert held_most(line["processes"][0]["threads"]) == "burner"
+    assert done.stderr == "| ready a word\n| interrupted\n"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM)])
+def test_ctrl_c_reaches_the_program(tmp_path, number, code):
+    """Ctrl-C for `top` is Ctrl-C for what it started, once, and ends with 0; a kill leaves no program behind."""
+    output = tmp_path / "printed"
+    with subprocess.Popen(
+        top("--interval", 0.2, "--output", output, "--", WORKLOAD), stdout=subprocess.PIPE, text=True
+    ) as watching:
+        watching.stdout.readline()
+        watching.send_signal(number)
+        watching.stdout.read()
+
+    assert watching.returncode == code
+    assert output.read_text() == "ready\ninterrupted\n"
+
+
+def test_top_ends_with_the_program(tmp_path):
+    """When the program ends by itself, so does `top`, with its exit code; --output holds what it printed."""
+    script, output = tmp_path / "short.py", tmp_path / "printed"
+    script.write_text("import time; print('hello'); time.sleep(0.1); raise SystemExit(3)")
+
+    done = run_top("--output", output, "--", script)
+
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1] == "short.py has ended with exit code 3"
+    assert output.read_text() == "hello\n"
+
+
+def test_children_are_watched_too(tmp_path):
+    """With --children the processes that the program starts have their own part."""
+    script = tmp_path / "parent.py"
+    script.write_text(
+        f"import subprocess, sys\nchild = subprocess.Popen([sys.executable, {WORKLOAD!r}])\n"
+        "try:\n    child.wait()\nexcept KeyboardInterrupt:\n    child.wait()\n"
+    )
+    with subprocess.Popen(
+        top("--children", "--json", "--interval", 0.2, "--", script), stdout=subprocess.PIPE, text=True
+    ) as watching:
+        names = set()
+        while names != {"parent.py", "live_workload.py"}:
+            names = {one["program"] for one in json.loads(watching.stdout.readline())["processes"]}
+        watching.send_signal(signal.SIGINT)
+        watching.stdout.read()
+
+    assert watching.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((), 2, "there is nothing to watch"),
+        ((2**22 + 1,), 7, "there is no process"),
+        ((1, "--count", 0), 2, "argument --count: '0' is no number from 1 on"),
+        ((1, "--output", "x"), 2, "--output is for a program that is started"),
+        (("--", "/not/there.py"), 2, "there is no script or program"),
+        (("--", sys.executable, "-S", WORKLOAD), 7, "is not counted"),
+    ],
+)
+def test_what_top_cannot_do_it_says(arguments, code, message):
+    """Errors name what is wrong, on stderr, with the exit code of their kind."""
+    options = ("--patience", 1) if code == 7 and arguments[0] == "--" else ()
+    done = run_top(*options, *arguments)
+
+    assert (done.returncode, done.stdout) == (code, "")
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize(("no_color", "bold"), [("", True), ("1", False)])
+def test_on_a_terminal_the_picture_is_painted_over(no_color, bold):
+    """On a terminal plain text is painted over the last picture, without colours where NO_COLOR is set."""
+    controller, terminal = pty.openpty()
+    with subprocess.Popen(
+        top("--plain", "--count", 2, "--interval", 0.2, "--", WORKLOAD),
+        stdout=terminal,
+        stderr=subprocess.DEVNULL,
+        stdin=terminal,
+        env={**os.environ, "NO_COLOR": no_color, "TERM": "xterm", "COLUMNS": "120", "LINES": "30"},
+    ) as watching:
+        os.close(terminal)
+        shown = b""
+        try:
+            while part := os.read(controller, 65536):
+                shown += part
+        except OSError:  # the terminal is closed
+            pass
+        os.close(controller)
+
+    assert watching.returncode == 0
+    assert shown.count(b"\x1b[H") == 2
+    assert b"burner" in shown
+    assert (b"\x1b[1m" in shown) == bold
+
+
+def test_the_app_shows_sorts_and_pauses():
+    """The table has a row per thread, sorts by a column, holds still when paused and quits."""
+
+    async def use(monitor):
+        app = TopApp(monitor, 0.1)
+        async with app.run_test(size=(120, 30)) as pilot:
+            table = app.query_one("#threads")
+
+            async def until(condition):
+                deadline = time.monotonic() + 30
+                while not condition():
+                    assert time.monotonic() < deadline
+                    await pilot.pause(0.01)
+
+            await until(lambda: table.row_count == 4)
+            await pilot.press("s")
+            assert [table.get_row_at(i)[0] for i in range(4)] == ["MainThread", "burner", "sleeper-0", "sleeper-1"]
+            await pilot.press("r")
+            assert table.get_row_at(0)[0] == "sleeper-1"
+            await pilot.press("r", "s", "s")
+            await until(lambda: table.get_row_at(0)[0] == "burner")
+            await pilot.press("p")
+            before = app._rows
+            app.look()
+            assert app._rows is before
+            assert "paused" in str(app.query_one("#head").render())
+            await pilot.press("q")
+
+    with Beside([sys.executable, WORKLOAD]) as program:
+        monitor = Monitor(program.pid)
+        wait_for(monitor.sample, "the program is never counted")
+        asyncio.run(use(monitor))
+        monitor.close()
+
+
+def test_a_program_that_will_not_end_is_killed(monkeypatch):
+    """What ignores Ctrl-C and kill is killed in the end."""
+    monkeypatch.setattr("headway.live.beside._PATIENCE_S", 0.2)
+    stubborn = "import signal, time\nfor n in (2, 15): signal.signal(n, signal.SIG_IGN)\nprint('up', flush=True)\nwhile 1: time.sleep(1)"
+    with Beside([sys.executable, "-c", stubborn]) as program:
+        wait_for(lambda: program.tail(1) == ["up"], "it never starts")
+
+    assert program.code == -signal.SIGKILL
+
+
+def run_script(text):
+    """Run Python in a process of its own, so that nothing goes on counting in this one; returns its JSON."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_prometheus_has_this_process_by_role():
+    """A scrape starts the counting; roles add up over threads that ended; a forked child begins at 0."""
+    found = run_script("""
+        import json, os, threading
+        from prometheus_client import CollectorRegistry, generate_latest
+        from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
+        from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse
+        from headway.live.metrics import GilCollector
+
+        registry = CollectorRegistry()
+        registry.register(GilCollector())
+
+        def scrape():
+            families = parse(openmetrics(registry).decode())
+            return {(s.name, *sorted(s.labels.items())): s.value for f in families for s in f.samples}
+
+        def burn():
+            for _ in range(100):
+                sum(range(20000))
+
+        first = scrape()
+        for _ in range(3):
+            threads = [threading.Thread(target=burn, name=f"burn-{n}") for n in range(2)]
+            for one in threads: one.start()
+            for one in threads: one.join()
+            second = scrape()
+        third = scrape()
+        role = ("role", "burn")
+        read, write = os.pipe()
+        if not os.fork():
+            mine = scrape()
+            os.write(write, json.dumps([("python_gil_hold_seconds_total", role) in mine, len(mine)]).encode())
+            os._exit(0)
+        print(json.dumps({
+            "hold": second["python_gil_hold_seconds_total", role],
+            "wait": second["python_gil_wait_seconds_total", role],
+            "releases": sum(second["python_gil_handovers_total", ("kind", k), role] for k in ("voluntary", "forced")),
+            "waits": second["python_gil_wait_duration_seconds_count", role],
+            "sum": second["python_gil_wait_duration_seconds_sum", role],
+            "back": [key for key in first if second[key] < first[key]] + [key for key in second if third[key] < second[key]],
+            "child": json.loads(os.read(read, 1000)),
+            "text": b"python_gil_hold_seconds_total" in generate_latest(registry),
+        }))
+    """)
+
+    assert found["hold"] > 0
+    assert found["releases"] >= 6
+    assert found["waits"] > 0
+    assert found["sum"] == pytest.approx(found["wait"])
+    assert found["back"] == []
+    assert found["child"][0] is False
+    assert found["child"][1] > 0
+    assert found["text"]
+
+
+def test_opentelemetry_observes_this_process():
+    """The instruments give seconds and hand-overs by role, as counters that go up."""
+    found = run_script("""
+        import json
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+        from headway.live.metrics import instrument
+
+        reader = InMemoryMetricReader()
+        provider = MeterProvider([reader])
+        instrument(provider, role=lambda name: "all")
+        reader.get_metrics_data()
+        for _ in range(100): sum(range(20000))
+        data = reader.get_metrics_data()
+        metrics = data.resource_metrics[0].scope_metrics[0].metrics
+        print(json.dumps({m.name: [m.unit, m.data.is_monotonic, [[dict(p.attributes), p.value] for p in m.data.data_points]] for m in metrics}))
+        provider.shutdown()
+    """)
+
+    assert set(found) == {"cpython.gil.hold.time", "cpython.gil.wait.time", "cpython.gil.handovers"}
+    unit, monotonic, ((attributes, value),) = found["cpython.gil.hold.time"]
+    assert (unit, monotonic, attributes) == ("s", True, {"role": "all"})
+    assert value > 0
+    assert {point[0]["kind"] for point in found["cpython.gil.handovers"][2]} == {"voluntary", "forced"}
+
+
+def test_middleware_tells_that_a_request_waited():
+    """Beside a thread that computes, a request that lets the GIL go waits for it, under wsgiref and in an event loop."""
+    found = run_script("""
+        import asyncio, json, re, threading, time, urllib.request
+        from wsgiref.simple_server import WSGIRequestHandler, make_server
+        from headway.live.middleware import GilASGIMiddleware, GilWSGIMiddleware
+
+        stop = threading.Event()
+
+        def burn():
+            while not stop.is_set(): sum(range(20000))
+
+        threading.Thread(target=burn).start()
+
+        def wsgi(environ, start_response):
+            for _ in range(5): time.sleep(0)
+            start_response("200 OK", [("Content-Type", "text/plain")])
+            return [b"fine"]
+
+        class Quiet(WSGIRequestHandler):
+            def log_message(self, *arguments): pass
+
+        server = make_server("127.0.0.1", 0, GilWSGIMiddleware(wsgi, log_over_ms=1000), handler_class=Quiet)
+        threading.Thread(target=server.handle_request).start()
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/") as response:
+            wsgi_header, length, body = response.headers["Server-Timing"], response.headers["Content-Length"], response.read()
+        server.server_close()
+
+        async def asgi(scope, receive, send):
+            for _ in range(5): time.sleep(0)
+            await asyncio.sleep(0)
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+
+        sent = []
+        async def send(message): sent.append(message)
+        asyncio.run(GilASGIMiddleware(asgi)({"type": "http"}, None, send))
+        stop.set()
+        figures = [dict(re.findall(r"([a-z-]+);dur=([0-9.]+)", text)) for text in (wsgi_header, sent[0]["headers"][0][1].decode())]
+        print(json.dumps([*figures, length, body.decode()]))
+    """)
+
+    wsgi, asgi, length, body = found
+    assert set(wsgi) == {"gil-wait", "gil-hold"}
+    assert float(wsgi["gil-wait"]) > 0
+    assert float(asgi["gil-wait"]) > 0
+    assert float(asgi["gil-loop"]) >= float(asgi["gil-wait"])
+    assert (length, body) == ("4", "fine")
+
+
+def test_a_process_without_a_gil_is_said_to_have_none():
+    """A free-threaded process has no table to show but a line that says so."""
+    free = next((one for one in discover()[0] if one.free_threaded and not one.gil_enabled), None)
+    if free is None:
+        pytest.skip("no free-threaded CPython here")
+    with Beside([free.executable, WORKLOAD]) as program:
+        monitor = Monitor(program.pid)
+        samples = wait_for(monitor.sample, "the program is never counted")
+        monitor.close()
+
+    assert top_view.head(samples[0])[0].endswith("this Python runs without a GIL: nobody holds it, nobody waits")

@@ -1,0 +1,56 @@
+"""A made image of live counters: header and slots as the recorder has them in shared memory."""
+
+import os
+
+import numpy as np
+
+from headway.live.counters import Snapshot, decode
+from headway.traces import format as hwt
+
+SLOTS_OFFSET = 65536
+STATES = {"exited": hwt.SLOT_FREE, "idle": hwt.SLOT_IDLE, "waiting": hwt.SLOT_WAITING, "holding": hwt.SLOT_HOLDING}
+
+
+def make_header(slot_count=8, **fields):
+    """Return a header of this process, which records."""
+    header = np.zeros(1, hwt.HEADER_DTYPE)
+    facts = {
+        "magic": np.void(hwt.MAGIC),
+        "version": hwt.FORMAT_VERSION,
+        "pid": os.getpid(),
+        "flags": hwt.GIL_ENABLED,
+        "start_ns": 1000,
+        "slot_count": slot_count,
+        "slot_bytes": hwt.SLOT_DTYPE.itemsize,
+        "slots_offset": SLOTS_OFFSET,
+        "program": np.void(b"made.py".ljust(hwt.PATH_BYTES, b"\0")),
+    } | fields
+    for name, value in facts.items():
+        header[name] = value
+    return header
+
+
+def make_slots(*threads, slot_count=8):
+    """Return slots; a thread is a dict of fields, with a name as text, a state as a word, `waits_of` as {bucket: n}."""
+    slots = np.zeros(slot_count, hwt.SLOT_DTYPE)
+    for slot, thread in zip(slots, threads, strict=False):
+        facts = {"tid": 100 + thread["serial"], "state": "idle"} | thread
+        for bucket, count in facts.pop("waits_of", {}).items():
+            slot["wait_buckets"][bucket] = count
+        facts["state"] = STATES[facts["state"]]
+        facts["name"] = np.void(facts.pop("name", f"t{facts['serial']}").encode().ljust(hwt.NAME_BYTES, b"\0"))
+        for name, value in facts.items():
+            slot[name] = value
+    return slots
+
+
+def make_snapshot(time_ns, *threads, **fields) -> Snapshot:
+    """Return what the counters say at that time."""
+    fields = {"thread_count": max((thread["serial"] for thread in threads), default=0)} | fields
+    return decode(make_header(**fields)[0], make_slots(*threads), time_ns)
+
+
+def image(*threads, **fields) -> bytes:
+    """Return a trace file without chunks."""
+    header = make_header(**{"thread_count": len(threads)} | fields).tobytes()
+    return header.ljust(SLOTS_OFFSET, b"\0") + make_slots(*threads).tobytes()

@@ -1,0 +1,189 @@
+"""Finding and reading counters, on an image that this process maps."""
+
+import mmap
+import os
+
+import numpy as np
+import pytest
+from live_image import SLOTS_OFFSET, image, make_snapshot
+
+from headway.errors import RecordingError
+from headway.live import watch
+from headway.live.watch import History, Monitor, Watch, WatchEndedError
+from headway.traces import format as hwt
+
+
+@pytest.fixture
+def mapped(tmp_path):
+    """Return a function that maps an image of counters and returns its path; its end unmaps them."""
+    mappings = []
+
+    def make(*threads, name="made.hwt", **fields):
+        path = tmp_path / name
+        path.write_bytes(image(*threads, **fields))
+        with path.open("r+b") as file:
+            mappings.append(mmap.mmap(file.fileno(), 0))
+        return path
+
+    yield make
+    for one in mappings:
+        one.close()
+
+
+def change(path, **fields):
+    """Change fields of the header."""
+    with path.open("r+b") as file:
+        header = np.frombuffer(file.read(hwt.HEADER_DTYPE.itemsize), hwt.HEADER_DTYPE).copy()
+        for name, value in fields.items():
+            header[name] = value
+        file.seek(0)
+        file.write(header.tobytes())
+
+
+def test_the_counters_of_a_mapped_file_are_read(mapped):
+    """A process that maps a trace file is watched by its id alone."""
+    mapped({"serial": 1, "name": "MainThread", "holds": 5})
+
+    with Watch(os.getpid()) as one:
+        snapshot = one.snapshot()
+
+    assert one.program == "made.py"
+    assert [(thread.name, thread.holds) for thread in snapshot.threads] == [("MainThread", 5)]
+    assert watch.is_recorded(os.getpid())
+    assert watch.records_to_file(os.getpid())
+
+
+@pytest.mark.parametrize(
+    "fields", [{"pid": 1}, {"end_ns": 7}, {"magic": np.void(b"no trace")}], ids=["a parent's", "ended", "no magic"]
+)
+def test_what_is_not_this_process_now_is_passed_over(mapped, fields):
+    """A file that was inherited by fork, whose recording ended, or that is none is not watched."""
+    mapped({"serial": 1}, **fields)
+
+    with pytest.raises(RecordingError, match="is not recorded"):
+        Watch(os.getpid())
+
+
+def test_another_format_is_an_error(mapped):
+    """A process recorded in another version of the format is named as such, and not misread."""
+    mapped({"serial": 1}, version=99)
+
+    with pytest.raises(RecordingError, match="format 99, expected 1"):
+        Watch(os.getpid())
+
+
+def test_a_memfd_is_found():
+    """Counters in memory are found by the memfd's name."""
+    fd = os.memfd_create("headway")
+    os.write(fd, image({"serial": 1, "holds": 3}, flags=hwt.COUNTERS_ONLY))
+    with mmap.mmap(fd, 0), Watch(os.getpid()) as one:
+        assert one.counters_only
+        assert one.snapshot().threads[0].holds == 3
+        assert not watch.records_to_file(os.getpid())
+    os.close(fd)
+
+
+def test_a_process_that_is_not_there_is_an_error():
+    """No process, no watch: the error says so."""
+    with pytest.raises(RecordingError, match="there is no process"):
+        Watch(2**22 + 1)
+
+
+def test_the_end_of_a_recording_ends_the_watch(mapped):
+    """When the recording ends, so does the watch, with a word why."""
+    path = mapped({"serial": 1})
+    with Watch(os.getpid()) as one:
+        one.snapshot()
+        change(path, end_ns=5)
+        with pytest.raises(WatchEndedError, match="was ended"):
+            one.snapshot()
+
+
+def test_exec_ends_the_watch(mapped, monkeypatch):
+    """Another program in the same process is another process to us."""
+    mapped({"serial": 1})
+    with Watch(os.getpid()) as one:
+        started, code, stack = watch._incarnation(os.getpid())
+        monkeypatch.setattr(watch, "_incarnation", lambda pid: (started, code, stack + "1"))
+        with pytest.raises(WatchEndedError, match="started another program"):
+            one.snapshot()
+        monkeypatch.setattr(watch, "_incarnation", lambda pid: None)
+        with pytest.raises(WatchEndedError, match="has ended"):
+            one.snapshot()
+
+
+def test_a_file_cut_short_kills_nobody(mapped):
+    """Counters that are cut off while we read are those of no thread."""
+    path = mapped({"serial": 1}, {"serial": 2})
+    with Watch(os.getpid()) as one:
+        os.truncate(path, SLOTS_OFFSET + hwt.SLOT_DTYPE.itemsize + 10)
+        assert [thread.serial for thread in one.snapshot().threads] == [1]
+
+
+def test_a_torn_slot_is_read_again(mapped, monkeypatch):
+    """A slot that changed between two readings is read until it stands."""
+    mapped({"serial": 1, "holds": 5})
+    with Watch(os.getpid()) as one:
+        whole = one._read(1)
+        torn = whole.copy()
+        torn["serial"], torn["holds"] = 9, 77777
+        answers = iter([whole, torn, whole, whole])
+        monkeypatch.setattr(one, "_read", lambda count: next(answers))
+
+        assert [(thread.serial, thread.holds) for thread in one.snapshot().threads] == [(1, 5)]
+
+
+def test_a_slot_that_never_stands_is_the_last_seen(mapped, monkeypatch):
+    """Reading gives up after some times, and takes a live thread as it was last, an exited one not at all."""
+    mapped({"serial": 1}, {"serial": 2})
+    with Watch(os.getpid()) as one:
+        slots = one._read(2)
+        count = iter(range(100))
+
+        def restless(_):
+            found = slots.copy()
+            found["holds"] = next(count)
+            found["state"][1] = hwt.SLOT_FREE
+            return found
+
+        monkeypatch.setattr(one, "_read", restless)
+        snapshot = one.snapshot()
+
+    assert [thread.holds for thread in snapshot.threads] == [next(count) - 1]
+    assert snapshot.exited == ()
+
+
+def test_a_history_is_as_long_as_its_window():
+    """The window reaches back at least so far, the interval is that of the last two snapshots."""
+    history = History(window_s=2.0)
+    assert history.interval() is history.window() is None
+    for second in range(10):
+        history.add(make_snapshot(second * 10**9, {"serial": 1}))
+
+    assert history.interval().wall_ns == 10**9
+    assert history.window().wall_ns == 2 * 10**9
+
+
+def test_a_history_begins_anew_with_another_recording():
+    """Nothing is told across two recordings."""
+    history = History()
+    history.add(make_snapshot(1))
+    history.add(make_snapshot(2, start_ns=77))
+
+    assert history.window() is None
+
+
+def test_a_monitor_goes_on_with_the_next_recording(mapped):
+    """Where a recording ended and the next began, the monitor changes over by itself."""
+    first = mapped({"serial": 1, "name": "first"})
+    monitor = Monitor(os.getpid())
+    assert monitor.sample() == []
+    assert len(monitor.sample()) == 1
+    change(first, end_ns=5)
+    mapped({"serial": 1, "name": "second"}, name="next.hwt", start_ns=9)
+
+    assert monitor.sample() == []
+    (sample,) = monitor.sample()
+    assert [one.now.name for one in sample.interval.threads] == ["second"]
+    assert monitor.alive
+    monitor.close()
