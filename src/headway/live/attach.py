@@ -112,7 +112,7 @@ def detach(target: Target, *, patience_s: float = 10.0) -> None:
 def _call(target: Target, call: str, patience_s: float) -> object:
     """Have the process run a function of the agent's recorder, and return what it returns."""
     with tempfile.TemporaryDirectory(prefix="headway-attach-") as folder:
-        os.chmod(folder, 0o711)
+        os.chmod(folder, 0o711)  # noqa: S103 the process may be another user's, and is to find two names in there
         own = Path(f"/proc/{target.pid}")
         with contextlib.suppress(OSError):
             os.chown(folder, own.stat().st_uid, own.stat().st_gid)  # as root: the process is to write its reply there
@@ -132,7 +132,10 @@ def _call(target: Target, call: str, patience_s: float) -> object:
 
 def _own_pid(target: Target) -> int:
     """Return what the process calls itself: another number in a PID namespace."""
-    status = Path(f"/proc/{target.pid}/status").read_text(encoding="utf-8", errors="replace")
+    try:
+        status = Path(f"/proc/{target.pid}/status").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        raise RecordingError(f"process {target.pid} has ended") from None
     found = re.search(r"^NSpid:.*\s(\d+)$", status, re.MULTILINE)
     return int(found[1]) if found else target.pid
 

@@ -44,7 +44,7 @@ _OFFSETS = (
 
 
 class LayoutError(Exception):
-    """This interpreter's objects are not laid out as any known version's."""
+    """Objects are not laid out as in any known version."""
 
 
 class Layout(ctypes.Structure):

@@ -1,7 +1,7 @@
 """Starts and stops the recording of the GIL in this process, and tells it the names of threads.
 
 The program, `headway attach` and `headway.trace()` all come here; what records is native/trace. CPython 3.8 to 3.15 on
-Linux; stacks from 3.11 on. Anything that is not as expected raises `CannotRecord`, and the program goes on as it was.
+Linux; stacks from 3.11 on. Anything that is not as expected raises `CannotRecordError`, and the program goes on as it was.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ import sys
 
 from . import frames
 
-__all__ = ["CannotRecord", "Recorder", "attach", "detach", "start_from_environment"]
+__all__ = ["CannotRecordError", "Recorder", "attach", "detach", "start_from_environment"]
 
 ABI_VERSION = 3
 """HW_ABI_VERSION of native/include/headway/version.h that this module was written for."""
@@ -31,7 +31,7 @@ _PROBLEMS = {
 }
 
 
-class CannotRecord(Exception):
+class CannotRecordError(Exception):
     """Why this process is not recorded, in one sentence."""
 
 
@@ -60,9 +60,9 @@ def _load(path):
         library = ctypes.PyDLL(path)
         found = library.hw_abi_version()
     except (OSError, AttributeError) as error:
-        raise CannotRecord("%s does not load: %s" % (path, error))
+        raise CannotRecordError("%s does not load: %s" % (path, error))
     if found != ABI_VERSION:
-        raise CannotRecord("%s has ABI version %d, expected %d" % (path, found, ABI_VERSION))
+        raise CannotRecordError("%s has ABI version %d, expected %d" % (path, found, ABI_VERSION))
     library.hw_trace_start.argtypes = [ctypes.POINTER(_Options)]
     library.hw_trace_path.restype = ctypes.c_char_p
     library.hw_trace_name.argtypes = [ctypes.c_int32, ctypes.c_char_p]
@@ -80,11 +80,11 @@ def _load(path):
 def _check_interpreter():
     version = sys.version_info[:2]
     if sys.implementation.name != "cpython":
-        raise CannotRecord("this is %s, not CPython" % sys.implementation.name)
+        raise CannotRecordError("this is %s, not CPython" % sys.implementation.name)
     if not (3, 8) <= version <= NEWEST:
-        raise CannotRecord("CPython %d.%d is not known to this version of headway" % version)
+        raise CannotRecordError("CPython %d.%d is not known to this version of headway" % version)
     if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
-        raise CannotRecord("%s on %s is not supported" % (sys.platform, platform.machine()))
+        raise CannotRecordError("%s on %s is not supported" % (sys.platform, platform.machine()))
 
 
 def _command():
@@ -113,7 +113,7 @@ class Recorder:
     """The recorder of this process; there is one session at a time, however many objects."""
 
     def __init__(self, library):
-        """Load the shared library. Raises CannotRecord."""
+        """Load the shared library. Raises CannotRecordError."""
         _check_interpreter()
         self._library = _load(library)
         self._hold = ctypes.c_int64()
@@ -122,7 +122,7 @@ class Recorder:
         """Why there are no stacks; "" where there are."""
 
     def start(self, path, family=None, max_bytes=DEFAULT_BYTES):
-        """Record into a new file, or with "" count only. Raises CannotRecord."""
+        """Record into a new file, or with "" count only. Raises CannotRecordError."""
         command = _command()
         options = _Options(
             path=os.fsencode(os.path.abspath(path)) if path else b"",
@@ -142,7 +142,7 @@ class Recorder:
         if error:
             name = _errno_name(-error)
             text = _PROBLEMS.get(name, os.strerror(-error) + " (%(path)s)")
-            raise CannotRecord(text % {"path": path or "the counters"})
+            raise CannotRecordError(text % {"path": path or "the counters"})
         _names.watch(self._name)
 
     def _find_layout(self, options):
@@ -283,7 +283,7 @@ def start_from_environment():
         recorder.start(_free_path(path), family, max_bytes)
         if recorder.without_stacks and sys.version_info >= (3, 11):
             _say("process %d is traced without stacks: %s" % (os.getpid(), recorder.without_stacks))
-    except (CannotRecord, KeyError, ValueError, OSError) as error:
+    except (CannotRecordError, KeyError, ValueError, OSError) as error:
         _say("process %d is not traced: %s" % (os.getpid(), error))
 
 
@@ -306,7 +306,7 @@ def _free_path(path):
     """Return the name of this process's file: the first's as it is, `app.PID.hwt` for the others."""
     if not os.path.lexists(path):
         return path
-    stem = path.removesuffix(".hwt")
+    stem = path[: -len(".hwt")] if path.endswith(".hwt") else path
     attempt = 1
     while True:
         found = "%s.%d%s.hwt" % (stem, os.getpid(), "" if attempt == 1 else "-%d" % attempt)

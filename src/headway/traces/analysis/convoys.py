@@ -32,7 +32,7 @@ CPU_SHARE = 0.5
 SHORT_HOLD = 0.1
 """Of the interval: the median hold of a thread that waits in a convoy."""
 LEAST = 10
-"""Fewer waits are no pattern."""
+"""Fewer waits of a thread or pool are no pattern."""
 _SIXTEEN_BITS = 1 << 16
 POOL = 8
 """More threads than this whose names differ in numbers only are one role: a pool."""
@@ -104,10 +104,14 @@ def convoys(
     members: dict[tuple[str, str], list[int]] = defaultdict(list)
     for pair in _pairs(waits.thread[which], holds.thread[release]):
         members[role_of[pair.waiter], role_of[pair.holder]] += pair.at.tolist()
+    # Of the waiter's, behind whomever: behind several threads that compute, each wait meets another one of them.
+    of_waiter: Counter[str] = Counter()
+    for (waiter, _), at in members.items():
+        of_waiter[waiter] += len(at)
     found = []
     waited_ns = waits.length_ns
     for (waiter, holder), at in members.items():
-        if len(at) < LEAST:
+        if of_waiter[waiter] < LEAST:
             continue
         mine, behind = which[at], release[at]
         length_ns = waited_ns[mine]

@@ -80,7 +80,8 @@ class Holds(Intervals):
 
         All time that the thread was not running is taken off: when in the hold that was is not known.
         """
-        return np.maximum(self.end_ns - self.asked_ns - self.off_core_ns, 0)
+        result: NDArray[np.int64] = np.maximum(self.end_ns - self.asked_ns - self.off_core_ns, 0)
+        return result
 
 
 @final

@@ -1,0 +1,211 @@
+"""A program in the ways that programs begin and end: `lifecycle_program.py CASE`. CPython 3.8 and later."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+
+def work():
+    """Give up the GIL a few times."""
+    for _ in range(5):
+        time.sleep(0.001)
+
+
+def threads(count):
+    """Run threads to their end."""
+    started = [threading.Thread(target=work, name=f"worker {i}") for i in range(count)]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+
+
+def spin_until(stop):
+    """Compute until told."""
+    while not stop:
+        sum(range(100))
+
+
+def plain():
+    """End by returning."""
+    threads(3)
+
+
+def exit_code():
+    """End with an exit code."""
+    threads(1)
+    sys.exit(5)
+
+
+def error():
+    """End with an exception."""
+    threads(1)
+    raise RuntimeError("on purpose")
+
+
+def os_exit():
+    """End without the interpreter's end."""
+    threads(1)
+    os._exit(7)
+
+
+def killed():
+    """End by SIGKILL."""
+    threads(1)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def terminated():
+    """End by SIGTERM, which nothing handles."""
+    threads(1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def daemons():
+    """End while daemon threads compute and wait for the GIL."""
+    stop = []
+    for _ in range(4):
+        threading.Thread(target=spin_until, args=(stop,), daemon=True).start()
+    work()
+
+
+def fork():
+    """Fork, with and without other threads at work, and let the children work too."""
+    stop = []
+    for others in (0, 2):
+        spinning = [threading.Thread(target=spin_until, args=(stop,)) for _ in range(others)]
+        for thread in spinning:
+            thread.start()
+        for _ in range(5):
+            child = os.fork()
+            if child == 0:
+                threads(1)
+                os._exit(3)
+            assert os.waitpid(child, 0)[1] == 3 << 8
+        stop.append(True)
+        for thread in spinning:
+            thread.join()
+        stop.clear()
+
+
+def fork_of_a_fork():
+    """A child of a child."""
+    child = os.fork()
+    if child == 0:
+        grandchild = os.fork()
+        if grandchild == 0:
+            threads(1)
+            os._exit(0)
+        os._exit(os.waitpid(grandchild, 0)[1])
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def execute():
+    """Become another program."""
+    threads(1)
+    os.execv(sys.executable, [sys.executable, __file__, "plain"])
+
+
+def subprocesses():
+    """Start Python programs, and others."""
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", "print(1)"], check=True)
+    subprocess.run(["true"], check=True)
+
+
+def pool_by(method):
+    """Use a pool of processes."""
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        print(pool.map(abs, [-1, -2, -3]))
+
+
+def pool_spawn():
+    """Children that are started anew."""
+    pool_by("spawn")
+
+
+def pool_fork():
+    """Children that are forked."""
+    pool_by("fork")
+
+
+def pool_forkserver():
+    """Children that a server forks."""
+    pool_by("forkserver")
+
+
+def many_threads():
+    """More threads, one after the other, than there are places for at a time."""
+    for _ in range(60):
+        threads(20)
+
+
+def signals():
+    """Signals that interrupt threads anywhere."""
+    caught = []
+    stop = []
+    signal.signal(signal.SIGALRM, lambda *_: caught.append(1))
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    spinning = [threading.Thread(target=spin_until, args=(stop,)) for _ in range(2)]
+    for thread in spinning:
+        thread.start()
+    while len(caught) < 20:
+        time.sleep(0.001)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    stop.append(True)
+    for thread in spinning:
+        thread.join()
+    print("caught")
+
+
+def interpreters():
+    """Sub-interpreters, one after the other and at a time, where they have a GIL of their own."""
+    try:
+        import _interpreters as module
+    except ImportError:
+        import _xxsubinterpreters as module
+
+    def one():
+        interpreter = module.create()
+        module.run_string(interpreter, "sum(range(100000))")
+        module.destroy(interpreter)
+
+    together = [threading.Thread(target=one) for _ in range(3)]
+    for thread in together:
+        thread.start()
+    for thread in together:
+        thread.join()
+    for _ in range(10):
+        one()
+
+
+CASES = {
+    one.__name__: one
+    for one in (
+        plain,
+        exit_code,
+        error,
+        os_exit,
+        killed,
+        terminated,
+        daemons,
+        fork,
+        fork_of_a_fork,
+        execute,
+        subprocesses,
+        pool_spawn,
+        pool_fork,
+        pool_forkserver,
+        many_threads,
+        signals,
+        interpreters,
+    )
+}
+
+if __name__ == "__main__":
+    CASES[sys.argv[1]]()
+    print("end of", sys.argv[1], flush=True)

@@ -1,0 +1,176 @@
+"""The recorder in real programs on every interpreter: the program is as without it, and the trace keeps the laws."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lifecycle_program import CASES
+
+from headway.lab.interpreters import discover, select
+from headway.live.files import family_files, finish
+from headway.live.launch import environment
+from headway.traces.invariants import violations
+from headway.traces.model import Kind
+from headway.traces.reader import read, read_family
+
+PROGRAM = str(Path(__file__).with_name("lifecycle_program.py"))
+FOUND = select(discover()[0], ["all"])
+WITH_A_GIL = [one for one in FOUND if not one.name.endswith("t")]
+WITH_STACKS = [one for one in WITH_A_GIL if not one.name.startswith(("3.8", "3.9", "3.10"))]
+# How many processes leave a trace; more than one where a case starts children. None: it depends on the version.
+PROCESSES = {"fork": 11, "fork_of_a_fork": 3, "execute": 2, "subprocesses": 3, "pool_fork": 3}
+PROCESSES |= {"pool_spawn": None, "pool_forkserver": None}
+
+pytestmark = pytest.mark.slow
+
+
+def ran(command, env, folder):
+    """Run a program; return how it ended, and what it said without what differs from run to run."""
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, cwd=folder, check=False)
+    said = [re.sub(r"pid=\d+|0x[0-9a-f]+", "", text) for text in (done.stdout, done.stderr)]
+    return done.returncode, *said
+
+
+def traced(interpreter, case, folder):
+    """Run a case plainly and traced, and return the traces of all its processes."""
+    plain = dict(os.environ)
+    plain.pop("PYTHONPATH", None)
+    file = folder / "x.hwt"
+    command = [interpreter.executable, PROGRAM, case]
+    expected = ran(command, plain, folder)
+
+    assert ran(command, environment(file, base=plain), folder) == expected
+
+    files = family_files(file)
+    for one in files:
+        finish(one)
+    return read_family(file)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("interpreter", FOUND, ids=lambda one: one.name)
+def test_a_program_is_as_without_the_recorder(interpreter, case, tmp_path):
+    """However a program begins and ends, it says and returns what it would; its traces lack nothing and keep the laws."""
+    traces = traced(interpreter, case, tmp_path)
+
+    for trace in traces:
+        assert violations(trace) == []
+        assert trace.loss.whole
+    if not interpreter.name.endswith("t"):
+        expected = PROCESSES.get(case, 1)
+        assert len(traces) == expected if expected else len(traces) >= 3
+        assert traces[0].threads[0].name == "MainThread"
+        # Where the process had the time to say so.
+        ended = case not in ("os_exit", "killed", "terminated", "execute")
+        assert traces[0].process.ended is ended
+
+
+@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.name)
+def test_threads_have_the_names_that_python_gives_them(interpreter, tmp_path):
+    """Threads are named as Python names them, also those that have ended, and those of forked children."""
+    traces = traced(interpreter, "fork_of_a_fork", tmp_path)
+
+    assert {thread.name for thread in traces[0].threads} == {"MainThread"}
+    assert {thread.name for trace in traces for thread in trace.threads} == {"MainThread", "worker 0"}
+
+
+@pytest.mark.parametrize("interpreter", [one for one in WITH_STACKS if one.name >= "3.12"], ids=lambda one: one.name)
+def test_each_sub_interpreter_has_a_gil_of_its_own(interpreter, tmp_path):
+    """From 3.12 on each sub-interpreter's own GIL is told apart, and its code is named."""
+    (trace,) = traced(interpreter, "interpreters", tmp_path)
+
+    assert [gil.main for gil in trace.gils] == [True] + [False] * (len(trace.gils) - 1)
+    assert len(trace.gils) >= 4  # three at a time
+    own = trace.events[(trace.events["gil"] > 0) & (trace.events["kind"] == Kind.RELEASE)]
+    assert len({int(gil) for gil in own["gil"]}) == len(trace.gils) - 1
+
+
+STACKS = """import threading, time
+def deep(n):
+    if n:
+        return deep(n - 1)
+    time.sleep(0.001)
+class Größe:
+    def messen(self):
+        exec(compile("time.sleep(0.001)", "日本.py", "exec"))
+def numbers():
+    time.sleep(0.001)
+    yield 1
+list(numbers())
+Größe().messen()
+deep(3)
+sorted([2, 1], key=lambda x: time.sleep(0.001) or x)
+deep(300)
+"""
+
+
+@pytest.mark.parametrize("interpreter", WITH_STACKS, ids=lambda one: one.name)
+def test_stacks_name_file_line_and_function(interpreter, tmp_path):
+    """Releases have the stack at which they happened: lines, qualified names in any script, through C and generators."""
+    program, file = tmp_path / "stacks.py", tmp_path / "x.hwt"
+    program.write_text(STACKS, encoding="utf-8")
+    subprocess.run([interpreter.executable, program], env=environment(file), check=True, timeout=60)
+    finish(file)
+
+    trace = read(file)
+
+    releases = trace.events[trace.events["kind"] == Kind.RELEASE]
+    stacks = [
+        [(Path(frame.filename).name, frame.line, frame.function) for frame in trace.stack(int(index))]
+        for index in dict.fromkeys(releases["value"].tolist())
+    ]
+    named = [stack for stack in stacks if stack and stack[-1][0] == "stacks.py"]
+    top = ("stacks.py", 14, "<module>")
+    assert [("stacks.py", 10, "numbers"), ("stacks.py", 12, "<module>")] in named
+    assert [("日本.py", 1, "<module>"), ("stacks.py", 8, "Größe.messen"), ("stacks.py", 13, "<module>")] in named
+    assert [("stacks.py", 5, "deep"), *[("stacks.py", 4, "deep")] * 3, top] in named
+    assert [("stacks.py", 15, "<lambda>"), ("stacks.py", 15, "<module>")] in named
+    # Of a very deep one, the innermost frames.
+    assert any(len(stack) == 128 and stack[0] == ("stacks.py", 5, "deep") for stack in stacks)
+
+
+def test_what_cannot_be_recorded_runs_and_says_why(tmp_path):
+    """A full disk, a library that does not fit, and a strange interpreter: one line, and the program runs."""
+    env = environment(tmp_path / "x.hwt")
+    code, out, said = ran([sys.executable, "-c", "print(1)"], env | {"HEADWAY_NATIVE": "/nothing"}, tmp_path)
+    assert (code, out) == (0, "1\n")
+    assert re.fullmatch(r"headway: process \d+ is not traced: /nothing does not load: .*\n", said)
+
+    code, out, said = ran([sys.executable, "-c", "print(1)"], env | {"HEADWAY_TRACE_FILE": "/nothing/x.hwt"}, tmp_path)
+    assert (code, out) == (0, "1\n")
+    assert "is not to be found" in said
+
+
+def test_other_sitecustomize_modules_still_run(tmp_path):
+    """A `sitecustomize` of the user's runs and stands in sys.modules; without one, sys.path is as it would be."""
+    (tmp_path / "sitecustomize.py").write_text("print('mine')")
+    base = dict(os.environ) | {"PYTHONPATH": str(tmp_path)}
+    program = "import sys; print(sys.modules['sitecustomize'].__file__, sys.path)"
+    command = [sys.executable, "-c", program]
+
+    assert ran(command, environment(tmp_path / "x.hwt", base=base), tmp_path) == ran(command, base, tmp_path)
+    assert (tmp_path / "x.hwt").exists()
+
+
+def test_the_launcher_ends_as_the_program_ended(tmp_path):
+    """`headway trace` returns the program's exit code, or dies of the signal that killed it; stdin and argv pass."""
+    headway = [str(Path(sys.executable).with_name("headway")), "trace", "--no-summary", "-o"]
+
+    def launched(name, *arguments, **options):
+        command = [*headway, str(tmp_path / f"{name}.hwt"), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+
+    assert launched("a", PROGRAM, "exit_code").returncode == 5
+    assert launched("b", PROGRAM, "terminated").returncode == -signal.SIGTERM
+    echo = "import sys; print(sys.argv, sys.stdin.read(), __name__)"
+    (tmp_path / "echo.py").write_text(echo)
+    done = launched("c", "--", str(tmp_path / "echo.py"), "--flag", "-m", input="in")
+    assert done.stdout == f"{[str(tmp_path / 'echo.py'), '--flag', '-m']} in __main__\n"
+    assert launched("d", "-m", "json.tool", input="{}").stdout == "{}\n"
+    again = launched("a", PROGRAM, "plain")
+    assert again.returncode == 2
+    assert "exists" in again.stderr

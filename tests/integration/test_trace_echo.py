@@ -1,0 +1,93 @@
+"""The trace of the lab's echo server agrees with what its client and its CPU-bound threads measured."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headway import native
+from headway.agent import AGENT_PATH
+from headway.lab.interpreters import discover, select
+from headway.live.files import finish
+from headway.live.launch import environment
+from headway.traces.analysis import analyse
+from headway.traces.invariants import violations
+from headway.traces.model import Kind
+from headway.traces.reader import read
+
+PROGRAM = str(Path(__file__).with_name("echo_program.py"))
+CONVOY = AGENT_PATH / "headway_agent" / "workloads" / "convoy.py"
+BY_NAME = {one.name: one for one in reversed(select(discover()[0], ["all"]))}
+NAMES = ["3.11", "3.12", "3.13", "3.14", "3.15"]
+TEXT = CONVOY.read_text(encoding="utf-8").splitlines()
+MS = 1_000_000
+
+pytestmark = pytest.mark.slow
+
+
+def echo(name, cpu, file):
+    """Run the server on one core and its client on another; return the trace, and what the client measured."""
+    found = next(one for key, one in BY_NAME.items() if key.split("_")[0] == name)
+    cores = sorted(os.sched_getaffinity(0))
+    params = {"cpu": cpu, "connections": 1, "duration_s": 1.0, "warmup_s": 0.0, "min_requests": 20}
+    job = {"params": params, "library": str(native.library_path()), "seed": 1, "party_cpus": [cores[:1], cores[-1:]]}
+    env = environment(file)
+    env["PYTHONPATH"] += os.pathsep + str(AGENT_PATH)
+    done = subprocess.run(
+        [found.executable, PROGRAM, json.dumps(job)], env=env, capture_output=True, text=True, timeout=120, check=True
+    )
+    finish(file)
+    return read(file), json.loads(done.stdout)
+
+
+def line_of(trace, index):
+    """Return the source line of a stack's innermost frame, where it is the server's."""
+    frame = trace.stack(index)[0] if index else None
+    return TEXT[frame.line - 1].strip() if frame and frame.filename == str(CONVOY) else ""
+
+
+@pytest.mark.parametrize("cpu", [0, 1, 4])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_trace_agrees_with_what_the_client_measured(name, cpu, tmp_path):
+    """Two releases a request, exactly; as long a wait as the client's latency; the CPU-bound threads' line is the hog."""
+    trace, measured = echo(name, cpu, tmp_path / "echo.hwt")
+
+    assert violations(trace) == []
+    assert trace.loss.whole
+    analysis = analyse(trace)
+    server = next(one for one in analysis.threads if "_echo" in one.name)
+    index = next(i for i, one in enumerate(trace.threads) if one.name == server.name)
+    mine = trace.events[trace.events["thread"] == index]
+    releases = mine[mine["kind"] == Kind.RELEASE]
+    source = {index: line_of(trace, index) for index in set(releases["value"].tolist())}
+    called = [source[index] for index in releases["value"].tolist()]
+    # recv() and sendall() let go once for each request; recv() once more for the connection's end. The client counts
+    # until its time is over: a slow server may be in the middle of one more.
+    answered = sum("sendall(" in line for line in called) - measured["requests"]
+    assert answered in ((0,) if cpu == 0 else (0, 1))
+    assert sum("recv(" in line for line in called) - measured["requests"] - answered in ((1,) if cpu == 0 else (1, 2))
+
+    if cpu == 0:
+        assert server.waits.total_ns < 0.05 * analysis.wall_ns
+        return
+    # A request waits for the GIL twice; that is nearly all of its time.
+    turns = mine[np.isin(mine["kind"], [Kind.WAIT, Kind.ACQUIRE])]
+    last_ns = releases["time_ns"][np.flatnonzero(["sendall(" in line for line in called])[measured["requests"] - 1]]
+    begun = np.flatnonzero((turns["kind"][:-1] == Kind.WAIT) & (turns["time_ns"][:-1] < last_ns))
+    wait_ns = turns["time_ns"][begun + 1] - turns["time_ns"][begun]
+    assert np.percentile(wait_ns, 25) > 4.5 * MS  # a switch interval, by default 5 ms
+    if cpu == 1:
+        assert np.percentile(wait_ns, 25) < 8 * MS
+    # From the first request's sending to the last one's answer the server waits, and little else.
+    assert measured["requests"] / measured["requests_per_s"] * 1e9 == pytest.approx(wait_ns.sum(), rel=0.2)
+
+    hog = analysis.held[0]
+    assert hog.frame.filename == str(CONVOY)
+    assert hog.frame.function == "_count"
+    assert TEXT[hog.frame.line - 1].strip() in ("for _ in range(_UNIT):", "n += 1")
+    assert sum("burn" in one for one in hog.threads) == min(cpu, len(hog.threads))
+    convoys = [one for one in analysis.findings if one.kind == "convoy"]
+    assert any(server.label in one.threads for one in convoys)
