@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from synthetic import make_interpreter, make_machine
 
 from headway.lab.design import Cell
@@ -23,6 +24,9 @@ os.environ["HEADWAY_LIBRARIES"] = str(libraries_folder())
 os.environ["HEADWAY_UV"] = find_uv()
 os.environ["HEADWAY_REDIS_BENCHMARK"] = find_redis_benchmark()
 os.environ.pop("REDIS_URL", None)
+# Tests check what is right, not how long it takes on a busy machine.
+settings.register_profile("headway", deadline=None)
+settings.load_profile("headway")
 _CACHE = tempfile.mkdtemp(prefix="headway-tests-")
 os.environ["XDG_CACHE_HOME"] = _CACHE
 

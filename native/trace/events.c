@@ -27,12 +27,15 @@
 static struct hw__gil_memory *main_memory;
 
 /* The forked child's first event: its own file, and nothing of the parent's threads and stacks. */
+static void forget_parks(void);
+
 static bool adopt(void) {
     if (!hw__session_adopt()) {
         hw__session.active = false;
     }
     hw__threads_forget();
     hw__stacks_forget();
+    forget_parks();
     for (int i = 0; i < hw__gil_count(); i++) {
         struct hw__gil *gil = &hw__gils[i];
         hw__stacks_drop(gil);
@@ -252,8 +255,12 @@ void hw__on_found_holding(struct hw__gil *gil) {
 static _Atomic int telling;
 static _Atomic bool door_open;
 
-/* Protects the meta chunk and the tables of record 0 while no GIL does. Tried, not waited for, in a
- * hook; comes last in the order of locks. */
+/* What threads do without a GIL: its meta chunk, with stacks and types. No record of a GIL will do,
+ * for one may come to life at any time, and be guarded by its own mutex. */
+static struct hw__gil no_gil = {.index = HW__NO_GIL};
+
+/* Protects no_gil and the types. Tried, not waited for, in a hook; comes last in the order of
+ * locks. */
 static pthread_mutex_t free_meta = PTHREAD_MUTEX_INITIALIZER;
 
 #define TYPES 1024            /* contended types that get a name; of further ones it is not told */
@@ -269,16 +276,20 @@ static bool begin_telling(void) {
     return false;
 }
 
-void hw__parks_begin(void) {
+static void forget_parks(void) {
+    hw__stacks_drop(&no_gil);
+    no_gil.meta = NULL;
     type_count = 0;
-    atomic_store(&door_open, true);
 }
+
+void hw__parks_begin(void) { atomic_store(&door_open, true); }
 
 void hw__parks_stop(void) {
     atomic_store(&door_open, false);
     while (atomic_load(&telling) != 0) {
         sched_yield();
     }
+    forget_parks();
 }
 
 void hw__parks_reset_in_child(void) {
@@ -300,8 +311,7 @@ static uint32_t type_id(const struct hw__park *park) {
     if (type_count == TYPES) {
         return 0;
     }
-    struct hw__gil *none = &hw__gils[0];
-    struct hw__meta_type *record = hw__meta_begin(none, HW__META_TYPE, sizeof *record + bytes);
+    struct hw__meta_type *record = hw__meta_begin(&no_gil, HW__META_TYPE, sizeof *record + bytes);
     if (record == NULL) {
         return 0;
     }
@@ -309,7 +319,7 @@ static uint32_t type_id(const struct hw__park *park) {
     record->id = type_count;
     record->name_bytes = (uint32_t)bytes;
     memcpy(record + 1, park->type_name, bytes);
-    hw__meta_commit(none, record);
+    hw__meta_commit(&no_gil, record);
     return record->id;
 }
 
@@ -331,12 +341,12 @@ bool hw__on_park(const struct hw__park *park) {
         uint32_t node = 0;
         /* Its own frames stand still, since it is here. */
         if (pthread_mutex_trylock(&free_meta) == 0) {
-            node = hw__stacks_take(&hw__gils[0], thread, park->thread_state);
+            node = hw__stacks_take(&no_gil, thread, park->thread_state);
             pthread_mutex_unlock(&free_meta);
         }
         int64_t now = hw_now_ns();
         thread->waiting_since_ns = now;
-        hw__thread_emit(thread, HW__PARK, 0, node, park->kind, now);
+        hw__thread_emit(thread, HW__PARK, HW__NO_GIL, node, park->kind, now);
         if (contention(park)) {
             change(thread, HW__SLOT_WAITING, now);
         }
@@ -359,7 +369,7 @@ void hw__on_unpark(const struct hw__park *park) {
         int64_t now = hw_now_ns();
         uint64_t wait_ns = (uint64_t)(now - thread->waiting_since_ns);
         thread->waiting_since_ns = 0;
-        hw__thread_emit(thread, HW__UNPARK, 0, type, park->kind, now);
+        hw__thread_emit(thread, HW__UNPARK, HW__NO_GIL, type, park->kind, now);
         if (contention(park)) {
             thread->wait_ns += wait_ns;
             count_wait(thread->slot, wait_ns);
@@ -372,6 +382,9 @@ void hw__on_unpark(const struct hw__park *park) {
 void hw__write_name(int32_t tid, const char *name) {
     struct hw__gil *gil = &hw__gils[0];
     struct hw__gil_memory *memory = atomic_load(&gil->memory);
+    if (memory == NULL) {
+        gil = &no_gil;
+    }
     pthread_mutex_t *mutex = memory != NULL ? &memory->mutex : &free_meta;
     size_t bytes = strlen(name);
     pthread_mutex_lock(mutex);

@@ -147,6 +147,9 @@ struct hw__chunk {
 #define HW__PARK_LOCK 0x400u   /* a threading.Lock or another semaphore of the program's own */
 #define HW__PARK_EVENT 0x500u  /* until something has happened: the end of a thread (join) */
 
+/* event.gil of PARK and UNPARK, and the owner of the meta chunk with their stacks and types. */
+#define HW__NO_GIL 255u
+
 /* One event of the chunk's thread. Times in one chunk, and in one thread's chunks by `sequence`, do
  * not go back. */
 struct hw__event {

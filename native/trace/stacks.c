@@ -4,8 +4,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define CODES 65536      /* slots of the table of code objects; powers of two */
-#define NODES (1u << 20) /* slots of the table of stacks */
+#define INDICES (HW__NO_GIL + 1) /* of records; that of no GIL is one of them */
+#define CODES 65536              /* slots of the table of code objects; powers of two */
+#define NODES (1u << 20)         /* slots of the table of stacks */
 #define MAX_LOAD(slots) ((slots) / 4 * 3)
 #define META_CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
 #define MAX_STRING_BYTES 2048 /* of a file name or a qualified name; longer ones are cut */
@@ -36,7 +37,7 @@ static bool on;
 
 /* Ids go on where a record is used for another GIL, since the file knows a GIL by its index.
  * Guarded by that GIL's mutex. */
-static uint32_t next_code[HW__MAX_GILS], next_node[HW__MAX_GILS];
+static uint32_t next_code[INDICES], next_node[INDICES];
 
 static uintptr_t pointer_at(uintptr_t base, int32_t offset) {
     return *(const uintptr_t *)(base + (uintptr_t)offset);
@@ -51,7 +52,7 @@ void hw__stacks_init(const struct hw_stack_layout *new_layout) {
 }
 
 void hw__stacks_forget(void) {
-    for (int i = 0; i < HW__MAX_GILS; i++) {
+    for (uint32_t i = 0; i < INDICES; i++) {
         next_code[i] = next_node[i] = 1;
     }
 }

@@ -167,8 +167,6 @@ int hw_trace_stop(void) {
     }
     record_gils(false); /* from here on no hook writes */
     hw__parks_stop();
-    hw__stacks_drop(&hw__gils[0]);
-    hw__gils[0].meta = NULL;
     hw__session.active = false;
     hw__hooks_remove();
     hw__parking_remove();

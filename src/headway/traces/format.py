@@ -41,6 +41,7 @@ __all__ = [
     "META_TYPE",
     "META_TYPE_DTYPE",
     "NAME_BYTES",
+    "NO_GIL",
     "PARK",
     "PARK_EVENT",
     "PARK_LOCK",
@@ -107,6 +108,7 @@ ASSUMED = 2
 RAN_SHIFT = 8
 RAN_ALL = 254
 PARK_MUTEX = 0x100
+NO_GIL = 255
 PARK_OBJECT = 0x200
 PARK_WORLD = 0x300
 PARK_LOCK = 0x400

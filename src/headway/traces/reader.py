@@ -382,6 +382,8 @@ class _Reading:
                 indices, missing = look_up(gil, events["value"][mine])
                 events["value"][mine] = indices
                 self._damaged_bytes += missing * events["value"].itemsize
+        # With the GIL off no event is one of a GIL's; the file keeps their stacks and types under a number of its own.
+        events["gil"][events["gil"] == hwt.NO_GIL] = 0
 
 
 def _without(events: NDArray[np.void], bad: NDArray[np.bool_]) -> NDArray[np.void]:
