@@ -3,8 +3,11 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <linux/membarrier.h>
 #include <sched.h>
 #include <stddef.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/lock.h"
 
@@ -65,6 +68,7 @@ struct hw__gil *hw__gil_find(const pthread_cond_t *cond, bool *acquire) {
     /* NULL - offset never equals a cond, so empty records need no test of their own. */
     const struct hw__gil_memory *released = hw__gil_of_cond(cond);
     const struct hw__gil_memory *acquired = hw__gil_of_switch_cond(cond);
+    /* Nearly always the first, which is the main interpreter's. */
     int n = hw__gil_count();
     for (int i = 0; i < n; i++) {
         const struct hw__gil_memory *memory =
@@ -108,8 +112,20 @@ struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main) {
     return NULL;
 }
 
+/* Whether membarrier(2) can be had. Written while no GIL is recorded. */
+static bool kernel_barrier;
+
+void hw__gil_prepare(void) {
+    kernel_barrier = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
 bool hw__gil_enter(struct hw__gil *gil) {
-    atomic_store(&gil->busy, true);
+    if (kernel_barrier) {
+        atomic_store_explicit(&gil->busy, true, memory_order_relaxed);
+        atomic_signal_fence(memory_order_seq_cst); /* the compiler must not turn them round */
+    } else {
+        atomic_store(&gil->busy, true);
+    }
     if (atomic_load(&gil->recorded)) {
         return true;
     }
@@ -123,6 +139,10 @@ void hw__gil_leave(struct hw__gil *gil) {
 
 void hw__gil_unrecord(struct hw__gil *gil) {
     atomic_store(&gil->recorded, false);
+    if (kernel_barrier && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0) {
+        /* A forked child may have to ask anew; it has no thread yet that could be in a hook. */
+        hw__gil_prepare();
+    }
     while (atomic_load(&gil->busy)) {
         sched_yield();
     }

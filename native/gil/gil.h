@@ -33,9 +33,12 @@ struct hw__gil {
     bool main;
 
     /* The session wants its events. A hook marks itself as `busy`, then looks whether it is
-     * `recorded`; hw__gil_unrecord() does it the other way round, so that either sees the other
-     * (both sequentially consistent). Its mutex would not do for that: the memory of a
-     * sub-interpreter's GIL may be gone, as CPython up to 3.15 destroys none. */
+     * `recorded`; hw__gil_unrecord() does it the other way round, so that either sees the other.
+     * The hook's side is relaxed, and the other side has the kernel put a barrier on every core
+     * that runs a thread of this process (membarrier(2), which a hook could not afford); where
+     * the kernel has none, the hook's side is sequentially consistent. Its mutex would not do for
+     * that: the memory of a sub-interpreter's GIL may be gone, as CPython up to 3.15 destroys none.
+     */
     _Atomic bool recorded;
     _Atomic bool busy;
 
@@ -77,6 +80,9 @@ struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main);
  * Returns whether it may. */
 bool hw__gil_enter(struct hw__gil *gil);
 void hw__gil_leave(struct hw__gil *gil);
+
+/* Asks the kernel for membarrier(2). Before any GIL is recorded. */
+void hw__gil_prepare(void);
 
 /* Has no more events written; when it returns, none is being written. Hooks do not block in
  * between. Must not be called with the GIL's mutex held. */

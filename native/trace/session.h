@@ -38,21 +38,22 @@ struct hw__session_facts {
 };
 
 struct hw__session {
+    /* What each event looks at stands together. */
     uint64_t id; /* changes with each session and in each child; 0: there never was one */
-    bool active; /* changed with the registry's lock and all GILs' mutexes taken in turn */
+    struct hw__header *header; /* the mapping's start */
+    bool active;               /* changed with the registry's lock held and no hook busy */
+    /* The process was forked and has no file of its own yet: set by the atfork handler, taken back
+     * by the child's first event. */
+    _Atomic bool inherited;
     char path[HW__PATH_MAX]; /* "" for memory only */
     int fd;                  /* of a session in memory, for other processes to find; else -1 */
     dev_t device;            /* of the file */
     ino_t inode;
     size_t bytes;
-    struct hw__header *header; /* the mapping's start */
     struct hw__slot *slots;
     char *chunks;
     /* How many chunks may be in use: chunk_count, or less when the disk is full. Only shrinks. */
     _Atomic uint32_t limit;
-    /* The process was forked and has no file of its own yet: set by the atfork handler, taken back
-     * by the child's first event. */
-    _Atomic bool inherited;
 };
 
 extern struct hw__session hw__session;

@@ -259,10 +259,19 @@ uint32_t hw__stacks_take(struct hw__gil *gil, struct hw__thread *thread, const v
         return 0;
     }
     struct hw__frame found[HW__MAX_DEPTH]; /* from the innermost */
-    uint32_t depth = 0;
+    uint32_t depth = 0, known = thread->node_gil == gil->index ? thread->depth : 0;
     uintptr_t frame = innermost(&layout, thread_state);
     for (; depth < HW__MAX_DEPTH; depth++) {
-        uintptr_t code = python_frame(&layout, &frame);
+        /* What a code object was a moment ago it still is: its type need not be read again. */
+        const struct hw__frame *then =
+            depth < known ? &thread->frames[thread->depth - 1 - depth] : NULL;
+        uintptr_t code;
+        if (then != NULL && then->frame == frame &&
+            (pointer_at(frame, layout.frame_code) & ~TAGS) == then->code) {
+            code = then->code;
+        } else {
+            code = python_frame(&layout, &frame);
+        }
         if (code == 0) {
             break;
         }

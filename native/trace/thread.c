@@ -36,8 +36,10 @@ static bool key_made, key_usable;
 /* initial-exec: no allocation at the first use in a thread, and no call. */
 static __thread struct hw__thread *self __attribute__((tls_model("initial-exec")));
 
+/* In which session `self` was made: a record of another one may be another thread's by now. */
+static __thread uint64_t self_session __attribute__((tls_model("initial-exec")));
+
 static void release(struct hw__thread *thread) {
-    thread->session = 0;
     atomic_store_explicit(&thread->used, 0, memory_order_release);
 }
 
@@ -52,7 +54,7 @@ static void on_exit_of_thread(void *value) {
     struct hw__thread *thread = value;
     hw__registry_lock();
     if (hw__session.active && !atomic_load(&hw__session.inherited) &&
-        thread->session == hw__session.id && pthread_equal(thread->owner, pthread_self())) {
+        thread == hw__thread_known()) {
         hw__thread_emit(thread, HW__EXIT, 0, 0, 0, hw_now_ns());
         close_chunk(thread);
         atomic_store_explicit(&thread->slot->state, HW__SLOT_FREE, memory_order_relaxed);
@@ -138,8 +140,6 @@ static struct hw__thread *begin(void) {
         return NULL;
     }
     int saved = errno;
-    thread->session = hw__session.id;
-    thread->owner = pthread_self();
     thread->slot = slot;
     thread->chunk = NULL;
     thread->fill = thread->starved = 0;
@@ -159,6 +159,7 @@ static struct hw__thread *begin(void) {
     atomic_store(&slot->serial, thread->serial);
     atomic_store(&slot->state, HW__SLOT_IDLE);
     self = thread;
+    self_session = hw__session.id;
     if (key_usable) {
         pthread_setspecific(key, thread);
     }
@@ -169,10 +170,7 @@ static struct hw__thread *begin(void) {
 
 struct hw__thread *hw__thread_known(void) {
     struct hw__thread *thread = self;
-    return thread != NULL && thread->session == hw__session.id &&
-                   pthread_equal(thread->owner, pthread_self())
-               ? thread
-               : NULL;
+    return thread != NULL && self_session == hw__session.id ? thread : NULL;
 }
 
 struct hw__thread *hw__thread_self(void) {

@@ -30,8 +30,6 @@ struct hw__frame {
 
 struct hw__thread {
     _Atomic uint32_t used; /* claimed by compare-and-swap */
-    uint64_t session;      /* hw__session.id it belongs to */
-    pthread_t owner;
     struct hw__slot *slot;
     struct hw__chunk *chunk; /* NULL: none yet */
     uint32_t fill;           /* bytes in `chunk` */

@@ -65,6 +65,7 @@ static int init_once(void) {
     if (done) {
         return 0;
     }
+    hw__gil_prepare();
     int error = hw__threads_init();
     if (error == 0) {
         error = -pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
