@@ -1,0 +1,364 @@
+"""What recording the GIL costs, beside other tools on the same work: an echo server at full speed, CPU-bound threads, one thread.
+
+Each launch is a fresh process of `trace_overhead_workload.py`, bare or under one tool; a block is one launch of each,
+next to each other in drawn order. A figure is the median, over blocks, of the rate under the tool to the bare rate of
+its block, with the interval of the sign test: a host that changes speed within a block spoils that block only. The
+echo server stays on one core and our C client on another; what samples from outside goes where the system puts it.
+The rate per CPU-second of the process leaves out what other processes took, and what a tool does in its own process.
+"headway on/off" is one process a block, in which recording is switched on and off: the median ratio of neighbours.
+
+The others are installed into the cache (uv) when first asked for; a tool that cannot be had, or fails, says so in its
+row. "bare again" is a bare launch too: what it seems to lose is noise. Targets, for headway: on the echo server at full speed at most 3 % of requests/s, on four CPU-bound threads at
+most 1 %, on one thread nothing measurable.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent_overhead import median_interval
+from trace_overhead_tools import BARE, TOOLS, Failed, Tool, last_line
+
+from headway.agent import AGENT_PATH
+from headway.lab import discover, select
+from headway.lab.interpreters import Interpreter
+from headway.live.files import finish
+from headway.native import library_path
+
+sys.path.insert(0, str(AGENT_PATH))
+from headway_agent.load import LoadClient
+
+WORKLOAD = Path(__file__).with_name("trace_overhead_workload.py")
+PATIENCE_S = 60
+WARMUP_S = 0.2
+REQUEST = "x" * 64
+WINDOW_S = 0.25  # shorter, and what comes with beginning to record weighs
+SWITCHES = 8  # of recording on and off, in a process
+NOTHING = 0.01  # what an interval may reach up to that says "nothing measurable"
+MIN_PAIRS = 6  # with fewer, the sign test has no 95 % interval
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is done, and how much of its rate headway may take: 0 is nothing measurable, None no target."""
+
+    workload: str
+    target: float | None
+    connections: int = 0
+    spinners: int = 0
+
+
+WORKS = {
+    "echo-1": Work("echo", 0.03, connections=1),
+    "echo-4": Work("echo", 0.03, connections=4),
+    "echo-1-busy": Work("echo", None, connections=1, spinners=1),
+    "threads": Work("threads", 0.01),
+    "single": Work("single", 0.0),
+    "trips": Work("trips", None),
+}
+ABOUT = {
+    "echo-1": "echo server, one connection at full speed",
+    "echo-4": "echo server, four connections at full speed",
+    "echo-1-busy": "echo server, one connection, beside a CPU-bound thread",
+    "threads": "four CPU-bound threads",
+    "single": "one thread that calls functions",
+    "trips": "one thread that lets the GIL go and takes it back",
+}
+
+
+@dataclass
+class Launch:
+    """What one process did."""
+
+    rate: float
+    per_cpu_s: float
+    own_mib: float
+    """The most memory that the process itself had."""
+    tool_mib: float
+    """The same of the tool's own processes."""
+    file_bytes_per_s: float
+    ending_s: float
+    """From being told to end to the end, the tool's included."""
+
+
+def most_mib(pid: int) -> float:
+    """Return the most memory that a process has had (VmHWM), 0 where it is gone."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    return 0.0
+
+
+class Talk:
+    """A running process of the workload, over its socket."""
+
+    def __init__(self, process: subprocess.Popen[bytes], connection: socket.socket) -> None:
+        connection.settimeout(PATIENCE_S)
+        self.process = process
+        self._connection = connection
+        self._lines = connection.makefile("r")
+        self.ready = self.answer()
+
+    def tell(self, **order: Any) -> None:
+        """Say something."""
+        self._connection.sendall(json.dumps(order).encode() + b"\n")
+
+    def answer(self) -> dict[str, Any]:
+        """Wait for what it says."""
+        said: dict[str, Any] = json.loads(self._lines.readline())
+        return said
+
+    def end(self) -> float:
+        """Have it end; return how long that took."""
+        told = time.monotonic()
+        self.tell()
+        self.process.wait(PATIENCE_S)
+        return time.monotonic() - told
+
+
+class Bench:
+    """Runs launches: where the load client is, which cores there are, how long a launch is measured."""
+
+    def __init__(self, client: LoadClient, cores: list[int], seconds: float, folder: Path) -> None:
+        self.client = client
+        self.cores = cores
+        self.seconds = seconds
+        self.folder = folder
+
+    @contextlib.contextmanager
+    def _started(self, tool: Tool, work: Work, interpreter: Interpreter) -> Iterator[tuple[Talk, Path]]:
+        with tempfile.TemporaryDirectory(dir=self.folder) as name, socket.socket(socket.AF_UNIX) as listener:
+            out = Path(name) / "out"
+            listener.bind(f"{name}/socket")
+            listener.listen(1)
+            core = self.cores[0] if work.connections else -1
+            arguments = [str(WORKLOAD), f"{name}/socket", work.workload, str(core), str(work.spinners)]
+            command, more = tool.command(interpreter, arguments, out)
+            said = Path(name) / "said"
+            inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "HEADWAY"))}
+            with said.open("w") as file:
+                process = subprocess.Popen(
+                    command, env={**inherited, **more}, stdin=subprocess.DEVNULL, stdout=file, stderr=file
+                )
+            try:
+                with accepted(listener, process) as connection:
+                    yield Talk(process, connection), out
+            except (OSError, RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
+                raise Failed(last_line(said.read_text(errors="replace")) or str(error)) from error
+            finally:
+                process.kill()
+                process.wait()
+
+    def _measured(self, talk: Talk, work: Work, seconds: float) -> tuple[float, float]:
+        """Return the rate, by the wall clock and per CPU-second of the process."""
+        talk.tell(seconds=seconds)
+        if not work.connections:
+            done = talk.answer()
+            return done["rate"], done["rate"] * done["elapsed_s"] / done["cpu_s"]
+        warmup_s = min(WARMUP_S, seconds / 10)
+        load = {"port": talk.ready["port"], "connections": work.connections, "request": REQUEST}
+        load |= {"response_bytes": len(REQUEST), "warmup_s": warmup_s, "duration_s": seconds}
+        rate = self.client.run(load)["requests_per_s"]
+        talk.tell(stop=True)
+        done = talk.answer()
+        # The process counts its time from before the warm-up on: it was as fast then.
+        return rate, rate * (seconds + warmup_s) / done["cpu_s"]
+
+    def launch(self, tool: Tool, work: Work, interpreter: Interpreter) -> Launch:
+        """Run one process under one tool. Raises Failed."""
+        with self._started(tool, work, interpreter) as (talk, out):
+            pid = talk.ready["pid"]
+            begun = time.monotonic()
+            with tool.attached(interpreter, pid, out) as helpers:
+                rate, per_cpu_s = self._measured(talk, work, self.seconds)
+                traced_s = time.monotonic() - begun
+                own_mib = most_mib(pid)
+                outside = [talk.process.pid] if talk.process.pid != pid else []
+                tool_mib = sum(most_mib(other) for other in (*helpers, *outside))
+            ending_s = talk.end()
+            written = list(out.parent.glob("out.*"))
+            if tool.writes and not written:
+                raise Failed("it wrote nothing")
+            for path in written:
+                if path.suffix == ".hwt":
+                    finish(path)
+            file_bytes = sum(path.stat().st_blocks * 512 for path in written)
+        return Launch(rate, per_cpu_s, own_mib, tool_mib, file_bytes / traced_s, ending_s)
+
+    def switch(self, work: Work, interpreter: Interpreter) -> tuple[float, float]:
+        """Run one process in which headway is switched on and off; return the ratios of both rates, on to off.
+
+        The ratios are medians over neighbours in time, whose order is drawn. Raises Failed.
+        """
+        ratios: list[tuple[float, float]] = []
+        with self._started(BARE, work, interpreter) as (talk, out):
+            for number in range(SWITCHES):
+                rates: dict[bool, tuple[float, float]] = {}
+                for on in random.sample([True, False], 2):
+                    path = out.with_name(f"{number}.hwt")
+                    talk.tell(record=str(path) if on else "", agent=str(AGENT_PATH), library=str(library_path()))
+                    talk.answer()
+                    rates[on] = self._measured(talk, work, max(WINDOW_S, self.seconds / 4))
+                    if on:
+                        path.unlink()
+                ratios.append((rates[True][0] / rates[False][0], rates[True][1] / rates[False][1]))
+            talk.end()
+        return statistics.median(one for one, _ in ratios), statistics.median(other for _, other in ratios)
+
+
+@contextlib.contextmanager
+def accepted(listener: socket.socket, process: subprocess.Popen[bytes]) -> Iterator[socket.socket]:
+    """Yield the process's connection. Raises TimeoutError where the process ends instead."""
+    listener.settimeout(0.5)
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            connection, _ = listener.accept()
+            break
+        except TimeoutError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise
+    with connection:
+        yield connection
+
+
+def change(ratios: Sequence[float]) -> tuple[str, float, float]:
+    """Return what the rate loses, in percent with its interval, as text and as bounds of the loss."""
+    value, low, high = median_interval(list(ratios))
+    return f"{100 * (1 - value):+.1f} % [{100 * (1 - high):+.1f}, {100 * (1 - low):+.1f}]", 1 - high, 1 - low
+
+
+def trip_ns(bare: Sequence[Launch], ratios: Sequence[float]) -> str:
+    """Return how much CPU time a round trip costs more, where the rate per CPU-second is of round trips."""
+    bare_ns = 1e9 / statistics.median(launch.per_cpu_s for launch in bare)
+    return f"  {bare_ns * (1 / statistics.median(ratios) - 1):+.0f} ns to {bare_ns:.0f} ns a round trip"
+
+
+def verdict(target: float, least: float, most: float) -> tuple[str, bool]:
+    """Return what a loss between `least` and `most` says about the target, and whether it is missed."""
+    if target == 0:
+        if least > 0:
+            return "MEASURABLE", True
+        return ("nothing measurable" if most <= NOTHING else f"undecided: up to {most:.0%} could hide in it"), False
+    if least > target:
+        return f"NOT within {target:.0%}", True
+    return (f"within {target:.0%}" if most <= target else f"undecided: the interval crosses {target:.0%}"), False
+
+
+def rows(
+    name: str,
+    interpreter: Interpreter,
+    done: dict[str, list[Launch]],
+    switched: list[tuple[float, float]],
+    failures: dict[str, str],
+) -> bool:
+    """Print what came of one work on one interpreter; return whether headway misses its target."""
+    work = WORKS[name]
+    bare = done["bare"]
+    low, middle, high = statistics.quantiles([launch.rate for launch in bare], n=4)
+    what = "requests/s" if work.connections else "round trips/s" if work.workload == "trips" else "rounds/s"
+    print(
+        f"\n{interpreter.name} ({interpreter.version}) {name}: {ABOUT[name]}. Bare: {middle:,.0f} {what}, half of "
+        f"{len(bare)} launches within {low:,.0f} and {high:,.0f} ({100 * (high - low) / middle:.1f} %)"
+    )
+    columns = f"{'MiB more':>9}{'MiB of its own':>15}{'kB/s':>9}{'end s':>7}"
+    print(f"  {'tool':<19}{'lost':<26}{'lost per CPU-second':<26}{columns}")
+    own_mib = statistics.median(launch.own_mib for launch in bare)
+    missed = False
+    for tool, launches in done.items():
+        if tool == "bare":
+            continue
+        if tool in failures:
+            print(f"  {tool:<19}{failures[tool]}")
+            continue
+        lost, least, most = change([one.rate / other.rate for one, other in zip(launches, bare, strict=True)])
+        lost_cpu, _, _ = change([one.per_cpu_s / other.per_cpu_s for one, other in zip(launches, bare, strict=True)])
+        line = f"  {tool:<19}{lost:<26}{lost_cpu:<26}"
+        line += f"{statistics.median(one.own_mib for one in launches) - own_mib:>9.1f}"
+        line += f"{statistics.median(one.tool_mib for one in launches):>15.1f}"
+        line += f"{statistics.median(one.file_bytes_per_s for one in launches) / 1e3:>9.0f}"
+        line += f"{statistics.median(one.ending_s for one in launches):>7.2f}"
+        if tool == "headway" and work.target is not None:
+            text, over = verdict(work.target, least, most)
+            missed |= over
+            line += f"  {text}"
+        if work.workload == "trips":
+            line += trip_ns(bare, [one.per_cpu_s / other.per_cpu_s for one, other in zip(launches, bare, strict=True)])
+        print(line)
+    if switched:
+        lost, least, most = change([one for one, _ in switched])
+        lost_cpu, _, _ = change([other for _, other in switched])
+        text, over = verdict(work.target, least, most) if work.target is not None else ("", False)
+        missed |= over
+        if work.workload == "trips":
+            text = trip_ns(bare, [other for _, other in switched])
+        print(f"  {'headway on/off':<19}{lost:<26}{lost_cpu:<26}{'':42}{text}")
+    sys.stdout.flush()
+    return missed
+
+
+def measure(bench: Bench, name: str, interpreter: Interpreter, tools: Sequence[Tool], pairs: int) -> bool:
+    """Run the blocks of one work on one interpreter and print them; return whether headway misses its target."""
+    failures = {tool.name: why for tool in tools if (why := tool.why_not(interpreter))}
+    sides = [BARE, *(tool for tool in tools if tool.name not in failures)]
+    done: dict[str, list[Launch]] = {"bare": [], **{tool.name: [] for tool in tools}}
+    switched = []
+    for _ in range(pairs):
+        random.shuffle(sides)
+        for tool in list(sides):
+            try:
+                done[tool.name].append(bench.launch(tool, WORKS[name], interpreter))
+                if tool is TOOLS["headway"]:
+                    switched.append(bench.switch(WORKS[name], interpreter))
+            except Failed as failure:
+                if tool is BARE:
+                    sys.exit(f"{interpreter.name}, {name}: the bare process failed: {failure}")
+                failures[tool.name] = f"failed in launch {len(done[tool.name]) + 1}: {failure}"
+                sides.remove(tool)
+    return rows(name, interpreter, done, switched, failures)
+
+
+def main() -> int:
+    """Print a table per work and interpreter; 1 if headway misses a target beyond doubt."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--interpreter", action="append", help="which; may be repeated (default: 3.13 and 3.15)")
+    parser.add_argument("--work", action="append", choices=WORKS, help="only this one; may be repeated")
+    parser.add_argument("--tool", action="append", choices=TOOLS, help="only this one; may be repeated")
+    parser.add_argument("--pairs", type=int, default=20, help=f"blocks, {MIN_PAIRS} at least (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="measured in a launch (default: %(default)s)")
+    parser.add_argument("--folder", type=Path, help="where traces go meanwhile (default: the system's for temporaries)")
+    arguments = parser.parse_args()
+    if arguments.pairs < MIN_PAIRS:
+        parser.error(f"--pairs: {MIN_PAIRS} at least, else there is no 95 % interval")
+    interpreters = select(discover()[0], arguments.interpreter or ["3.13", "3.15"])
+    tools = [TOOLS[name] for name in arguments.tool or TOOLS]
+    cores = sorted(os.sched_getaffinity(0))
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    print(f"{arguments.pairs} blocks of {arguments.seconds:g} s a launch; {len(cores)} cores, load averages {load}")
+    missed = False
+    with (
+        LoadClient(library_path(), [cores[-1]]) as client,
+        tempfile.TemporaryDirectory(dir=arguments.folder, prefix="headway-bench-") as folder,
+    ):
+        bench = Bench(client, cores, arguments.seconds, Path(folder))
+        for interpreter in interpreters:
+            for name in arguments.work or WORKS:
+                missed |= measure(bench, name, interpreter, tools, arguments.pairs)
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

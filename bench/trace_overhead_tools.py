@@ -1,0 +1,196 @@
+"""The tools that `trace_overhead.py` compares: how each is had, started, and gone into a running process with."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headway.errors import HeadwayError
+from headway.lab.environments import find_uv
+from headway.lab.interpreters import Interpreter
+from headway.lab.paths import cache_folder
+from headway.live.launch import environment
+
+
+class Failed(Exception):  # noqa: N818  (a fact about a tool)
+    """Why a tool has no figure, in a sentence."""
+
+
+def last_line(text: str) -> str:
+    """Return the last line that says something."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+@dataclass
+class Tool:
+    """A tool: by default none at all."""
+
+    name: str = "bare"
+    requirement: str = ""
+    writes: bool = True
+    only: tuple[str, ...] = ()
+    """The names of the interpreters that it is run on; none: all."""
+    _where: dict[str, Path] = field(default_factory=dict)
+
+    def why_not(self, interpreter: Interpreter) -> str:
+        """Return why it cannot be run, "" where it can; installs it."""
+        if self.only and interpreter.name not in self.only:
+            return f"is run here on {', '.join(self.only)} only"
+        if self.requirement and interpreter.id not in self._where:
+            try:
+                self._where[interpreter.id] = installed(self.requirement, interpreter)
+            except (HeadwayError, OSError, subprocess.SubprocessError) as error:
+                return f"cannot be had: {error}"
+        return ""
+
+    def command(self, interpreter: Interpreter, work: list[str], out: Path) -> tuple[list[str], dict[str, str]]:
+        """Return what to run, and what to add to its environment."""
+        del out
+        return [interpreter.executable, "-s", *work], {}
+
+    @contextlib.contextmanager
+    def attached(self, interpreter: Interpreter, pid: int, out: Path) -> Iterator[list[int]]:
+        """Go into the running process, where the tool does so; yield the ids of the tool's processes."""
+        del interpreter, pid, out
+        yield []
+
+
+class Headway(Tool):
+    """The recorder, as `headway trace` starts it."""
+
+    def command(self, interpreter: Interpreter, work: list[str], out: Path) -> tuple[list[str], dict[str, str]]:
+        """See Tool."""
+        return [interpreter.executable, "-s", *work], environment(out.with_suffix(".hwt"), base={})
+
+
+class PySpy(Tool):
+    """It samples who holds the GIL, 100 times a second by default."""
+
+    def command(self, interpreter: Interpreter, work: list[str], out: Path) -> tuple[list[str], dict[str, str]]:
+        """See Tool."""
+        program = self._where[interpreter.id] / "bin" / "py-spy"
+        options = ["record", "--gil", "--format", "raw", "--rate", "100", "--output", str(out.with_suffix(".raw"))]
+        return [str(program), *options, "--", interpreter.executable, "-s", *work], {}
+
+
+class Sampling(Tool):
+    """CPython 3.15's own, with its defaults (1 kHz), on all threads."""
+
+    def command(self, interpreter: Interpreter, work: list[str], out: Path) -> tuple[list[str], dict[str, str]]:
+        """See Tool."""
+        options = ["run", "--mode=gil", "--all-threads", "--collapsed", "-o", str(out.with_suffix(".txt"))]
+        return [interpreter.executable, "-s", "-m", "profiling.sampling", *options, *work], {}
+
+
+class VizTracer(Tool):
+    """It records each call and return, by default the last million."""
+
+    def command(self, interpreter: Interpreter, work: list[str], out: Path) -> tuple[list[str], dict[str, str]]:
+        """See Tool."""
+        options = ["--quiet", "--output_file", str(out.with_suffix(".json"))]
+        command = [interpreter.executable, "-s", "-m", "viztracer", *options, "--", *work]
+        return command, {"PYTHONPATH": str(self._where[interpreter.id])}
+
+
+def help_to_find_symbols(pid: int, nm: Path) -> None:
+    """Make an `nm` for a process, whose answer is right though take_gil is in libpython and not in the executable.
+
+    flight_profiler adds what `nm` says of the executable to the executable's address. Raises Failed where an
+    interpreter is without those symbols.
+    """
+    bases: dict[str, int] = {}
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        fields = line.split(maxsplit=5)
+        if len(fields) == 6 and "python" in Path(fields[5]).name:
+            bases.setdefault(fields[5], int(fields[0].split("-")[0], 16))
+    executable = os.path.realpath(f"/proc/{pid}/exe")
+    for path, base in bases.items():
+        listed = subprocess.run(["nm", path], capture_output=True, text=True, check=False).stdout
+        found = re.findall(r"^([0-9a-f]+) t (take_gil|drop_gil)$", listed, re.MULTILINE)
+        if len(found) == 2:
+            if path != executable:
+                lines = [f"echo '{int(at, 16) + base - bases[executable]:016x} t {name}'" for at, name in found]
+                nm.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+                nm.chmod(0o700)
+            return
+    raise Failed("the interpreter is without the symbols take_gil and drop_gil")
+
+
+class GilStat(Tool):
+    """flight_profiler's gilstat: counts and times per thread, each second, and waits and holds over 5 ms."""
+
+    def command(self, interpreter: Interpreter, work: list[str], out: Path) -> tuple[list[str], dict[str, str]]:
+        """See Tool; it must be importable in the process that it goes into, which runs `nm` on itself."""
+        path = f"{out.parent}{os.pathsep}{os.environ['PATH']}"
+        return [interpreter.executable, "-s", *work], {"PYTHONPATH": str(self._where[interpreter.id]), "PATH": path}
+
+    @contextlib.contextmanager
+    def attached(self, interpreter: Interpreter, pid: int, out: Path) -> Iterator[list[int]]:
+        """See Tool."""
+        folder = self._where[interpreter.id]
+        report = out.with_suffix(".log")
+        help_to_find_symbols(pid, out.with_name("nm"))
+        command = [interpreter.executable, "-s", str(folder / "bin" / "flight_profiler"), "--no-color", str(pid)]
+        with report.open("w") as file:
+            client = subprocess.Popen(
+                [*command, "--cmd", "gilstat on 5 5 1"],
+                env={**os.environ, "PYTHONPATH": str(folder), "PYTHONUNBUFFERED": "1"},
+                stdout=file,
+                stderr=file,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            try:
+                deadline = time.monotonic() + 20
+                while "statistics report" not in report.read_text(errors="replace"):
+                    if client.poll() is not None or time.monotonic() > deadline:
+                        raise Failed(last_line(report.read_text(errors="replace")) or "no report within 20 s")
+                    time.sleep(0.05)
+                yield [client.pid]
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(client.pid, signal.SIGKILL)
+                client.wait()
+
+
+TOOLS = {
+    tool.name: tool
+    for tool in (
+        Tool("bare again", writes=False),
+        Headway("headway"),
+        PySpy("py-spy", "py-spy==0.4.3", only=("3.11", "3.12", "3.13", "3.14", "3.15")),
+        Sampling("profiling.sampling", only=("3.15",)),
+        VizTracer("viztracer", "viztracer==1.1.1", only=("3.11", "3.12", "3.13")),
+        GilStat("gilstat", "flight_profiler==1.0.7", only=("3.11", "3.12", "3.13")),
+    )
+}
+BARE = Tool(writes=False)
+
+
+def installed(requirement: str, interpreter: Interpreter) -> Path:
+    """Return the folder of a tool for an interpreter; installs it where it is not there."""
+    name = f"{interpreter.version}-{requirement.replace('==', '-')}"
+    folder = cache_folder() / "bench-tools" / name
+    if folder.is_dir():
+        return folder
+    print(f"installing {requirement} for {interpreter.name} into {folder}", file=sys.stderr)
+    folder.parent.mkdir(exist_ok=True)
+    made = Path(tempfile.mkdtemp(dir=folder.parent))
+    try:
+        command = [find_uv(), "pip", "install", "--quiet", "--no-python-downloads", "--only-binary", ":all:"]
+        command += ["--python", interpreter.executable, "--target", str(made), requirement]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode != 0:
+            raise OSError(last_line(done.stderr) or f"uv ended with exit code {done.returncode}")
+        made.rename(folder)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return folder
