@@ -212,8 +212,8 @@ const void *fake_code_type(void) { return code_type; }
 
 struct hw_stack_layout fake_layout(bool cframe) {
     return (struct hw_stack_layout){
-        .thread_frame = cframe ? offsetof(struct fake_state, cframe)
-                               : offsetof(struct fake_state, frame),
+        .thread_frame =
+            cframe ? offsetof(struct fake_state, cframe) : offsetof(struct fake_state, frame),
         .cframe_frame = cframe ? (int32_t)offsetof(struct fake_cframe, frame) : -1,
         .frame_code = offsetof(struct fake_frame, code),
         .frame_previous = offsetof(struct fake_frame, previous),

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+/* The hooks come and go while the interpreter's threads run. */
+#include "gil_world.h"
+#include "trace_file.h"
+
+#define WORKERS 4
+#define SESSIONS 30
+
+/* Installing and removing are no more when done twice, and a call means the same in either state.
+ */
+static void test_install_and_remove(void) {
+    for (int i = 0; i < 3; i++) {
+        T_EQ(0, hw__hooks_install(fake_runtime()));
+        T_EQ(0, hw__hooks_install(fake_runtime()));
+        T_TRUE(world_hooked());
+        world_yield();
+        T_EQ(0, hw__hooks_remove());
+        T_EQ(0, hw__hooks_remove());
+        T_TRUE(!world_hooked());
+        world_yield();
+    }
+}
+
+/* A slot that the loader has bound behind our back is hooked again, and what it was bound to is
+ * what removing restores. */
+static void test_repair(void) {
+    uintptr_t *slots[4], old;
+    int count;
+    T_EQ(0, hw__got_find(fake_runtime(), "pthread_cond_signal", slots, 4, &count));
+    T_EQ(0, hw__hooks_install(fake_runtime()));
+    T_EQ(0, hw__hooks_repair());
+    T_EQ(0, hw__got_write(slots[0], (uintptr_t)hw__real.signal, &old));
+    T_TRUE(!world_hooked());
+    T_EQ(1, hw__hooks_repair());
+    T_TRUE(world_hooked());
+    T_EQ(0, hw__hooks_remove());
+    T_EQ((uintptr_t)hw__real.signal, hw__got_read(slots[0]));
+}
+
+/* An address that is in no image, and an image that calls none of the functions, are refused. */
+static void test_nothing_to_hook(void) {
+    int local = 0;
+    T_EQ(-ENOENT, hw__hooks_install(&local));
+    void *library = dlopen("libm.so.6", RTLD_LAZY);
+    T_TRUE(library != NULL);
+    T_EQ(-ENXIO, hw__hooks_install(dlsym(library, "cos")));
+    T_EQ(0, dlclose(library));
+    T_TRUE(!world_hooked());
+}
+
+/* Runs sessions one after the other while threads take and drop GILs; each file is whole, though
+ * threads were in the middle of everything when it began and ended. */
+static void run_sessions(struct fake_gil **gils, int gil_count, const char *name, int sessions) {
+    struct world_worker workers[WORKERS];
+    atomic_bool stop = false;
+    memset(workers, 0, sizeof workers);
+    for (int i = 0; i < WORKERS; i++) {
+        workers[i].gil = gils[i % gil_count];
+        workers[i].spins = 20;
+        workers[i].stop = &stop;
+        world_go(&workers[i]);
+    }
+    for (int i = 0; i < sessions; i++) {
+        world_start(name);
+        for (int j = 0; j < WORKERS; j++) {
+            world_await(&workers[j].taken, 2);
+        }
+        T_EQ(0, hw_trace_stop());
+        T_TRUE(!world_hooked());
+        struct trace trace = trace_open(world_path(name));
+        T_TRUE(trace.complete);
+        T_TRUE(trace.header->end_ns != 0);
+        T_TRUE(trace.kinds[HW__ACQUIRE] >= WORKERS);
+        T_EQ(0, trace.kinds[HW__EXIT]);
+        trace_check_slots(&trace);
+        trace_close(&trace);
+        T_EQ(0, unlink(world_path(name)));
+        world_await(&workers[0].taken, 2);
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < WORKERS; i++) {
+        world_join(workers[i].thread);
+    }
+}
+
+static void test_sessions_while_threads_run(void) {
+    struct fake_gil *gils[] = {fake_main_gil()};
+    run_sessions(gils, 1, "run.hwt", SESSIONS);
+}
+
+/* The same where some threads have a GIL that the session does not know yet, so that nothing orders
+ * them but their own GIL's mutex. */
+static void test_sessions_while_other_interpreters_run(void) {
+    static struct fake_gil own[2];
+    fake_gil_init(&own[0]);
+    fake_gil_init(&own[1]);
+    struct fake_gil *gils[] = {fake_main_gil(), &own[0], &own[1]};
+    run_sessions(gils, 3, "others.hwt", SESSIONS);
+    fake_gil_destroy(&own[0]);
+    fake_gil_destroy(&own[1]);
+}
+
+/* A thread that does nothing with the interpreter, and asks what any thread may ask. */
+static atomic_bool asker_stop;
+static atomic_long asked;
+
+static void *ask(void *unused) {
+    while (!atomic_load(&asker_stop)) {
+        int64_t hold_ns, wait_ns;
+        int active = hw_trace_active();
+        T_TRUE(active == 0 || active == 1);
+        int error = hw_gil_times(&hold_ns, &wait_ns);
+        T_TRUE(error == 0 || error == -ESRCH);
+        T_EQ(0, hold_ns);
+        T_EQ(0, wait_ns);
+        atomic_fetch_add(&asked, 1);
+    }
+    return unused;
+}
+
+/* hw_trace_active() and hw_gil_times() may be called by any thread at any time. */
+static void test_asked_while_sessions_come_and_go(void) {
+    pthread_t thread;
+    T_EQ(0, pthread_create(&thread, NULL, ask, NULL));
+    for (int i = 0; i < 10; i++) {
+        world_start("asked.hwt");
+        world_await(&asked, 2);
+        T_EQ(0, hw_trace_stop());
+        world_await(&asked, 2);
+        T_EQ(0, unlink(world_path("asked.hwt")));
+    }
+    atomic_store(&asker_stop, true);
+    world_join(thread);
+}
+
+/* A thread that sleeps in a wait for the GIL. */
+static struct sleeper {
+    pthread_t thread;
+    _Atomic pid_t tid;
+} sleeper;
+
+static void *sleep_in_wait(void *argument) {
+    struct fake_state *me = fake_state_new(fake_main_gil());
+    atomic_store(&sleeper.tid, gettid());
+    PyEval_RestoreThread(me);
+    PyEval_SaveThread();
+    fake_state_free(me);
+    return argument;
+}
+
+static void send_to_sleep(void) {
+    atomic_store(&sleeper.tid, 0);
+    T_EQ(0, pthread_create(&sleeper.thread, NULL, sleep_in_wait, NULL));
+    while (atomic_load(&sleeper.tid) == 0) {
+        sched_yield();
+    }
+    world_await_asleep(atomic_load(&sleeper.tid));
+}
+
+/* A session ends while a thread waits: the wait has no end in the file, and the thread wakes in a
+ * hook that is no longer in place, with nothing to tell. */
+static void test_stop_while_a_thread_waits(void) {
+    fake_set_interval(fake_main_gil(), 3600000000UL);
+    world_start("waits.hwt");
+    send_to_sleep();
+    T_EQ(0, hw_trace_stop());
+    world_join(sleeper.thread);
+    struct trace trace = trace_open(world_path("waits.hwt"));
+    T_EQ(1, trace.kinds[HW__WAIT]);
+    T_EQ(1, trace.kinds[HW__ACQUIRE]);
+    T_EQ(HW__SLOT_WAITING, trace.slots[1].state);
+    T_EQ(0, trace.slots[1].waits);
+    trace_close(&trace);
+}
+
+/* A session ends and another one begins while a thread waits: the second one sees it take the GIL,
+ * without a wait whose beginning it has not seen. */
+static void test_next_session_while_a_thread_waits(void) {
+    world_start("one.hwt");
+    send_to_sleep();
+    T_EQ(0, hw_trace_stop());
+    world_start("two.hwt");
+    world_join(sleeper.thread);
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("one.hwt"));
+    T_EQ(1, trace.kinds[HW__WAIT]);
+    trace_close(&trace);
+    trace = trace_open(world_path("two.hwt"));
+    T_EQ(0, trace.kinds[HW__REQUEST]);
+    T_TRUE(trace.kinds[HW__WAIT] <= 1); /* the main thread may have to wait after the join */
+    T_EQ(3, trace.kinds[HW__ACQUIRE]);
+    T_EQ(2, trace.kinds[HW__RELEASE]);
+    trace_close(&trace);
+    fake_set_interval(fake_main_gil(), FAKE_INTERVAL_US);
+}
+
+int main(void) {
+    t_start();
+    world_begin();
+    world_enter();
+    T_RUN(test_install_and_remove);
+    T_RUN(test_repair);
+    T_RUN(test_nothing_to_hook);
+    T_RUN(test_stop_while_a_thread_waits);
+    T_RUN(test_next_session_while_a_thread_waits);
+    T_RUN(test_sessions_while_threads_run);
+    T_RUN(test_sessions_while_other_interpreters_run);
+    WORLD_TSAN_DEFECT(test_asked_while_sessions_come_and_go);
+    world_leave();
+    return 0;
+}

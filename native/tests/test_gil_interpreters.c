@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+/* Interpreters with a GIL of their own: found at their first acquire, told apart, ended. */
+#include "gil_world.h"
+#include "trace_file.h"
+
+/* Lets another thread take and drop a GIL so many times, and waits for it without the main one. */
+static void use(struct fake_gil *gil, long times) {
+    struct world_worker worker = {.gil = gil, .rounds = times};
+    world_go(&worker);
+    world_join(worker.thread);
+}
+
+static size_t count(const struct trace *trace, uint32_t gil, uint32_t kind) {
+    size_t found = 0;
+    for (size_t i = 0; i < trace->event_count; i++) {
+        found += trace->events[i].event.gil == gil && trace->events[i].event.kind == kind;
+    }
+    return found;
+}
+
+/* Each GIL has a number, an announcement and events of its own; the main one has number 0. */
+static void test_told_apart(void) {
+    static struct fake_gil own[2];
+    world_start("apart.hwt");
+    fake_gil_init(&own[0]);
+    fake_gil_init(&own[1]);
+    T_TRUE(world_record(&own[0]) == NULL);
+    use(&own[0], 3);
+    T_EQ(1, world_record(&own[0])->index);
+    T_TRUE(!world_record(&own[0])->main);
+    T_TRUE(world_record(&own[1]) == NULL);
+    use(&own[1], 5);
+    T_EQ(2, world_record(&own[1])->index);
+    use(&own[0], 4);
+    T_EQ(0, world_record(fake_main_gil())->index);
+    T_EQ(0, hw_trace_stop());
+    /* Whatever becomes of them now, no hook would tell: so their records are gone. */
+    T_TRUE(world_record(&own[0]) == NULL);
+    T_TRUE(world_record(&own[1]) == NULL);
+    T_TRUE(world_record(fake_main_gil()) != NULL);
+    fake_gil_destroy(&own[0]);
+    fake_gil_destroy(&own[1]);
+
+    struct trace trace = trace_open(world_path("apart.hwt"));
+    T_TRUE(trace.complete);
+    T_EQ(3, trace.header->gil_count);
+    T_EQ(4, count(&trace, 0, HW__ACQUIRE)); /* the assumed one, and after each join */
+    T_EQ(7, count(&trace, 1, HW__ACQUIRE));
+    T_EQ(7, count(&trace, 1, HW__RELEASE));
+    T_EQ(5, count(&trace, 2, HW__ACQUIRE));
+    for (int i = 0; i < 2; i++) {
+        const struct hw__meta_gil *record = NULL;
+        T_EQ(1, trace_count_meta(&trace, i + 1, HW__META_GIL, (const void **)&record));
+        T_EQ((uintptr_t)&own[i].memory, record->address);
+        T_EQ(i + 1, record->index);
+        T_EQ(0, record->main);
+    }
+    trace_check_slots(&trace);
+    trace_close(&trace);
+}
+
+/* An end is told, and a GIL that comes back at the same address is another one, though it may get
+ * the number of the first. */
+static void test_ends_and_comes_back(void) {
+    static struct fake_gil own;
+    world_start("back.hwt");
+    for (int i = 0; i < 3; i++) {
+        fake_gil_init(&own);
+        use(&own, 2);
+        T_TRUE(world_record(&own) != NULL);
+        fake_gil_destroy(&own);
+        T_TRUE(world_record(&own) == NULL);
+    }
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("back.hwt"));
+    T_EQ(3, trace_count_meta(&trace, 1, HW__META_GIL, NULL));
+    T_EQ(3, trace_count_meta(&trace, 1, HW__META_GIL_END, NULL));
+    T_EQ(6, count(&trace, 1, HW__ACQUIRE));
+    T_EQ(2, trace.header->gil_count);
+    trace_close(&trace);
+}
+
+/* Of a GIL that was there before the session, and is held when it begins, the next acquire is the
+ * first event. */
+static void test_older_than_the_session(void) {
+    static struct fake_gil own;
+    fake_gil_init(&own);
+    void *me = PyEval_SaveThread();
+    struct fake_state *other = fake_state_new(&own);
+    PyEval_RestoreThread(other);
+    T_TRUE(PyEval_SaveThread() == other);
+    PyEval_RestoreThread(me);
+
+    /* A thread that holds it while the session begins. */
+    atomic_bool stop = false;
+    struct world_worker holder = {.gil = &own, .stop = &stop};
+    world_go(&holder);
+    world_await(&holder.taken, 1);
+    world_start("older.hwt");
+    world_await(&holder.taken, 10);
+    atomic_store(&stop, true);
+    world_join(holder.thread);
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("older.hwt"));
+    T_TRUE(count(&trace, 1, HW__ACQUIRE) >= 9);
+    for (size_t i = 0; i < trace.event_count; i++) {
+        if (trace.events[i].event.gil == 1) {
+            T_EQ(HW__ACQUIRE, trace.events[i].event.kind);
+            break;
+        }
+    }
+    trace_close(&trace);
+    fake_state_free(other);
+    fake_gil_destroy(&own);
+}
+
+/* More GILs than there are records for: the rest is let pass. */
+static void test_too_many(void) {
+    enum { MANY = HW__MAX_GILS + 5 };
+    static struct fake_gil many[MANY];
+    world_start("many.hwt");
+    for (int i = 0; i < MANY; i++) {
+        fake_gil_init(&many[i]);
+        use(&many[i], 1);
+    }
+    T_EQ(HW__MAX_GILS, hw__gil_count());
+    T_TRUE(world_record(&many[HW__MAX_GILS - 2]) != NULL);
+    T_TRUE(world_record(&many[HW__MAX_GILS - 1]) == NULL);
+    fake_gil_destroy(&many[0]); /* makes room for one */
+    use(&many[MANY - 1], 1);
+    T_TRUE(world_record(&many[MANY - 1]) != NULL);
+    T_EQ(0, hw_trace_stop());
+    for (int i = 1; i < MANY; i++) {
+        fake_gil_destroy(&many[i]);
+    }
+    struct trace trace = trace_open(world_path("many.hwt"));
+    T_EQ(HW__MAX_GILS, trace.header->gil_count);
+    T_TRUE(trace.complete);
+    trace_close(&trace);
+}
+
+/* The main interpreter ends in a session and is initialised again: still number 0, and main. */
+static void test_main_comes_back(void) {
+    world_start("main.hwt");
+    world_leave();
+    T_TRUE(world_record(fake_main_gil()) == NULL);
+    world_enter();
+    T_EQ(0, world_record(fake_main_gil())->index);
+    T_TRUE(world_record(fake_main_gil())->main);
+    world_yield();
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("main.hwt"));
+    T_EQ(2, trace_count_meta(&trace, 0, HW__META_GIL, NULL));
+    T_EQ(1, trace_count_meta(&trace, 0, HW__META_GIL_END, NULL));
+    T_EQ(3, count(&trace, 0, HW__ACQUIRE));
+    T_EQ(2, count(&trace, 0, HW__RELEASE));
+    trace_close(&trace);
+}
+
+/* The main interpreter ends in a session, and the next session begins when it has been initialised
+ * again. */
+static void test_main_comes_back_between_sessions(void) {
+    world_start("first.hwt");
+    world_leave();
+    T_EQ(0, hw_trace_stop());
+    world_enter();
+    world_start("second.hwt");
+    world_yield();
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("second.hwt"));
+    T_EQ(2, count(&trace, 0, HW__ACQUIRE));
+    trace_close(&trace);
+}
+
+int main(void) {
+    t_start();
+    world_begin();
+    world_enter();
+    T_RUN(test_told_apart);
+    T_RUN(test_ends_and_comes_back);
+    T_RUN(test_older_than_the_session);
+    T_RUN(test_too_many);
+    T_RUN(test_main_comes_back);
+    WORLD_DEFECT(test_main_comes_back_between_sessions);
+    world_leave();
+    return 0;
+}

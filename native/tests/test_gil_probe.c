@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+/* How the main interpreter's GIL is found, and what is not taken for one. */
+#include "gil_world.h"
+#include "trace_file.h"
+
+/* A GIL that was just taken is plausible; with any one value that cannot be, it is not. */
+static void test_what_looks_like_a_gil(void) {
+    static struct hw__gil_memory memory;
+    static int64_t state;
+    memory.interval_us = 5000;
+    memory.last_holder = &state;
+    memory.locked = 1;
+    T_TRUE(hw__gil_plausible(&memory, &memory.mutex));
+    T_TRUE(!hw__gil_plausible(&memory, &memory.switch_mutex));
+    memory.locked = 0;
+    T_TRUE(!hw__gil_plausible(&memory, &memory.mutex));
+    memory.locked = -1;
+    T_TRUE(!hw__gil_plausible(&memory, &memory.mutex));
+    memory.locked = 1;
+    memory.interval_us = 0;
+    T_TRUE(!hw__gil_plausible(&memory, &memory.mutex));
+    memory.interval_us = (unsigned long)-1;
+    T_TRUE(!hw__gil_plausible(&memory, &memory.mutex));
+    memory.interval_us = 1;
+    T_TRUE(hw__gil_plausible(&memory, &memory.mutex));
+    memory.last_holder = NULL;
+    T_TRUE(!hw__gil_plausible(&memory, &memory.mutex));
+    memory.last_holder = (const char *)&state + 1;
+    T_TRUE(!hw__gil_plausible(&memory, &memory.mutex));
+}
+
+/* Nothing is left of a start that failed: no session, no file, no record, no hook; and all goes
+ * on. */
+static void check_nothing_left(const char *name) {
+    T_EQ(0, hw_trace_active());
+    T_EQ(-ESRCH, hw_trace_stop());
+    T_EQ(-1, access(world_path(name), F_OK));
+    T_TRUE(atomic_load(&hw__gils[0].memory) == NULL);
+    T_TRUE(!world_hooked());
+    world_yield();
+}
+
+/* A GIL whose mutex is not where we know it: no wait for a GIL is seen. */
+static void test_another_layout(void) {
+    struct fake_gil *gil = fake_main_gil();
+    void *me = PyEval_SaveThread();
+    gil->mutex = &gil->elsewhere;
+    PyEval_RestoreThread(me);
+    T_EQ(-ETIMEDOUT, world_try_start("layout.hwt", WORLD_MAX_BYTES, false));
+    check_nothing_left("layout.hwt");
+    me = PyEval_SaveThread();
+    gil->mutex = &gil->memory.mutex;
+    PyEval_RestoreThread(me);
+}
+
+/* A caller that does not hold the GIL is told so, as nobody waits then. */
+static void test_caller_without_the_gil(void) {
+    void *me = PyEval_SaveThread();
+    T_EQ(-ETIMEDOUT, world_try_start("without.hwt", WORLD_MAX_BYTES, false));
+    PyEval_RestoreThread(me);
+    check_nothing_left("without.hwt");
+}
+
+/* An interpreter that does not signal its acquires cannot be recorded. */
+static void test_no_forced_switching(void) {
+    fake_main_gil()->no_switching = true;
+    T_EQ(-EPROTO, world_try_start("protocol.hwt", WORLD_MAX_BYTES, false));
+    check_nothing_left("protocol.hwt");
+    fake_main_gil()->no_switching = false;
+}
+
+/* Others' condition variables. The second has all around it that a GIL has, and the mutex right
+ * behind: but it is not locked. */
+static struct decoy {
+    struct hw__gil_memory memory;
+    pthread_mutex_t elsewhere;
+    bool told, heard;
+} decoys[2];
+
+static struct timespec past(void) { return (struct timespec){.tv_sec = 1}; }
+
+/* A wait whose time is over at once. */
+static void wait_in_vain(struct decoy *decoy, pthread_mutex_t *mutex) {
+    struct timespec deadline = past();
+    T_EQ(0, pthread_mutex_lock(mutex));
+    T_EQ(ETIMEDOUT, fake_timedwait(&decoy->memory.cond, mutex, &deadline));
+    T_EQ(0, fake_signal(&decoy->memory.switch_cond));
+    T_EQ(0, pthread_mutex_unlock(mutex));
+}
+
+static atomic_int vain_waits;
+
+static void wait_in_vain_for_both(void) {
+    wait_in_vain(&decoys[0], &decoys[0].elsewhere);
+    wait_in_vain(&decoys[1], &decoys[1].memory.mutex);
+    atomic_fetch_add(&vain_waits, 1);
+}
+
+static void init_decoys(void) {
+    for (int i = 0; i < 2; i++) {
+        struct decoy *decoy = &decoys[i];
+        memset(decoy, 0, sizeof *decoy);
+        decoy->memory.interval_us = 5000;
+        decoy->memory.last_holder = &decoys[1 - i];
+        decoy->memory.locked = i == 0 ? 1 : 0;
+        T_EQ(0, pthread_cond_init(&decoy->memory.cond, NULL));
+        T_EQ(0, pthread_cond_init(&decoy->memory.switch_cond, NULL));
+        T_EQ(0, pthread_mutex_init(&decoy->memory.mutex, NULL));
+        T_EQ(0, pthread_mutex_init(&decoy->elsewhere, NULL));
+    }
+}
+
+/* The probe passes over the waits that its own helper makes before it waits for the GIL. */
+static void test_probe_finds_the_gil_behind_decoys(void) {
+    init_decoys();
+    fake_before_restore(wait_in_vain_for_both);
+    world_start("found.hwt");
+    fake_before_restore(NULL);
+    T_TRUE(atomic_load(&vain_waits) >= 2);
+    T_TRUE(atomic_load(&hw__gils[0].memory) == &fake_main_gil()->memory);
+    T_TRUE(hw__gils[0].main);
+    T_TRUE(hw__gils[0].recorded);
+    T_EQ(1, hw__gil_count());
+    T_TRUE(world_hooked());
+    T_EQ(0, hw_trace_stop());
+    T_TRUE(!world_hooked());
+
+    struct trace trace = trace_open(world_path("found.hwt"));
+    T_EQ(1, trace.header->gil_count);
+    T_EQ(FAKE_INTERVAL_US, trace.header->interval_us);
+    const struct hw__meta_gil *record = NULL;
+    T_EQ(1, trace_count_meta(&trace, 0, HW__META_GIL, (const void **)&record));
+    T_EQ((uintptr_t)&fake_main_gil()->memory, record->address);
+    T_EQ(1, record->main);
+    T_EQ(1, trace.event_count); /* the assumed acquire; the probe comes before the session */
+    T_EQ(HW__ACQUIRE, trace.events[0].event.kind);
+    T_EQ(HW__ASSUMED, trace.events[0].event.flags);
+    trace_close(&trace);
+}
+
+/* A thread that waits for the decoy to be told, and tells back. */
+static void *run_decoy(void *argument) {
+    struct decoy *decoy = argument;
+    pthread_mutex_t *mutex = decoy == decoys ? &decoy->elsewhere : &decoy->memory.mutex;
+    struct timespec never = {.tv_sec = INT32_MAX};
+    T_EQ(0, pthread_mutex_lock(mutex));
+    while (!decoy->told) {
+        T_EQ(0, fake_timedwait(&decoy->memory.cond, mutex, &never));
+    }
+    decoy->heard = true;
+    T_EQ(0, fake_signal(&decoy->memory.switch_cond));
+    T_EQ(0, pthread_mutex_unlock(mutex));
+    return NULL;
+}
+
+/* In a session, all functions of others' condition variables do what they should, and nothing of it
+ * is recorded: not even where the memory looks like a GIL that was just taken, since the calls come
+ * from another place. */
+static void test_decoys_are_passed_on(void) {
+    init_decoys();
+    decoys[1].memory.locked = 1;
+    world_start("decoys.hwt");
+    for (int i = 0; i < 2; i++) {
+        struct decoy *decoy = &decoys[i];
+        pthread_mutex_t *mutex = i == 0 ? &decoy->elsewhere : &decoy->memory.mutex;
+        pthread_t thread;
+        T_EQ(0, pthread_create(&thread, NULL, run_decoy, decoy));
+        T_EQ(0, pthread_mutex_lock(mutex));
+        decoy->told = true;
+        T_EQ(0, fake_signal(&decoy->memory.cond));
+        while (!decoy->heard) {
+            T_EQ(0, fake_wait(&decoy->memory.switch_cond, mutex));
+        }
+        T_EQ(0, pthread_mutex_unlock(mutex));
+        T_EQ(0, pthread_join(thread, NULL));
+        wait_in_vain(decoy, mutex);
+        T_EQ(0, fake_destroy(&decoy->memory.cond));
+        T_EQ(0, fake_destroy(&decoy->memory.switch_cond));
+    }
+    T_EQ(1, hw__gil_count());
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("decoys.hwt"));
+    T_EQ(1, trace.event_count);
+    T_EQ(1, trace.header->gil_count);
+    T_EQ(1, trace.header->thread_count);
+    trace_close(&trace);
+}
+
+/* The second session knows the GIL already: no thread is started for it. */
+static void test_the_probe_runs_once(void) {
+    fake_before_restore(wait_in_vain_for_both); /* would be called by it */
+    init_decoys();
+    int before = atomic_load(&vain_waits);
+    world_start("again.hwt");
+    fake_before_restore(NULL);
+    T_EQ(before, atomic_load(&vain_waits));
+    T_EQ(0, hw_trace_stop());
+}
+
+int main(void) {
+    t_start();
+    world_begin();
+    T_RUN(test_what_looks_like_a_gil);
+    world_enter();
+    T_RUN(test_another_layout);
+    T_RUN(test_caller_without_the_gil);
+    T_RUN(test_no_forced_switching);
+    T_RUN(test_probe_finds_the_gil_behind_decoys);
+    T_RUN(test_decoys_are_passed_on);
+    T_RUN(test_the_probe_runs_once);
+    world_leave();
+    return 0;
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+/* What is recorded of a GIL is exactly what its threads did. */
+#include "gil_world.h"
+#include "trace_file.h"
+
+#define WORKERS 6
+#define ROUNDS 300
+
+/* The slot of the calling thread in the session that runs. */
+static const struct hw__slot *own_slot(void) {
+    for (uint32_t i = 0; i < HW__MAX_THREADS; i++) {
+        if (hw__session.slots[i].tid == gettid() && hw__session.slots[i].state != HW__SLOT_FREE) {
+            return &hw__session.slots[i];
+        }
+    }
+    return NULL;
+}
+
+/* One thread: every event is known beforehand, and in which order. */
+static void test_one_thread(void) {
+    world_start("one.hwt");
+    for (int i = 0; i < 3; i++) {
+        world_yield();
+    }
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("one.hwt"));
+    T_EQ(7, trace.event_count);
+    for (size_t i = 0; i < trace.event_count; i++) {
+        const struct hw__event *event = &trace.events[i].event;
+        T_EQ(i % 2 == 0 ? HW__ACQUIRE : HW__RELEASE, event->kind);
+        T_EQ(i == 0 ? HW__ASSUMED : 0, event->flags & (HW__ASSUMED | HW__FORCED));
+        T_EQ(0, event->gil);
+        T_EQ(0, event->value);
+        T_EQ(1, trace.events[i].serial);
+    }
+    const struct hw__slot *slot = &trace.slots[0];
+    T_EQ(HW__SLOT_HOLDING, slot->state);
+    T_EQ(gettid(), slot->tid);
+    T_EQ(trace.events[6].event.time_ns, slot->since_ns);
+    T_EQ(4, slot->holds);
+    T_EQ(0, slot->waits);
+    trace_check_slots(&trace);
+    trace_close(&trace);
+}
+
+/* What the file tells of the process. */
+static void test_header(void) {
+    world_start("header.hwt");
+    T_EQ(1, hw_trace_active());
+    T_EQ(0, strcmp(world_path("header.hwt"), hw_trace_path()));
+    T_EQ(0, hw_trace_stop());
+    T_EQ(0, hw_trace_active());
+    struct trace trace = trace_open(world_path("header.hwt"));
+    const struct hw__header *header = trace.header;
+    T_EQ(0x1234567890ABCDEF, header->family);
+    T_EQ(getpid(), header->pid);
+    T_EQ(getppid(), header->parent_pid);
+    T_EQ(0x030E00F0, header->python_version);
+    T_EQ(HW__GIL_ENABLED, header->flags);
+    T_EQ(FAKE_INTERVAL_US, header->interval_us);
+    T_EQ(0, memcmp("python\0app.py", header->command, sizeof "python\0app.py"));
+    T_EQ(0, strcmp("/usr/bin/python", header->executable));
+    T_EQ(0, strcmp("app.py", header->program));
+    T_EQ(1, header->chunks_taken - (trace.meta_count > 0)); /* one of events, one of the GIL */
+    T_EQ(header->chunks_offset + header->chunks_taken * HW__CHUNK_BYTES, trace.size);
+    trace_close(&trace);
+}
+
+/* Many threads that fight for the GIL: all they have counted themselves is in the file, no more and
+ * no less; one holds at a time (trace_open()); and the slots say the same. */
+static void test_threads_fight(void) {
+    struct world_worker workers[WORKERS];
+    memset(workers, 0, sizeof workers);
+    world_start("fight.hwt");
+    long taken = 1, dropped = 0, forced = 0;
+    for (int i = 0; i < WORKERS; i++) {
+        workers[i].gil = fake_main_gil();
+        workers[i].rounds = ROUNDS;
+        workers[i].spins = 10 + 300 * (i % 2);
+        world_go(&workers[i]);
+    }
+    for (int i = 0; i < WORKERS; i++) {
+        world_join(workers[i].thread);
+        taken += 1 + atomic_load(&workers[i].taken);
+        dropped += 1 + atomic_load(&workers[i].dropped);
+        forced += atomic_load(&workers[i].forced);
+    }
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("fight.hwt"));
+    T_TRUE(trace.complete);
+    T_EQ(WORKERS + 1, trace.header->thread_count);
+    T_EQ(taken, trace.kinds[HW__ACQUIRE]);
+    T_EQ(dropped, trace.kinds[HW__RELEASE]);
+    T_EQ(WORKERS, trace.kinds[HW__EXIT]);
+    T_EQ(trace.kinds[HW__WAIT], trace.sums.waits);
+    T_TRUE(trace.sums.forced >= (uint64_t)forced); /* one may be asked just as it lets go anyway */
+    T_TRUE(trace.sums.forced <= trace.kinds[HW__REQUEST]);
+    T_EQ(0, trace.kinds[HW__INTERVAL]);
+    trace_check_slots(&trace);
+    trace_close(&trace);
+}
+
+/* A holder that does not let go is asked to, by the one that waits; its release says so. */
+static void test_forced(void) {
+    world_start("forced.hwt");
+    struct world_worker worker = {.gil = fake_main_gil(), .rounds = 1};
+    world_go(&worker);
+    while (!fake_check()) {
+    }
+    world_join(worker.thread);
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("forced.hwt"));
+    T_TRUE(trace.kinds[HW__REQUEST] >= 1);
+    T_TRUE(trace.sums.forced >= 1);
+    bool found = false;
+    for (size_t i = 0; i < trace.event_count; i++) {
+        const struct hw__event *event = &trace.events[i].event;
+        if (trace.events[i].serial == 1 && event->kind == HW__RELEASE) {
+            T_EQ(HW__FORCED, event->flags & HW__FORCED); /* of the main thread's, the first */
+            found = true;
+            break;
+        }
+    }
+    T_TRUE(found);
+    T_TRUE(trace.sums.worst_wait_ns >= FAKE_INTERVAL_US * 1000);
+    trace_check_slots(&trace);
+    trace_close(&trace);
+}
+
+/* A new switch interval is told with the next acquire. */
+static void test_interval_changes(void) {
+    world_start("interval.hwt");
+    world_yield();
+    fake_set_interval(fake_main_gil(), 7000);
+    world_yield();
+    world_yield();
+    fake_set_interval(fake_main_gil(), FAKE_INTERVAL_US);
+    world_yield();
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("interval.hwt"));
+    uint32_t expected[] = {7000, FAKE_INTERVAL_US};
+    int seen = 0;
+    for (size_t i = 0; i < trace.event_count; i++) {
+        if (trace.events[i].event.kind == HW__INTERVAL) {
+            T_TRUE(seen < 2);
+            T_EQ(expected[seen++], trace.events[i].event.value);
+        }
+    }
+    T_EQ(2, seen);
+    trace_close(&trace);
+}
+
+/* A thread that asks for its times after all it does; they grow as they should, and in the end are
+ * what its slot says. */
+static void *ask_for_times(void *argument) {
+    struct fake_state *me = fake_state_new(fake_main_gil());
+    int64_t hold_ns = 0, wait_ns = 0, hold_before = 0, wait_before = 0, begin = hw_now_ns();
+    T_EQ(0, hw_gil_times(&hold_ns, &wait_ns));
+    T_EQ(0, hold_ns);
+    T_EQ(0, wait_ns);
+    for (int i = 0; i < ROUNDS; i++) {
+        PyEval_RestoreThread(me);
+        T_EQ(0, hw_gil_times(&hold_ns, &wait_ns));
+        T_TRUE(hold_ns >= hold_before && wait_ns >= wait_before);
+        T_TRUE(hold_ns + wait_ns <= hw_now_ns() - begin);
+        hold_before = hold_ns;
+        wait_before = wait_ns;
+        T_EQ(0, hw_gil_times(&hold_ns, &wait_ns));
+        T_TRUE(hold_ns > hold_before); /* the hold goes on */
+        T_EQ(wait_before, wait_ns);
+        PyEval_SaveThread();
+        T_EQ(0, hw_gil_times(&hold_ns, &wait_ns));
+        T_TRUE(hold_ns > hold_before);
+        hold_before = hold_ns;
+    }
+    const struct hw__slot *slot = own_slot();
+    T_TRUE(slot != NULL);
+    T_EQ(slot->hold_ns, hold_ns);
+    T_EQ(slot->wait_ns, wait_ns);
+    T_EQ(ROUNDS, slot->holds);
+    fake_state_free(me);
+    return argument;
+}
+
+static void check_times(const char *name) {
+    world_start(name);
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++) {
+        T_EQ(0, pthread_create(&threads[i], NULL, ask_for_times, NULL));
+    }
+    for (int i = 0; i < 3; i++) {
+        world_join(threads[i]);
+    }
+    T_EQ(0, hw_trace_stop());
+    int64_t hold_ns = 1, wait_ns = 1;
+    T_EQ(-ESRCH, hw_gil_times(&hold_ns, &wait_ns));
+    T_EQ(0, hold_ns);
+    T_EQ(0, wait_ns);
+}
+
+static void test_times(void) {
+    check_times("times.hwt");
+    struct trace trace = trace_open(world_path("times.hwt"));
+    trace_check_slots(&trace);
+    trace_close(&trace);
+}
+
+/* A session in memory keeps the counters and nothing else, and nothing is left of it. */
+static void test_in_memory(void) {
+    check_times("");
+    world_start("");
+    T_EQ(2, hw_trace_active());
+    T_EQ(0, strcmp("", hw_trace_path()));
+    T_TRUE(hw__session.fd >= 0);
+    for (int i = 0; i < 10; i++) {
+        world_yield();
+    }
+    const struct hw__slot *slot = own_slot();
+    T_TRUE(slot != NULL);
+    T_EQ(11, slot->holds);
+    T_EQ(0, hw__session.header->chunk_count);
+    T_EQ(0, hw__session.header->dropped_events);
+    T_EQ(HW__GIL_ENABLED | HW__COUNTERS_ONLY, hw__session.header->flags);
+    /* Another process finds it by the descriptor. */
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", hw__session.fd);
+    struct trace trace = trace_open(path);
+    T_EQ(0, trace.event_count);
+    T_EQ(11, trace_slots(&trace).holds);
+    trace_close(&trace);
+    int fd = hw__session.fd;
+    T_EQ(0, hw_trace_stop());
+    T_EQ(-1, fcntl(fd, F_GETFD));
+}
+
+int main(void) {
+    t_start();
+    world_begin();
+    world_enter();
+    T_RUN(test_one_thread);
+    T_RUN(test_header);
+    T_RUN(test_forced);
+    T_RUN(test_interval_changes);
+    T_RUN(test_threads_fight);
+    T_RUN(test_times);
+    T_RUN(test_in_memory);
+    world_leave();
+    return 0;
+}

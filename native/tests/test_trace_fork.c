@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: MIT
+/* A process that forks: each child writes a file of its own, and none touches another's. */
+#include <sys/wait.h>
+
+#include "gil_world.h"
+#include "trace_file.h"
+
+#define YIELDS 5
+
+static const char *child_name(const char *stem, pid_t pid) {
+    static _Thread_local char name[64];
+    snprintf(name, sizeof name, "%s.%d.hwt", stem, (int)pid);
+    return name;
+}
+
+static bool exists(const char *name) { return access(world_path(name), F_OK) == 0; }
+
+/* A fork of which the interpreter's child does not know yet: no event has come. */
+static pid_t raw_fork(void (*child)(void)) {
+    pid_t pid = fork();
+    T_TRUE(pid >= 0);
+    if (pid == 0) {
+        t_start();
+        child();
+        _exit(0);
+    }
+    return pid;
+}
+
+/* How many mappings of trace files there are. */
+static int mapped_files(void) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    T_TRUE(maps != NULL);
+    int count = 0;
+    char line[8192];
+    while (fgets(line, sizeof line, maps) != NULL) {
+        count += strstr(line, ".hwt") != NULL;
+    }
+    fclose(maps);
+    return count;
+}
+
+static void yield_and_stop(void) {
+    T_EQ(1, mapped_files()); /* its own; the parent's is out of reach */
+    T_EQ(0, strcmp(world_path(child_name("app", getpid())), hw_trace_path()));
+    for (int i = 0; i < YIELDS; i++) {
+        world_yield();
+    }
+    T_EQ(0, hw_trace_stop());
+    T_TRUE(!world_hooked());
+    T_EQ(-ESRCH, hw_trace_stop());
+}
+
+/* The file of a child that yielded so often, and of its one thread. */
+static void check_child(const char *name, pid_t pid, pid_t parent, bool ended) {
+    struct trace trace = trace_open(world_path(name));
+    T_EQ(pid, trace.header->pid);
+    T_EQ(parent, trace.header->parent_pid);
+    T_EQ(0x1234567890ABCDEF, trace.header->family);
+    T_EQ(0x030E00F0, trace.header->python_version);
+    T_EQ(FAKE_INTERVAL_US, trace.header->interval_us);
+    T_EQ(0, memcmp("python\0app.py", trace.header->command, sizeof "python\0app.py"));
+    T_EQ(0, strcmp("app.py", trace.header->program));
+    T_EQ(ended, trace.header->end_ns != 0);
+    T_TRUE(trace.complete);
+    T_EQ(1, trace.header->thread_count);
+    T_EQ(pid, trace.slots[0].tid);
+    T_EQ(1 + YIELDS, trace.kinds[HW__ACQUIRE]);
+    T_EQ(YIELDS, trace.kinds[HW__RELEASE]);
+    T_EQ(1, trace_count_meta(&trace, 0, HW__META_GIL, NULL));
+    trace_check_slots(&trace);
+    trace_close(&trace);
+}
+
+/* A child begins with its taking of the GIL; the parent's file has the parent's events alone. */
+static void test_child(void) {
+    world_start("app.hwt");
+    world_yield();
+    pid_t pid = world_fork(yield_and_stop);
+    world_yield();
+    world_wait(pid);
+    world_yield();
+    T_EQ(0, hw_trace_stop());
+    check_child(child_name("app", pid), pid, getpid(), true);
+    struct trace trace = trace_open(world_path("app.hwt"));
+    T_EQ(getpid(), trace.header->pid);
+    T_TRUE(trace.complete);
+    T_EQ(1, trace.header->thread_count);
+    T_EQ(4, trace.kinds[HW__ACQUIRE]);
+    T_EQ(3, trace.kinds[HW__RELEASE]);
+    trace_check_slots(&trace);
+    trace_close(&trace);
+    T_EQ(0, unlink(world_path("app.hwt")));
+}
+
+static void yield_and_quit(void) {
+    for (int i = 0; i < YIELDS; i++) {
+        world_yield();
+    }
+}
+
+static void yield_and_exit(void) {
+    yield_and_quit();
+    exit(0);
+}
+
+/* A child that ends by _exit() leaves its file without an end; one that ends by exit() with it. */
+static void test_ways_to_end(void) {
+    world_start("app.hwt");
+    pid_t quits = world_fork(yield_and_quit);
+    world_wait(quits);
+    pid_t exits = world_fork(yield_and_exit);
+    world_wait(exits);
+    check_child(child_name("app", quits), quits, getpid(), false);
+    check_child(child_name("app", exits), exits, getpid(), true);
+    struct trace trace = trace_open(world_path("app.hwt"));
+    T_EQ(0, trace.header->end_ns); /* the parent's goes on */
+    trace_close(&trace);
+    T_EQ(0, hw_trace_stop());
+    T_EQ(0, unlink(world_path("app.hwt")));
+}
+
+static void only_exec(void) { execl("/bin/true", "true", (char *)NULL); }
+
+static void only_stop(void) {
+    T_EQ(1, hw_trace_active());
+    T_EQ(0, hw_trace_stop());
+    T_EQ(0, hw_trace_active());
+    fake_after_fork_child();
+    world_yield();
+}
+
+static void only_exit(void) { exit(0); }
+
+/* A child that only runs another program, or exits, or stops before it had an event, leaves no
+ * file; nor does it end its parent's. */
+static void test_child_without_events(void) {
+    void (*children[])(void) = {only_exec, only_stop, only_exit};
+    world_start("app.hwt");
+    for (int i = 0; i < 3; i++) {
+        pid_t pid = raw_fork(children[i]);
+        world_wait(pid);
+        T_TRUE(!exists(child_name("app", pid)));
+        struct trace trace = trace_open(world_path("app.hwt"));
+        T_EQ(0, trace.header->end_ns);
+        T_EQ(1 + 2 * i, trace.event_count);
+        trace_close(&trace);
+        world_yield();
+    }
+    T_EQ(0, hw_trace_stop());
+    T_EQ(0, unlink(world_path("app.hwt")));
+}
+
+static int to_parent[2]; /* a pipe: a grandchild's pid */
+
+static void grandchild(void) {
+    pid_t pid = getpid();
+    T_EQ(sizeof pid, write(to_parent[1], &pid, sizeof pid));
+    yield_and_stop();
+}
+
+static void fork_again(void) {
+    world_yield();
+    world_wait(world_fork(grandchild));
+    for (int i = 1; i < YIELDS; i++) {
+        world_yield();
+    }
+}
+
+/* A grandchild's file is named after the first process's, as its parent's is. */
+static void test_child_of_a_child(void) {
+    T_EQ(0, pipe(to_parent));
+    world_start("app.hwt");
+    pid_t pid = world_fork(fork_again);
+    world_wait(pid);
+    pid_t grand;
+    T_EQ(sizeof grand, read(to_parent[0], &grand, sizeof grand));
+    T_EQ(0, hw_trace_stop());
+    check_child(child_name("app", pid), pid, getpid(), false);
+    check_child(child_name("app", grand), grand, pid, true);
+    T_EQ(0, unlink(world_path("app.hwt")));
+}
+
+static void start_again(void) {
+    T_EQ(0, hw_trace_stop());
+    world_start("other.hwt");
+    pid_t pid = world_fork(yield_and_quit);
+    world_wait(pid);
+    T_EQ(0, hw_trace_stop());
+    T_TRUE(!exists(child_name("app", pid)));
+    T_TRUE(exists(child_name("other", pid)));
+}
+
+/* A child that ends its session and starts another one: its children's files are named after that.
+ */
+static void test_child_with_a_session_of_its_own(void) {
+    world_start("app.hwt");
+    world_wait(world_fork(start_again));
+    T_EQ(0, hw_trace_stop());
+    T_EQ(0, unlink(world_path("app.hwt")));
+    unlink(world_path("other.hwt"));
+}
+
+static void find_name_taken(void) {
+    const char *taken = world_path(child_name("app", getpid()));
+    int fd = open(taken, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    T_TRUE(fd >= 0);
+    close(fd);
+    fake_after_fork_child();
+    yield_and_quit();
+}
+
+/* A child's file that is there already, of a process that had the same number, is left alone. */
+static void test_name_taken(void) {
+    world_start("app.hwt");
+    pid_t pid = raw_fork(find_name_taken);
+    world_wait(pid);
+    T_EQ(0, hw_trace_stop());
+    struct stat file;
+    T_EQ(0, stat(world_path(child_name("app", pid)), &file));
+    T_EQ(0, file.st_size);
+    char name[64];
+    snprintf(name, sizeof name, "app.%d-2.hwt", (int)pid);
+    check_child(name, pid, getpid(), false);
+    T_EQ(0, unlink(world_path("app.hwt")));
+}
+
+static void lose_folder(void) {
+    char from[128];
+    strcpy(from, world_path("folder"));
+    T_EQ(0, rename(from, world_path("moved")));
+    int64_t hold_ns, wait_ns;
+    fake_after_fork_child();
+    T_EQ(0, hw_trace_active());
+    T_EQ(-ESRCH, hw_gil_times(&hold_ns, &wait_ns));
+    world_yield();
+    T_EQ(-ESRCH, hw_trace_stop());
+    world_start("new.hwt"); /* and then one is possible */
+    world_yield();
+    T_EQ(0, hw_trace_stop());
+}
+
+/* A child that cannot make its file goes on without one, and its parent with its own. */
+static void test_no_file_to_be_had(void) {
+    T_EQ(0, mkdir(world_path("folder"), 0700));
+    world_start("folder/app.hwt");
+    world_wait(raw_fork(lose_folder));
+    world_yield();
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("moved/app.hwt"));
+    T_EQ(3, trace.event_count);
+    trace_close(&trace);
+    trace = trace_open(world_path("new.hwt"));
+    T_EQ(3, trace.event_count);
+    trace_close(&trace);
+    T_EQ(0, unlink(world_path("new.hwt")));
+}
+
+static ino_t parents_memory;
+
+static ino_t memory_inode(void) {
+    struct stat file;
+    T_EQ(0, fstat(hw__session.fd, &file));
+    return file.st_ino;
+}
+
+static void in_memory(void) {
+    T_TRUE(memory_inode() != parents_memory);
+    T_EQ(2, hw_trace_active());
+    world_yield();
+    T_EQ(getpid(), hw__session.header->pid);
+    T_EQ(2, hw__session.slots[0].holds);
+    T_EQ(getpid(), hw__session.slots[0].tid);
+    T_EQ(0, hw_trace_stop());
+}
+
+/* Of a session in memory, the child has one of its own. */
+static void test_in_memory(void) {
+    world_start("");
+    parents_memory = memory_inode();
+    for (int i = 0; i < 3; i++) {
+        world_yield();
+    }
+    world_wait(world_fork(in_memory));
+    T_TRUE(memory_inode() == parents_memory);
+    T_EQ(4, hw__session.slots[0].holds);
+    T_EQ(getpid(), hw__session.slots[0].tid);
+    T_EQ(0, hw_trace_stop());
+}
+
+static void from_memory_to_file(void) {
+    T_EQ(0, hw_trace_stop());
+    fake_after_fork_child();
+    world_start("file.hwt");
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("file.hwt"));
+    T_EQ(trace.header->chunks_offset + trace.header->chunks_taken * HW__CHUNK_BYTES, trace.size);
+    trace_close(&trace);
+}
+
+/* A child that ends a session in memory before it had an event, and then has one with a file: that
+ * is cut to its size when it ends, as any other. */
+static void test_from_memory_to_file(void) {
+    world_start("");
+    world_wait(raw_fork(from_memory_to_file));
+    T_EQ(0, hw_trace_stop());
+}
+
+/* A child whose threads come and go. */
+static void with_threads(void) {
+    struct world_worker worker = {.gil = fake_main_gil(), .rounds = 20};
+    for (int i = 0; i < 3; i++) {
+        world_go(&worker);
+        world_join(worker.thread);
+    }
+    T_EQ(0, hw_trace_stop());
+}
+
+static void test_child_with_threads(void) {
+    world_start("app.hwt");
+    pid_t pid = world_fork(with_threads);
+    world_wait(pid);
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path(child_name("app", pid)));
+    T_TRUE(trace.complete);
+    T_EQ(4, trace.header->thread_count);
+    T_EQ(3, trace.kinds[HW__EXIT]);
+    T_EQ(1 + 3 * 21, trace.kinds[HW__ACQUIRE]);
+    trace_check_slots(&trace);
+    trace_close(&trace);
+    T_EQ(0, unlink(world_path("app.hwt")));
+}
+
+/* Forks while other threads are in the middle of writing, with two GILs: nothing of theirs is in
+ * the children, and nothing is missing in the parent. */
+static void test_fork_while_threads_record(void) {
+    enum { FORKS = 8, WORKERS = 3 };
+    static struct fake_gil own;
+    struct world_worker workers[WORKERS];
+    atomic_bool stop = false;
+    pid_t children[FORKS];
+    fake_gil_init(&own);
+    memset(workers, 0, sizeof workers);
+    world_start("app.hwt");
+    for (int i = 0; i < WORKERS; i++) {
+        workers[i].gil = i == 0 ? &own : fake_main_gil();
+        workers[i].stop = &stop;
+        world_go(&workers[i]);
+    }
+    for (int i = 0; i < FORKS; i++) {
+        world_await(&workers[i % WORKERS].taken, 3);
+        children[i] = world_fork(yield_and_stop);
+    }
+    for (int i = 0; i < FORKS; i++) {
+        world_wait(children[i]);
+    }
+    atomic_store(&stop, true);
+    uint64_t taken = 0;
+    for (int i = 0; i < WORKERS; i++) {
+        world_join(workers[i].thread);
+        taken += (uint64_t)atomic_load(&workers[i].taken);
+    }
+    T_EQ(0, hw_trace_stop());
+    for (int i = 0; i < FORKS; i++) {
+        check_child(child_name("app", children[i]), children[i], getpid(), true);
+    }
+    struct trace trace = trace_open(world_path("app.hwt"));
+    T_EQ(1 + WORKERS, trace.header->thread_count);
+    T_EQ(taken, trace.kinds[HW__ACQUIRE] - trace.slots[0].holds);
+    trace_check_slots(&trace);
+    trace_close(&trace);
+    fake_gil_destroy(&own);
+    T_EQ(0, unlink(world_path("app.hwt")));
+}
+
+static atomic_int locked; /* 1: the other thread has the mutex; 2: it may go */
+
+static void *lock_other_mutex(void *argument) {
+    T_EQ(0, pthread_mutex_lock(argument));
+    atomic_store(&locked, 1);
+    while (atomic_load(&locked) != 2) {
+        sched_yield();
+    }
+    T_EQ(0, pthread_mutex_unlock(argument));
+    return NULL;
+}
+
+/* A fork while a thread of another interpreter is in the middle of its own GIL: the mutex stays
+ * locked in the child for ever, and the child's session does not wait for it. */
+static void test_fork_while_another_gil_is_locked(void) {
+    static struct fake_gil own;
+    fake_gil_init(&own);
+    struct world_worker worker = {.gil = &own, .rounds = 1};
+    world_start("app.hwt");
+    world_go(&worker);
+    world_join(worker.thread);
+    T_TRUE(world_record(&own) != NULL);
+    pthread_t thread;
+    T_EQ(0, pthread_create(&thread, NULL, lock_other_mutex, &own.memory.mutex));
+    while (atomic_load(&locked) != 1) {
+        sched_yield();
+    }
+    pid_t pid = world_fork(yield_and_stop);
+    world_wait(pid);
+    atomic_store(&locked, 2);
+    world_join(thread);
+    T_EQ(0, hw_trace_stop());
+    check_child(child_name("app", pid), pid, getpid(), true);
+    fake_gil_destroy(&own);
+}
+
+int main(void) {
+    t_start();
+    world_begin();
+    world_enter();
+    T_RUN(test_child);
+    T_RUN(test_ways_to_end);
+    T_RUN(test_child_without_events);
+    T_RUN(test_child_of_a_child);
+    WORLD_DEFECT(test_child_with_a_session_of_its_own);
+    T_RUN(test_name_taken);
+    T_RUN(test_no_file_to_be_had);
+    T_RUN(test_in_memory);
+    WORLD_DEFECT(test_from_memory_to_file);
+    WORLD_TSAN_DEFECT(test_child_with_threads);
+    T_RUN(test_fork_while_threads_record);
+    T_RUN(test_fork_while_another_gil_is_locked);
+    world_leave();
+    return 0;
+}

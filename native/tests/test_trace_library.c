@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+/* The recorder as it is shipped: libheadway.so, loaded at run time, which finds the C library's
+ * functions itself and keeps itself loaded. */
+#include "gil_world.h"
+#include "trace_file.h"
+
+/* What a ctypes module would look up. */
+static struct {
+    void *handle;
+    int (*start)(const struct hw_trace_options *);
+    int (*stop)(void);
+    int (*active)(void);
+    int (*times)(int64_t *, int64_t *);
+} library;
+
+static void load(void) {
+    T_TRUE(getenv("HEADWAY_LIBRARY") != NULL); /* set by CTest */
+    library.handle = dlopen(getenv("HEADWAY_LIBRARY"), RTLD_NOW | RTLD_LOCAL);
+    T_TRUE(library.handle != NULL);
+    library.start = (int (*)(const struct hw_trace_options *))(uintptr_t)dlsym(library.handle,
+                                                                               "hw_trace_start");
+    library.stop = (int (*)(void))(uintptr_t)dlsym(library.handle, "hw_trace_stop");
+    library.active = (int (*)(void))(uintptr_t)dlsym(library.handle, "hw_trace_active");
+    library.times = (int (*)(int64_t *, int64_t *))(uintptr_t)dlsym(library.handle, "hw_gil_times");
+    T_TRUE(library.start != NULL && library.stop != NULL && library.active != NULL &&
+           library.times != NULL);
+}
+
+/* A session while threads fight, with nothing of ours prepared. */
+static void test_a_session(void) {
+    struct hw_trace_options options = world_options(world_path("library.hwt"));
+    struct world_worker workers[3];
+    memset(workers, 0, sizeof workers);
+    T_EQ(0, library.start(&options));
+    T_EQ(1, library.active());
+    long taken = 1;
+    for (int i = 0; i < 3; i++) {
+        workers[i].gil = fake_main_gil();
+        workers[i].rounds = 200;
+        workers[i].spins = 50;
+        world_go(&workers[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        world_join(workers[i].thread);
+        taken += 1 + atomic_load(&workers[i].taken);
+    }
+    int64_t hold_ns, wait_ns;
+    T_EQ(0, library.times(&hold_ns, &wait_ns));
+    T_TRUE(hold_ns > 0);
+    T_EQ(0, library.stop());
+    T_EQ(0, library.active());
+    struct trace trace = trace_open(world_path("library.hwt"));
+    T_TRUE(trace.complete);
+    T_EQ(taken, trace.kinds[HW__ACQUIRE]);
+    T_EQ(3, trace.kinds[HW__EXIT]);
+    trace_check_slots(&trace);
+    trace_close(&trace);
+}
+
+/* Whoever loaded it lets it go in the middle of a session: its hooks stay in memory, and can be
+ * loaded again. */
+static void test_closed_in_a_session(void) {
+    struct hw_trace_options options = world_options(world_path("closed.hwt"));
+    T_EQ(0, library.start(&options));
+    T_EQ(0, dlclose(library.handle));
+    world_yield();
+    load();
+    T_EQ(1, library.active());
+    T_EQ(0, library.stop());
+    struct trace trace = trace_open(world_path("closed.hwt"));
+    T_EQ(3, trace.event_count);
+    trace_close(&trace);
+}
+
+int main(void) {
+    t_start();
+    if (WORLD_TSAN) {
+        /* It passes calls on past the thread sanitizer, which then takes the GIL's mutex for locked
+         * twice: see world_begin(). */
+        fprintf(stderr, "not with the thread sanitizer\n");
+        return 0;
+    }
+    world_begin();
+    world_enter();
+    load();
+    T_RUN(test_a_session);
+    T_RUN(test_closed_in_a_session);
+    world_leave();
+    return 0;
+}

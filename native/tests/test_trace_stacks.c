@@ -1,0 +1,544 @@
+// SPDX-License-Identifier: MIT
+/* Stacks: what the interpreter's frames say arrives in the file, each once. */
+#include <semaphore.h>
+
+#include "gil_world.h"
+#include "trace/thread.h"
+#include "trace_file.h"
+
+#define FILENAME "app/caf\xe9.py" /* Latin-1 */
+
+static struct fake_string filename, qualnames[4];
+static struct fake_bytes linetable;
+static struct fake_code codes[400];
+static struct fake_frame frames[400];
+static struct fake_cframe cframe;
+
+/* Fills a string with characters of `kind` bytes, 0 for ASCII. */
+static void fill_string(struct fake_string *string, int kind, const void *text, size_t length) {
+    memset(string, 0, sizeof *string);
+    string->length = length;
+    string->state =
+        2u | (uint32_t)(kind == 0 ? 1 : kind) << 2 | 1u << 5 | (kind == 0 ? 1u << 6 : 0);
+    memcpy(kind == 0 ? string->ascii : string->other, text,
+           length * (kind == 0 ? 1 : (size_t)kind));
+}
+
+static void fill_bytes(struct fake_bytes *bytes, size_t length) {
+    memset(bytes, 0, sizeof *bytes);
+    bytes->length = length;
+    for (size_t i = 0; i < length; i++) {
+        bytes->text[i] = (char)(i * 7);
+    }
+}
+
+static void fill_code(struct fake_code *code, int qualname, int first_line) {
+    memset(code, 0, sizeof *code);
+    code->object.type = fake_code_type();
+    code->first_line = first_line;
+    code->filename = &filename;
+    code->qualname = &qualnames[qualname];
+    code->linetable = &linetable;
+}
+
+/* Makes a stack of `depth` frames, from the outermost: frames[i] runs codes[i] at instruction i.
+ * Some have tags, and frames that are no Python lie between. */
+static void stand(int depth) {
+    static struct fake_frame strange;
+    static const char no_code[sizeof(struct fake_code)] = {0};
+    struct fake_frame *previous = NULL;
+    for (int i = 0; i < depth; i++) {
+        frames[i].code = (uintptr_t)&codes[i] | (uintptr_t)(i % 4);
+        frames[i].previous = previous;
+        frames[i].instruction = &codes[i].instructions[i % 64];
+        previous = &frames[i];
+        if (i == 1) {
+            strange.code = (uintptr_t)no_code;
+            strange.previous = previous;
+            previous = &strange;
+        }
+    }
+    fake_current()->frame = previous;
+    cframe.frame = previous;
+    fake_current()->cframe = &cframe;
+}
+
+static const uint16_t greek[] = {0x3b1, 0x3b2, 0x3b3};
+static const uint32_t faces[] = {0x1F600, 0x1F601};
+
+static void prepare(void) {
+    fill_string(&filename, 1, FILENAME, strlen(FILENAME));
+    fill_string(&qualnames[0], 0, "main", 4);
+    fill_string(&qualnames[1], 1, "caf\xe9", 4);
+    fill_string(&qualnames[2], 2, greek, 3);
+    fill_string(&qualnames[3], 4, faces, 2);
+    fill_bytes(&linetable, 30);
+    for (int i = 0; i < 400; i++) {
+        fill_code(&codes[i], i % 4, 100 + i);
+    }
+}
+
+static void start(const char *name, int64_t max_bytes) {
+    T_EQ(0, world_try_start(name, max_bytes, true));
+}
+
+/* The stacks of all releases of the main thread, in order. */
+static size_t releases(const struct trace *trace, uint32_t *nodes, size_t max) {
+    size_t count = 0;
+    for (size_t i = 0; i < trace->event_count && count < max; i++) {
+        if (trace->events[i].event.kind == HW__RELEASE && trace->events[i].serial == 1) {
+            nodes[count++] = trace->events[i].event.value;
+        }
+    }
+    return count;
+}
+
+/* A stack in the file, from the innermost: codes[first], codes[first - 1] ... of `depth` frames. */
+static void check_stack(const struct trace *trace, uint32_t node, int first, int depth) {
+    for (int i = first; i > first - depth; i--) {
+        const struct hw__meta_node *found = trace_node(trace, 0, node);
+        const struct hw__meta_code *code = trace_code(trace, 0, found->code);
+        T_EQ(i % 64 * 2, found->offset);
+        T_EQ(100 + i, code->first_line);
+        node = found->parent;
+    }
+    T_EQ(0, node);
+}
+
+/* Every frame, with its code's names in each kind of string, and its line table. */
+static void test_a_stack(void) {
+    start("stack.hwt", WORLD_MAX_BYTES);
+    stand(4);
+    world_yield();
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("stack.hwt"));
+    T_EQ(HW__GIL_ENABLED | HW__STACKS, trace.header->flags);
+    uint32_t node;
+    T_EQ(1, releases(&trace, &node, 1));
+    check_stack(&trace, node, 3, 4);
+    const void *texts[] = {"main", "caf\xe9", greek, faces};
+    size_t bytes[] = {4, 4, 6, 8};
+    int kinds[] = {1, 1, 2, 4};
+    for (int i = 3; i >= 0; i--) {
+        const struct hw__meta_node *found = trace_node(&trace, 0, node);
+        const struct hw__meta_code *code = trace_code(&trace, 0, found->code);
+        const char *text = (const char *)(code + 1);
+        T_EQ(strlen(FILENAME), code->filename_bytes);
+        T_EQ(1, code->filename_kind);
+        T_EQ(0, memcmp(FILENAME, text, code->filename_bytes));
+        T_EQ(bytes[i], code->qualname_bytes);
+        T_EQ(kinds[i], code->qualname_kind);
+        T_EQ(0, memcmp(texts[i], text + code->filename_bytes, bytes[i]));
+        T_EQ(linetable.length, code->linetable_bytes);
+        T_EQ(0, memcmp(linetable.text, text + code->filename_bytes + bytes[i], linetable.length));
+        node = found->parent;
+    }
+    T_EQ(4, trace_count_meta(&trace, 0, HW__META_CODE, NULL));
+    T_EQ(4, trace_count_meta(&trace, 0, HW__META_NODE, NULL));
+    trace_close(&trace);
+}
+
+/* Equal stacks have the same number and are in the file once; what they share is shared. No frame
+ * at all is stack 0. */
+static void test_same_stack_same_number(void) {
+    start("same.hwt", WORLD_MAX_BYTES);
+    int depths[] = {3, 3, 5, 2, 5, 0, 3};
+    for (int i = 0; i < 7; i++) {
+        stand(depths[i]);
+        world_yield();
+    }
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("same.hwt"));
+    uint32_t nodes[7];
+    T_EQ(7, releases(&trace, nodes, 7));
+    T_EQ(nodes[0], nodes[1]);
+    T_EQ(nodes[2], nodes[4]);
+    T_EQ(nodes[0], nodes[6]);
+    T_EQ(0, nodes[5]);
+    for (int i = 0; i < 7; i++) {
+        check_stack(&trace, nodes[i], depths[i] - 1, depths[i]);
+    }
+    T_EQ(5, trace_count_meta(&trace, 0, HW__META_NODE, NULL));
+    T_EQ(5, trace_count_meta(&trace, 0, HW__META_CODE, NULL));
+    T_EQ(0, trace.header->lost_stacks);
+    trace_close(&trace);
+}
+
+/* The same where a struct lies between thread state and frame (3.11, 3.12); and hw_trace_walk()
+ * sees what the recorder sees. */
+static void test_with_a_cframe(void) {
+    struct hw_trace_options options = world_options(world_path("cframe.hwt"));
+    options.has_layout = 1;
+    options.layout = fake_layout(true);
+    T_EQ(0, hw_trace_start(&options));
+    stand(3);
+    fake_current()->frame = NULL;
+    world_yield();
+    T_EQ(0, hw_trace_stop());
+    struct hw_trace_frame walked[8];
+    T_EQ(3, hw_trace_walk(&options.layout, fake_current(), walked, 8));
+    for (int i = 0; i < 3; i++) {
+        T_EQ((uintptr_t)&codes[2 - i], walked[i].code);
+        T_EQ(2 * (2 - i), walked[i].offset);
+    }
+    T_EQ(2, hw_trace_walk(&options.layout, fake_current(), walked, 2));
+    fake_current()->cframe = NULL;
+    T_EQ(0, hw_trace_walk(&options.layout, fake_current(), walked, 8));
+    struct trace trace = trace_open(world_path("cframe.hwt"));
+    uint32_t node;
+    T_EQ(1, releases(&trace, &node, 1));
+    check_stack(&trace, node, 2, 3);
+    trace_close(&trace);
+}
+
+/* A shim's code, which has the type of code but is none, is passed over. */
+static void test_shim(void) {
+    struct hw_trace_options options = world_options(world_path("shim.hwt"));
+    options.has_layout = 1;
+    options.layout = fake_layout(false);
+    options.layout.shim_code = (uint64_t)(uintptr_t)&codes[1];
+    T_EQ(0, hw_trace_start(&options));
+    stand(3);
+    world_yield();
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("shim.hwt"));
+    T_EQ(2, trace_count_meta(&trace, 0, HW__META_NODE, NULL));
+    trace_close(&trace);
+}
+
+/* An instruction before the first one gives a negative offset. */
+static void test_before_the_first_instruction(void) {
+    start("before.hwt", WORLD_MAX_BYTES);
+    stand(1);
+    frames[0].instruction = (const char *)codes[0].instructions - 2;
+    world_yield();
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("before.hwt"));
+    uint32_t node;
+    T_EQ(1, releases(&trace, &node, 1));
+    T_EQ(-2, trace_node(&trace, 0, node)->offset);
+    trace_close(&trace);
+}
+
+/* A code object that has died, and another one in its place: told apart by any of its parts, also
+ * when a frame of the first was the last that was seen there. */
+static void test_code_replaced(void) {
+    static struct fake_string other_name, other_file;
+    static struct fake_bytes other_table;
+    fill_string(&other_name, 0, "other", 5);
+    fill_string(&other_file, 0, "other.py", 8);
+    fill_bytes(&other_table, 8);
+    start("replaced.hwt", WORLD_MAX_BYTES);
+    for (int i = 0; i < 8; i++) { /* by turns the first and another one */
+        stand(1);
+        codes[0].qualname = i == 1 ? &other_name : &qualnames[0];
+        codes[0].filename = i == 3 ? &other_file : &filename;
+        codes[0].linetable = i == 5 ? &other_table : &linetable;
+        codes[0].first_line = i == 7 ? 7 : 100;
+        frames[0].instruction = &codes[0].instructions[i]; /* the first is not there twice */
+        world_yield();
+    }
+    codes[0].first_line = 100;
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("replaced.hwt"));
+    uint32_t nodes[8];
+    T_EQ(8, releases(&trace, nodes, 8));
+    T_EQ(8, trace_count_meta(&trace, 0, HW__META_CODE, NULL));
+    for (uint32_t i = 0; i < 8; i++) {
+        T_EQ(i + 1, trace_node(&trace, 0, nodes[i])->code);
+    }
+    const struct hw__meta_code *code = trace_code(&trace, 0, 2);
+    T_EQ(5, code->qualname_bytes);
+    T_EQ(0, memcmp("other", (const char *)(code + 1) + code->filename_bytes, 5));
+    T_EQ(8, trace_code(&trace, 0, 4)->filename_bytes);
+    T_EQ(8, trace_code(&trace, 0, 6)->linetable_bytes);
+    T_EQ(7, trace_code(&trace, 0, 8)->first_line);
+    trace_close(&trace);
+}
+
+/* The same with the same frame at the same instruction, as when generated code runs in a loop. */
+static void test_code_replaced_in_place(void) {
+    static struct fake_string other_name;
+    fill_string(&other_name, 0, "other", 5);
+    start("place.hwt", WORLD_MAX_BYTES);
+    stand(1);
+    world_yield();
+    codes[0].qualname = &other_name;
+    world_yield();
+    codes[0].qualname = &qualnames[0];
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("place.hwt"));
+    uint32_t nodes[2];
+    T_EQ(2, releases(&trace, nodes, 2));
+    T_TRUE(nodes[0] != nodes[1]);
+    trace_close(&trace);
+}
+
+/* What is too long is cut: names, in whole characters; a line table is left out. */
+static void test_long(void) {
+    static struct fake_string long_name;
+    static struct fake_bytes long_table;
+    static uint32_t text[1000];
+    for (uint32_t i = 0; i < 1000; i++) {
+        text[i] = 0x10000 + i;
+    }
+    fill_string(&long_name, 4, text, 1000);
+    fill_bytes(&long_table, 19000);
+    fill_code(&codes[0], 0, 100);
+    codes[0].qualname = &long_name;
+    codes[0].linetable = &long_table;
+    start("long.hwt", WORLD_MAX_BYTES);
+    stand(1);
+    world_yield();
+    long_table.length = 12000; /* fits, but not many into a chunk */
+    for (int i = 1; i < 10; i++) {
+        stand(i + 1);
+        codes[i].linetable = &long_table;
+        world_yield();
+    }
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("long.hwt"));
+    const struct hw__meta_code *code = trace_code(&trace, 0, 1);
+    T_EQ(4, code->qualname_kind);
+    T_EQ(0, code->qualname_bytes % 4);
+    T_TRUE(code->qualname_bytes >= 1000 && code->qualname_bytes < 4000);
+    T_EQ(0, memcmp(text, (const char *)(code + 1) + code->filename_bytes, code->qualname_bytes));
+    T_EQ(0, code->linetable_bytes);
+    for (uint32_t i = 2; i <= 10; i++) {
+        code = trace_code(&trace, 0, i);
+        T_EQ(12000, code->linetable_bytes);
+        T_EQ(0,
+             memcmp(long_table.text,
+                    (const char *)(code + 1) + code->filename_bytes + code->qualname_bytes, 12000));
+    }
+    T_EQ(0, trace.header->lost_stacks);
+    trace_close(&trace);
+    prepare();
+}
+
+/* Of a deep stack the innermost frames are kept, whichever it is from time to time. */
+static void test_deep(void) {
+    int depths[] = {HW__MAX_DEPTH, HW__MAX_DEPTH + 1, 399, 3, 400};
+    start("deep.hwt", WORLD_MAX_BYTES);
+    for (int i = 0; i < 5; i++) {
+        stand(depths[i]);
+        world_yield();
+    }
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("deep.hwt"));
+    uint32_t nodes[5];
+    T_EQ(5, releases(&trace, nodes, 5));
+    for (int i = 0; i < 5; i++) {
+        check_stack(&trace, nodes[i], depths[i] - 1,
+                    depths[i] < HW__MAX_DEPTH ? depths[i] : HW__MAX_DEPTH);
+    }
+    T_EQ(0, trace.header->lost_stacks);
+    trace_close(&trace);
+}
+
+/* A thread that waits is where it was when it let go. */
+static void *wait_somewhere(void *argument) {
+    struct fake_state *me = fake_state_new(fake_main_gil());
+    static struct fake_frame frame;
+    PyEval_RestoreThread(me);
+    frame.code = (uintptr_t)&codes[7];
+    frame.instruction = &codes[7].instructions[3];
+    me->frame = &frame;
+    PyEval_SaveThread();
+    sem_t *semaphore = argument;
+    sem_post(semaphore);
+    sem_wait(semaphore + 1);
+    PyEval_RestoreThread(me);
+    PyEval_SaveThread();
+    fake_state_free(me);
+    return NULL;
+}
+
+static void test_where_a_thread_waits(void) {
+    sem_t semaphores[2];
+    T_EQ(0, sem_init(&semaphores[0], 0, 0));
+    T_EQ(0, sem_init(&semaphores[1], 0, 0));
+    fake_set_interval(fake_main_gil(), 3600000000UL);
+    start("waits.hwt", WORLD_MAX_BYTES);
+    stand(2);
+    pthread_t thread;
+    void *me = PyEval_SaveThread();
+    T_EQ(0, pthread_create(&thread, NULL, wait_somewhere, semaphores));
+    T_EQ(0, sem_wait(&semaphores[0]));
+    PyEval_RestoreThread(me);
+    T_EQ(0, sem_post(&semaphores[1]));
+    while (hw__session.slots[1].state != HW__SLOT_WAITING) {
+        sched_yield();
+    }
+    world_join(thread);
+    T_EQ(0, hw_trace_stop());
+    fake_set_interval(fake_main_gil(), FAKE_INTERVAL_US);
+    struct trace trace = trace_open(world_path("waits.hwt"));
+    uint32_t released = 0;
+    bool waited = false;
+    for (size_t i = 0; i < trace.event_count; i++) {
+        const struct hw__event *event = &trace.events[i].event;
+        if (trace.events[i].serial == 2 && event->kind == HW__RELEASE && released == 0) {
+            released = event->value;
+        }
+        if (trace.events[i].serial == 2 && event->kind == HW__WAIT && released != 0) {
+            T_EQ(released, event->value);
+            waited = true;
+        }
+    }
+    T_TRUE(waited);
+    T_EQ(107, trace_code(&trace, 0, trace_node(&trace, 0, released)->code)->first_line);
+    T_EQ(6, trace_node(&trace, 0, released)->offset);
+    trace_close(&trace);
+}
+
+/* When the table of code objects is full, stacks with further ones are unknown and counted, those
+ * that are known already go on. Also when it is the same unknown stack again, whose outer frames
+ * are known. */
+static void test_too_many_codes(void) {
+    enum { MANY = 50000 };
+    struct fake_code *many = calloc(MANY, sizeof *many);
+    T_TRUE(many != NULL);
+    start("codes.hwt", WORLD_MAX_BYTES);
+    stand(1);
+    for (int i = 0; i < MANY; i++) {
+        fill_code(&many[i], 0, i);
+        frames[0].code = (uintptr_t)&many[i];
+        frames[0].instruction = many[i].instructions;
+        world_yield();
+    }
+    frames[0].code = (uintptr_t)&many[5];
+    frames[0].instruction = many[5].instructions;
+    world_yield();
+    uint64_t lost = atomic_load(&hw__session.header->lost_stacks);
+    stand(2);
+    for (int i = 0; i < 3; i++) {
+        frames[0].code = (uintptr_t)&many[5];
+        frames[1].code = (uintptr_t)&many[i == 0 ? 6 : MANY - 1];
+        frames[0].instruction = frames[1].instruction = many[5].instructions;
+        frames[1].previous = &frames[0];
+        fake_current()->frame = &frames[1];
+        world_yield();
+    }
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("codes.hwt"));
+    size_t known = trace_count_meta(&trace, 0, HW__META_CODE, NULL);
+    T_TRUE(known > MANY / 2 && known < MANY);
+    T_EQ(MANY - known, lost);
+    T_EQ(lost + 2, trace.header->lost_stacks);
+    T_EQ(known + 1, trace_count_meta(&trace, 0, HW__META_NODE, NULL));
+    T_TRUE(trace.complete);
+    uint32_t *nodes = calloc(MANY + 4, sizeof *nodes);
+    T_TRUE(nodes != NULL);
+    T_EQ(MANY + 4, releases(&trace, nodes, MANY + 4));
+    T_EQ(known + 1, nodes[MANY + 1]);
+    T_EQ(0, nodes[MANY + 2]);
+    T_EQ(0, nodes[MANY + 3]);
+    T_TRUE(nodes[known - 1] != 0);
+    T_EQ(0, nodes[known]);
+    T_EQ(nodes[5], nodes[MANY]);
+    free(nodes);
+    trace_close(&trace);
+    free(many);
+}
+
+/* The same with the table of stacks. */
+static void test_too_many_stacks(void) {
+    start("stacks.hwt", WORLD_MAX_BYTES);
+    int rounds = 0;
+    for (; atomic_load(&hw__session.header->lost_stacks) < 10; rounds++) {
+        T_TRUE(rounds < 20000);
+        stand(HW__MAX_DEPTH);
+        frames[0].instruction = (const char *)codes[0].instructions + rounds;
+        world_yield();
+    }
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("stacks.hwt"));
+    T_EQ(10, trace.header->lost_stacks);
+    size_t known = trace_count_meta(&trace, 0, HW__META_NODE, NULL);
+    T_TRUE(known > (size_t)(rounds - 11) * HW__MAX_DEPTH);
+    T_EQ(1 + rounds, trace.kinds[HW__ACQUIRE]);
+    T_TRUE(trace.complete);
+    trace_close(&trace);
+}
+
+/* Where there is no chunk left for what stacks are made of, they are unknown, and counted. */
+static void test_no_room_for_stacks(void) {
+    start("room.hwt", 4 * HW__CHUNK_BYTES);
+    for (int i = 0; i < 3000; i++) {
+        stand(1);
+        frames[0].instruction = (const char *)codes[0].instructions + i;
+        world_yield();
+    }
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("room.hwt"));
+    T_TRUE(trace.header->lost_stacks > 0);
+    T_EQ(1 + 2 * 3000,
+         trace.event_count + trace.header->overwritten_events + trace.header->dropped_events);
+    trace_close(&trace);
+}
+
+/* Threads that all change their frames with the GIL held, and nothing else. The thread sanitizer
+ * sees each access of theirs and of the recorder. */
+static void *change_frames(void *argument) {
+    struct fake_state *me = fake_state_new(fake_main_gil());
+    struct fake_frame mine[8] = {0};
+    for (int i = 0; i < 200; i++) {
+        PyEval_RestoreThread(me);
+        int depth = i % 8;
+        for (int j = 0; j < depth; j++) {
+            mine[j].code = (uintptr_t)&codes[(i + j) % 20];
+            mine[j].instruction = codes[(i + j) % 20].instructions;
+            mine[j].previous = j == 0 ? NULL : &mine[j - 1];
+        }
+        codes[i % 20].first_line++; /* as if it were another one */
+        me->frame = depth == 0 ? NULL : &mine[depth - 1];
+        fake_check();
+        PyEval_SaveThread();
+    }
+    fake_state_free(me);
+    return argument;
+}
+
+static void test_threads_change_frames(void) {
+    start("threads.hwt", WORLD_MAX_BYTES);
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) {
+        T_EQ(0, pthread_create(&threads[i], NULL, change_frames, NULL));
+    }
+    for (int i = 0; i < 4; i++) {
+        world_join(threads[i]);
+    }
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("threads.hwt"));
+    T_TRUE(trace.complete);
+    T_EQ(0, trace.header->lost_stacks);
+    trace_check_slots(&trace);
+    trace_close(&trace);
+    prepare();
+}
+
+int main(void) {
+    t_start();
+    world_begin();
+    world_enter();
+    prepare();
+    T_RUN(test_a_stack);
+    T_RUN(test_same_stack_same_number);
+    T_RUN(test_with_a_cframe);
+    T_RUN(test_shim);
+    T_RUN(test_before_the_first_instruction);
+    T_RUN(test_code_replaced);
+    WORLD_DEFECT(test_code_replaced_in_place);
+    T_RUN(test_long);
+    T_RUN(test_deep);
+    T_RUN(test_where_a_thread_waits);
+    T_RUN(test_threads_change_frames);
+    T_RUN(test_too_many_codes);
+    if (!WORLD_TSAN) { /* many steps of one thread */
+        T_RUN(test_too_many_stacks);
+    }
+    T_RUN(test_no_room_for_stacks);
+    world_leave();
+    return 0;
+}
