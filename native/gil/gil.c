@@ -57,11 +57,6 @@ bool hw__registry_trylock(void) { return pthread_mutex_trylock(&registry) == 0; 
 
 void hw__registry_unlock(void) { hw__mutex_unlock(&registry); }
 
-void hw__registry_reset_in_child(void) {
-    /* Whoever held it in the parent does not exist here. */
-    registry = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-}
-
 int hw__gil_count(void) { return atomic_load_explicit(&count, memory_order_acquire); }
 
 struct hw__gil *hw__gil_find(const pthread_cond_t *cond, bool *acquire) {
@@ -153,9 +148,13 @@ void hw__gil_remove(struct hw__gil *gil) {
 }
 
 bool hw__gil_plausible(const struct hw__gil_memory *memory, const pthread_mutex_t *mutex) {
+    /* First, so that nothing is read in front of a cond that is no GIL's. */
+    if (mutex != &memory->mutex) {
+        return false;
+    }
     unsigned long interval_us = HW__READ(memory->interval_us);
-    return mutex == &memory->mutex && HW__READ(memory->locked) == 1 && interval_us >= 1 &&
-           interval_us <= MAX_INTERVAL_US && HW__READ(memory->last_holder) != NULL &&
+    return HW__READ(memory->locked) == 1 && interval_us >= 1 && interval_us <= MAX_INTERVAL_US &&
+           HW__READ(memory->last_holder) != NULL &&
            ((uintptr_t)HW__READ(memory->last_holder) & (sizeof(void *) - 1)) == 0;
 }
 

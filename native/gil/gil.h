@@ -57,7 +57,6 @@ struct hw__gil {
 void hw__registry_lock(void);
 bool hw__registry_trylock(void);
 void hw__registry_unlock(void);
-void hw__registry_reset_in_child(void);
 
 /* All records, used or not. */
 extern struct hw__gil hw__gils[HW__MAX_GILS];

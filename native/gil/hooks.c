@@ -65,16 +65,16 @@ static int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
 
 static int hook_signal(pthread_cond_t *cond) {
     bool acquire;
+    uintptr_t site = (uintptr_t)__builtin_return_address(0);
+    struct hw__sighting *sighting = watching;
+    if (sighting != NULL && sighting->memory != NULL && cond == &sighting->memory->switch_cond &&
+        sighting->acquire_site == 0) {
+        sighting->acquire_site = site;
+    }
     struct hw__gil *gil = hw__gil_find(cond, &acquire);
     if (gil == NULL) {
-        uintptr_t site = (uintptr_t)__builtin_return_address(0);
         struct hw__gil_memory *memory = hw__gil_of_switch_cond(cond);
         if (!hw__gil_knows_site(site) && !hw__gil_in_runtime(memory)) {
-            struct hw__sighting *sighting = watching;
-            if (sighting != NULL && sighting->memory != NULL &&
-                cond == &sighting->memory->switch_cond && sighting->acquire_site == 0) {
-                sighting->acquire_site = site;
-            }
             return hw__real.signal(cond);
         }
         if (!hw__gil_plausible(memory, &memory->mutex)) {

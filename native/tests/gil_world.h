@@ -225,18 +225,4 @@ static inline void world_wait(pid_t pid) {
     T_EQ(0, status);
 }
 
-/* A test that shows a defect of the product: it runs where HEADWAY_KNOWN_DEFECTS is set, and fails
- * there. When the defect is mended, make it T_RUN. The second kind fails under the thread sanitizer
- * only. */
-#define WORLD_DEFECT_IF(fails, test)                                                               \
-    do {                                                                                           \
-        if (!(fails) || getenv("HEADWAY_KNOWN_DEFECTS") != NULL) {                                 \
-            T_RUN(test);                                                                           \
-        } else {                                                                                   \
-            fprintf(stderr, "%s: left out, a known defect\n", #test);                              \
-        }                                                                                          \
-    } while (0)
-#define WORLD_DEFECT(test) WORLD_DEFECT_IF(true, test)
-#define WORLD_TSAN_DEFECT(test) WORLD_DEFECT_IF(WORLD_TSAN, test)
-
 #endif

@@ -256,24 +256,6 @@ static void test_code_replaced(void) {
     trace_close(&trace);
 }
 
-/* The same with the same frame at the same instruction, as when generated code runs in a loop. */
-static void test_code_replaced_in_place(void) {
-    static struct fake_string other_name;
-    fill_string(&other_name, 0, "other", 5);
-    start("place.hwt", WORLD_MAX_BYTES);
-    stand(1);
-    world_yield();
-    codes[0].qualname = &other_name;
-    world_yield();
-    codes[0].qualname = &qualnames[0];
-    T_EQ(0, hw_trace_stop());
-    struct trace trace = trace_open(world_path("place.hwt"));
-    uint32_t nodes[2];
-    T_EQ(2, releases(&trace, nodes, 2));
-    T_TRUE(nodes[0] != nodes[1]);
-    trace_close(&trace);
-}
-
 /* What is too long is cut: names, in whole characters; a line table is left out. */
 static void test_long(void) {
     static struct fake_string long_name;
@@ -529,7 +511,6 @@ int main(void) {
     T_RUN(test_shim);
     T_RUN(test_before_the_first_instruction);
     T_RUN(test_code_replaced);
-    WORLD_DEFECT(test_code_replaced_in_place);
     T_RUN(test_long);
     T_RUN(test_deep);
     T_RUN(test_where_a_thread_waits);

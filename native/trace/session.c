@@ -18,9 +18,14 @@
 
 /* The page size that offsets in the file are multiples of: the largest of x86-64 and aarch64. */
 #define ALIGNMENT 65536
-#define ATTEMPTS 1000 /* at a file name that nobody has */
+#define MAX_CHUNKS (1 << 26) /* 1 TiB */
+#define ATTEMPTS 1000        /* at a file name that nobody has */
 
 struct hw__session hw__session = {.fd = -1};
+
+/* What forked children's files are named after: the path that the session was started with. A
+ * grandchild's is named after it, too. */
+static char base[HW__PATH_MAX];
 
 static int64_t realtime_ns(void) {
     struct timespec now;
@@ -28,16 +33,27 @@ static int64_t realtime_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Makes room where MADV_POPULATE_WRITE is not known: by the file's name, so that no descriptor of
- * ours stays in the user's process, where it could be closed and its number given to another. */
-static bool allocate_by_name(off_t offset, size_t bytes) {
+/* Opens the session's file by its name: no descriptor of ours stays in the user's process, where it
+ * could be closed and its number given to another. Returns it, or -1 where another file has that
+ * name now. */
+static int open_own(void) {
     struct stat file;
-    int fd = open(hw__session.path, O_RDWR | O_CLOEXEC);
+    int fd = open(hw__session.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd >= 0 && (fstat(fd, &file) != 0 || file.st_dev != hw__session.device ||
+                    file.st_ino != hw__session.inode)) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* Makes room where MADV_POPULATE_WRITE is not known. */
+static bool allocate_by_name(off_t offset, size_t bytes) {
+    int fd = open_own();
     if (fd < 0) {
         return false;
     }
-    bool done = fstat(fd, &file) == 0 && file.st_dev == hw__session.device &&
-                file.st_ino == hw__session.inode && posix_fallocate(fd, offset, (off_t)bytes) == 0;
+    bool done = posix_fallocate(fd, offset, (off_t)bytes) == 0;
     close(fd);
     return done;
 }
@@ -122,13 +138,18 @@ int hw__session_open(const char *path, int64_t max_bytes, const struct hw__sessi
         return -ENAMETOOLONG;
     }
     bool in_memory = path[0] == '\0';
+    hw__session.in_memory = in_memory;
     int fd = in_memory ? memfd_create("headway", MFD_CLOEXEC)
                        : open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) {
         return -errno;
     }
     strcpy(hw__session.path, path);
+    strcpy(base, path);
     int64_t chunks = in_memory ? 0 : max_bytes / HW__CHUNK_BYTES;
+    if (chunks < 0 || chunks > MAX_CHUNKS) {
+        chunks = chunks < 0 ? 0 : MAX_CHUNKS;
+    }
     int error;
     /* Less will do where the limits of the process do not allow so much. */
     do {
@@ -171,8 +192,21 @@ void hw__session_close(void) {
         close(hw__session.fd);
         hw__session.fd = -1;
     } else {
-        /* By name, as the file may have been moved meanwhile: then it keeps its (sparse) size. */
-        (void)!truncate(hw__session.path, bytes);
+        /* By name, as no descriptor is kept. Where it was moved it keeps its (sparse) size. */
+        int fd = open_own();
+        if (fd >= 0) {
+            (void)!ftruncate(fd, bytes);
+            close(fd);
+        }
+    }
+}
+
+void hw__session_abandon(void) {
+    munmap(hw__session.header, hw__session.bytes);
+    hw__session.header = NULL;
+    if (hw__session.fd >= 0) {
+        close(hw__session.fd);
+        hw__session.fd = -1;
     }
 }
 
@@ -204,7 +238,7 @@ static void append_number(char *text, size_t room, long number) {
 /* Writes the name of a child's file: `app.hwt` -> `app.PID.hwt`, `app.PID-2.hwt`, ... where `stem`
  * is how much of the first file's name comes before `.hwt`. No stdio: after fork() in a process
  * with threads. */
-static void child_path(char *path, size_t room, const char *base, long pid, int attempt) {
+static void child_path(char *path, size_t room, long pid, int attempt) {
     size_t length = strlen(base);
     bool suffix = length > 4 && strcmp(base + length - 4, ".hwt") == 0;
     path[0] = '\0';
@@ -222,15 +256,10 @@ static void child_path(char *path, size_t room, const char *base, long pid, int 
 }
 
 bool hw__session_adopt(void) {
-    static char base[HW__PATH_MAX]; /* the first process's: a grandchild is named after it, too */
     static char path[HW__PATH_MAX];
     struct hw__header *parents = hw__session.header;
     size_t parents_bytes = hw__session.bytes;
     bool in_memory = hw__session.path[0] == '\0';
-    if (base[0] == '\0') {
-        strcpy(base, hw__session.path);
-    }
-
     int fd = -1, error = 0;
     int saved = errno;
     if (in_memory) {
@@ -240,7 +269,7 @@ bool hw__session_adopt(void) {
         fd = hw__session.fd = memfd_create("headway", MFD_CLOEXEC);
     } else {
         for (int attempt = 1; fd < 0 && attempt <= ATTEMPTS; attempt++) {
-            child_path(path, sizeof path, base, getpid(), attempt);
+            child_path(path, sizeof path, getpid(), attempt);
             fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
             if (fd < 0 && errno != EEXIST) {
                 break;

@@ -39,9 +39,10 @@ struct hw__session_facts {
 
 struct hw__session {
     /* What each event looks at stands together. */
-    uint64_t id; /* changes with each session and in each child; 0: there never was one */
+    _Atomic uint64_t id; /* changes with each session and in each child; 0: there never was one */
     struct hw__header *header; /* the mapping's start */
-    bool active;               /* changed with the registry's lock held and no hook busy */
+    _Atomic bool active;       /* changed with the registry's lock held and no hook busy */
+    _Atomic bool in_memory;    /* `path` is "" */
     /* The process was forked and has no file of its own yet: set by the atfork handler, taken back
      * by the child's first event. */
     _Atomic bool inherited;
@@ -67,6 +68,9 @@ int hw__session_open(const char *path, int64_t max_bytes, const struct hw__sessi
 /* Ends the session: stamps the end, cuts the file to what was used, unmaps it. No hook may be in
  * the middle of writing: see hw_trace_stop(). */
 void hw__session_close(void);
+
+/* Forgets an inherited session, in a child that ends it before its first event. */
+void hw__session_abandon(void);
 
 /* Makes the file of a forked child. Called by its first event.
  *

@@ -9,7 +9,7 @@
 #define NODES (1u << 20)         /* slots of the table of stacks */
 #define MAX_LOAD(slots) ((slots) / 4 * 3)
 #define META_CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
-#define MAX_STRING_BYTES 2048 /* of a file name or a qualified name; longer ones are cut */
+#define MAX_STRING_BYTES 2048u /* of a file name or a qualified name; longer ones are cut */
 #define TAGS ((uintptr_t)7)
 
 struct code {

@@ -22,7 +22,7 @@ static void before_fork(void) { hw__registry_lock(); }
 static void after_fork_in_parent(void) { hw__registry_unlock(); }
 
 static void after_fork_in_child(void) {
-    hw__registry_reset_in_child();
+    hw__registry_unlock(); /* taken by before_fork(), in this very thread */
     hw__parks_reset_in_child();
     for (int i = 0; i < hw__gil_count(); i++) {
         atomic_store(&hw__gils[i].busy, false); /* who was is not here */
@@ -57,7 +57,10 @@ static int find_gil(void) {
     if (error != 0) {
         return error;
     }
-    return hw__gil_add(memory, true) != NULL ? 0 : -EPROTO;
+    /* A hook that knew the site already may have made the record when the helper acquired. */
+    bool acquire;
+    struct hw__gil *gil = hw__gil_find(&memory->cond, &acquire);
+    return gil != NULL || hw__gil_add(memory, true) != NULL ? 0 : -EPROTO;
 }
 
 static int init_once(void) {
@@ -171,7 +174,9 @@ int hw_trace_stop(void) {
     hw__session.active = false;
     hw__hooks_remove();
     hw__parking_remove();
-    if (!atomic_exchange(&hw__session.inherited, false)) {
+    if (atomic_exchange(&hw__session.inherited, false)) {
+        hw__session_abandon();
+    } else {
         hw__session_close();
     }
     hw__registry_unlock();
@@ -182,7 +187,7 @@ int hw_trace_active(void) {
     if (!hw__session.active) {
         return 0;
     }
-    return hw__session.path[0] == '\0' ? 2 : 1;
+    return hw__session.in_memory ? 2 : 1;
 }
 
 const char *hw_trace_path(void) { return hw__session.path; }
