@@ -23,7 +23,8 @@ of trixie's python3.13, since Debian has no free-threaded package.
 Rejected: LD_LIBRARY_PATH (every process that Python starts would inherit it); a wrapper script (sys.executable would
 be the loader); containers or chroot (need root); Debian's own patchelf, run by the private loader (0.18 breaks python).
 
-One file, because it runs before anything is installed; standard library only, with `apt_archive` beside it.
+One file, because it runs before anything is installed; standard library only, with `apt_archive` and
+`interpreter_self_check` beside it.
 """
 
 from __future__ import annotations
@@ -61,59 +62,8 @@ ESSENTIAL_MODULES = ("_multiprocessing", "math", "select", "_socket", "_asyncio"
 WANTED_MODULES = ("ssl", "_hashlib", "sqlite3", "ctypes", "zlib", "bz2", "lzma", "_uuid", "readline", "curses")
 # Before 0.19, patchelf made overlapping segments of Debian's non-PIE python (it then dies with SIGSEGV at start).
 PATCHELF_MIN_VERSION = (0, 19)
-# Run with `-I` by each new interpreter, from a file, because spawn and forkserver import the main script again.
-SELF_CHECK = """\
-import asyncio, concurrent.futures, hashlib, importlib, json, multiprocessing, subprocess, sys, sysconfig, time
-
-def square(n):
-    return n * n
-
-def absent(names):
-    for name in names:
-        try:
-            importlib.import_module(name)
-        except ImportError:
-            yield name
-
-def run_subinterpreter():
-    try:
-        from concurrent import interpreters
-    except ImportError:
-        import _interpreters
-        interp = _interpreters.create()
-        failure = _interpreters.exec(interp, "import math; assert math.sqrt(4) == 2")
-        _interpreters.destroy(interp)
-        assert failure is None, failure
-    else:
-        interp = interpreters.create()
-        interp.exec("import math; assert math.sqrt(4) == 2")
-        assert interp.call(len, "abc") == 3
-        interp.close()
-
-def main():
-    essential, wanted = json.loads(sys.argv[1])
-    without = list(absent(essential))
-    assert not without, f"cannot import {', '.join(without)}"
-    for method in ("spawn", "forkserver"):
-        context = multiprocessing.get_context(method)
-        with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
-            assert pool.submit(square, 7).result(timeout=30) == 49, method
-    run_subinterpreter()
-    assert asyncio.run(asyncio.sleep(0, "slept")) == "slept"
-    assert len(hashlib.sha256(b"x" * 4096).digest()) == 32
-    time.sleep(0.001)
-    assert subprocess.run(["/bin/sh", "-c", "echo ok"], capture_output=True, text=True).stdout == "ok\\n"
-    missing = list(absent(wanted))
-    with open("/proc/self/maps") as maps:
-        libraries = sorted({line.split()[-1] for line in maps if ".so" in line})
-    print(json.dumps({
-        "version": sys.version.split()[0], "executable": sys.executable, "prefix": sys.prefix, "missing": missing,
-        "gil": getattr(sys, "_is_gil_enabled", lambda: True)(),
-        "free_threaded": sysconfig.get_config_var("Py_GIL_DISABLED") == 1, "libraries": libraries}))
-
-if __name__ == "__main__":
-    main()
-"""
+# Run with `-I` by each new interpreter; a file of its own, because spawn and forkserver import the main script again.
+SELF_CHECK = Path(__file__).with_name("interpreter_self_check.py")
 
 
 @dataclass(frozen=True)
@@ -212,7 +162,7 @@ def is_complete(site: Site, target: Target) -> bool:
 
 
 def write_marker(site: Site, target: Target, *, source: str, how: str, report: Mapping[str, Any]) -> None:
-    """Declare the interpreter complete. Must come last; atomic, so that a reader never sees half a marker."""
+    """Declare the interpreter complete. Must come last; only CPython's own tests may be added afterwards."""
     home = site.home(target)
     marker = {
         "version": report["version"],
@@ -220,9 +170,14 @@ def write_marker(site: Site, target: Target, *, source: str, how: str, report: M
         "built_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "how": how,
         "prefix": os.path.realpath(home),
-        "tests": site.with_tests and not target.from_source,
+        "tests": False,
         "built_without": report["missing"],
     }
+    replace_marker(home, marker)
+
+
+def replace_marker(home: Path, marker: Mapping[str, Any]) -> None:
+    """Write the marker of `home` in one step, so that a reader never sees half of it."""
     scratch = home / f"{MARKER}.new"
     scratch.write_text(json.dumps(marker, indent=2) + "\n", "utf-8")
     scratch.replace(home / MARKER)
@@ -414,11 +369,45 @@ def patchelf_version(command: str) -> tuple[int, ...]:
 
 
 def provide_packaged(site: Site, target: Target, apt: PrivateApt) -> None:
-    """Make `<prefix>/3.X` from Debian's packages: download, unpack, tie to the private C library, check.
+    """Make `<prefix>/3.X` unless it is there, and add CPython's own tests where they were asked for.
 
     Raises:
-        ProvisionError: some step failed; nothing is left behind.
+        ProvisionError: some step failed; what was complete before still is.
     """
+    if read_marker(site.home(target)) is None:
+        make_packaged(site, target, apt)
+    if not is_complete(site, target):
+        add_tests(site, target, apt)
+
+
+def add_tests(site: Site, target: Target, apt: PrivateApt) -> None:
+    """Unpack the package of CPython's own tests into a complete interpreter, which may be in use: no file is replaced.
+
+    Of the interpreter's very version, since regrtest belongs to it. A run that was interrupted is simply done again.
+
+    Raises:
+        ProvisionError: the archive has that version no longer, or some step failed; the interpreter stays complete.
+    """
+    home, log = site.home(target), site.log(target)
+    marker = read_marker(home) or {}
+    dpkg_deb = require_tool("dpkg-deb", package="dpkg")
+    apt.update(site.talk, log)
+    name = f"lib{target.binary}-testsuite={marker['source_package'].split()[-1]}"
+    with site.talk.step(f"add {name}"), scratch_folder(site.cache / "work" / f"{target.name}-tests") as work:
+        try:
+            apt.call(log, "download", name, cwd=work)
+        except ProvisionError as error:
+            hint = f"if the archive has moved on, remove {home} and provide it again"
+            raise ProvisionError(f"no tests for it: {error}", hint=hint) from error
+        run_logged([dpkg_deb, "-x", find_one(work, "*.deb"), work / "root"], log)
+        library = home / "lib" / target.binary
+        shutil.copytree(work / "root/usr/lib" / target.binary, library, symlinks=True, dirs_exist_ok=True)
+        byte_compile(site, target, library / "test")
+    replace_marker(home, {**marker, "tests": True})
+
+
+def make_packaged(site: Site, target: Target, apt: PrivateApt) -> None:
+    """Make `<prefix>/3.X` from Debian's packages: download, unpack, tie to the private C library, check."""
     log = site.log(target)
     require_tool("apt-get", package="apt")
     dpkg_deb = require_tool("dpkg-deb", package="dpkg")
@@ -440,9 +429,8 @@ def download_packages(site: Site, target: Target, apt: PrivateApt, archives: Pat
     """Fetch the interpreter, all it depends on, and its headers; return its package version and the files."""
     log = site.log(target)
     (archives / "partial").mkdir(parents=True)
-    wanted = [target.binary, *([f"lib{target.binary}-testsuite"] if site.with_tests else [])]
-    with site.talk.step(f"download {' '.join(wanted)} and what they need"):
-        apt.call(log, "install", "--download-only", "-o", f"Dir::Cache::archives={archives}", *wanted)
+    with site.talk.step(f"download {target.binary} and what it needs"):
+        apt.call(log, "install", "--download-only", "-o", f"Dir::Cache::archives={archives}", target.binary)
         # By itself: for the headers alone, its dependencies would bring in a whole C tool chain.
         apt.call(log, "download", f"lib{target.binary}-dev", cwd=archives)
     main_package = find_one(archives, f"{target.binary}_*.deb")
@@ -545,19 +533,24 @@ def build(site: Site, target: Target, tree: Path, part: Path) -> None:
 
 def settle(site: Site, target: Target, part: Path, *, source: str, how: str) -> None:
     """Move `part` to its final place, byte-compile the library, check the interpreter, mark it complete."""
-    home, log = site.home(target), site.log(target)
+    home = site.home(target)
     part.rename(home)
-    python = home / "bin" / target.binary
     stdlib = find_one(home / "lib", f"{target.binary}*/os.py").parent
     with site.talk.step("byte-compile the library"):
-        # Now, because later users may not be allowed to write here. Some test data is bad on purpose.
-        bad_data = r"bad_coding|badsyntax|/test/tokenizedata/"
-        run_logged([python, "-I", "-m", "compileall", "-q", "-j", str(site.jobs), "-x", bad_data, stdlib], log)
+        byte_compile(site, target, stdlib)
     with site.talk.step("self-check"):
         report = self_check(site, target)
     if report["missing"]:
         site.talk.say(f"  built without: {', '.join(report['missing'])} (the machine lacks their headers)")
     write_marker(site, target, source=source, how=how, report=report)
+
+
+def byte_compile(site: Site, target: Target, folder: Path) -> None:
+    """Compile a folder of the library now, because later users may not be allowed to write here."""
+    python = site.home(target) / "bin" / target.binary
+    # Some test data is bad on purpose.
+    bad_data = r"bad_?coding|bad_?syntax|/test/tokenizedata/"
+    run_logged([python, "-I", "-m", "compileall", "-q", "-j", str(site.jobs), "-x", bad_data, folder], site.log(target))
 
 
 def self_check(site: Site, target: Target) -> dict[str, Any]:
@@ -567,12 +560,9 @@ def self_check(site: Site, target: Target) -> dict[str, Any]:
         ProvisionError: it does not start, something fails in it, or it is not what its name says.
     """
     home, log = site.home(target), site.log(target)
-    with scratch_folder(site.cache / "work" / f"{target.name}-check") as work:
-        script = work / "self_check.py"
-        script.write_text(SELF_CHECK, "utf-8")
-        modules = json.dumps([ESSENTIAL_MODULES, WANTED_MODULES])
-        python = home / "bin" / target.binary
-        output = run_logged([python, "-I", "-X", "faulthandler", script, modules], log, timeout_s=SELF_CHECK_TIMEOUT_S)
+    modules = json.dumps([ESSENTIAL_MODULES, WANTED_MODULES])
+    python = home / "bin" / target.binary
+    output = run_logged([python, "-I", "-X", "faulthandler", SELF_CHECK, modules], log, timeout_s=SELF_CHECK_TIMEOUT_S)
     report: dict[str, Any] = json.loads(output.splitlines()[-1])
     free_threaded = target.name.endswith("t")
     strangers = [path for path in report["libraries"] if not path.startswith(f"{os.path.realpath(home)}/")]

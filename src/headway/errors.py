@@ -6,7 +6,15 @@ hint. The command line prints it without a traceback and exits with `exit_code`.
 
 from typing import ClassVar
 
-__all__ = ["HeadwayError", "InterpreterError", "NativeError", "RecordingError", "StoreError", "TraceError", "UsageError"]
+__all__ = [
+    "HeadwayError",
+    "InterpreterError",
+    "NativeError",
+    "RecordingError",
+    "StoreError",
+    "TraceError",
+    "UsageError",
+]
 
 
 class HeadwayError(Exception):

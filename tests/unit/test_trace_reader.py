@@ -1,4 +1,7 @@
-"""Reading trace files: what comes back, what is left out and counted, and what is refused."""
+"""Reading trace files: what comes back, what is left out and counted, and what is refused.
+
+One file, as all of it is one module: what a reader makes of files, whole and damaged.
+"""
 
 import dataclasses
 import os

@@ -79,7 +79,8 @@ _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c
 def run_soon(pid: int, text: str) -> None:
     """Have the main thread of a process run Python statements, in `__main__`, at its next safe point.
 
-    They must not raise: that would be a SystemError in the middle of the program. Returns when they are queued.
+    They must not raise: that would be a SystemError in the middle of the program. Returns when they are queued. Where
+    the process is a child of this one, nobody else may wait for it meanwhile (as Popen.poll does): that takes our stops.
 
     Raises:
         RecordingError: It cannot be done; the process goes on as it was.
@@ -118,18 +119,21 @@ def _run_soon(pid: int, text: bytes) -> None:
     raise RecordingError(f"process {pid} could not be reached in {_TRIES} tries: {why}", hint="try again")
 
 
+def _status(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines()
+    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+
+
 def _check_state(pid: int) -> None:
     """Raise RecordingError for a process that cannot be traced now."""
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines()
-    status = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    status = _status(pid)
     tracer = int(status.get("TracerPid", "0"))
     if tracer:
-        name = "?"
+        who = f"{tracer}"
         with contextlib.suppress(OSError):
-            name = Path(f"/proc/{tracer}/comm").read_text(encoding="utf-8", errors="replace").strip()
-        raise RecordingError(
-            f"process {pid} is traced already, by process {tracer} ({name})", hint="end that debugger first"
-        )
+            other = _status(tracer)  # of a thread
+            who = f"{other['Tgid']} ({other['Name']})"
+        raise RecordingError(f"process {pid} is traced already, by process {who}", hint="end that debugger first")
     state = status.get("State", "?")[0]
     if state == "T":
         raise RecordingError(f"process {pid} is stopped", hint=f"let it go on first: kill -CONT {pid}")
@@ -305,7 +309,7 @@ class _Tracee:
             yield
         finally:
             if not self._stopped:
-                self._own(self._halt_in_call())
+                self._settle()
             # With rax and orig_rax as they were, the kernel goes on with an interrupted system call from here.
             self._ptrace(_SETREGSET, _NT_X86_XSTATE, ctypes.byref(vectors))
             self._ptrace(_SETREGS, 0, ctypes.byref(registers))
@@ -317,6 +321,17 @@ class _Tracee:
         if stop is None:
             raise RecordingError(f"process {self._pid} does not stop any more", hint="it waits in the kernel")
         return stop
+
+    def _settle(self) -> None:
+        """Stop it in the call, with nothing that the call caused left to come: that would strike it when it goes on."""
+        self._own(self._halt_in_call())
+        pending = sum(1 << number - 1 for number in _OWN_SIGNALS)
+        while int(_status(self._pid)["SigPnd"], 16) & pending:
+            self._resume(_CONT)  # to the signal, and not an instruction further
+            stop = self._wait(_PATIENCE_S)
+            if stop is None:
+                raise RecordingError(f"process {self._pid} does not stop any more")
+            self._own(stop)
 
     def _own(self, stop: tuple[int, int]) -> bool:
         """Whether the call itself caused a stop; a signal that someone sent is held until the end.
@@ -405,10 +420,10 @@ class _Tracee:
 
     @contextlib.contextmanager
     def _breakpoints(self, addresses: tuple[int, ...]) -> Iterator[None]:
-        """Stop this thread at these addresses, by its debug registers: other threads run the same code."""
-        if not addresses:
-            yield
-            return
+        """Stop this thread at these addresses, by its debug registers: other threads run the same code.
+
+        Whatever happens meanwhile, it is stopped in the end.
+        """
         try:
             with contextlib.suppress(OSError):  # a virtual machine without: then _may_be_abandoned alone decides
                 for i, address in enumerate(addresses):
@@ -417,7 +432,7 @@ class _Tracee:
             yield
         finally:
             if not self._stopped:
-                self._own(self._halt_in_call())
+                self._settle()
             with contextlib.suppress(OSError):
                 for i in (7, *range(len(addresses))):
                     self._ptrace(_POKEUSER, _DEBUG_REGISTERS + 8 * i, 0)

@@ -1,0 +1,609 @@
+#!/usr/bin/env python3
+"""Run CPython's own thread tests on each interpreter, plainly and traced by Headway, and print the difference.
+
+    python tools/cpython_tests.py [--interpreter 3.13 ...] [--tests test_thread ...] [--short]
+
+Exit status: 0 every case has the same outcome both ways, 1 some case is worse under tracing, or a traced run was not
+traced, 2 wrong usage. stdout is the table (or JSON), stderr is talk.
+
+How: each test module runs in a process, a session and a temporary folder of its own, with an environment of a few
+variables, as `python -m test -v MODULE` (through cpython_test_recorder.py, which writes down each case's outcome). What
+differs is run twice more each way, alone, before it is called a difference; see `verdict`. Resources: all but those
+that need a network, a screen, a sound card or gigabytes.
+
+The makefiles of 3.11.7 and 3.12.1 forgot to install two test packages (test_concurrent_futures and the folders of
+multiprocessing's start methods). There the tests of the next newer interpreter on this machine stand in: some fail on
+the older one, but in the same way with and without tracing, and that is what is compared.
+
+Rejected: --junit-xml (see the recorder); regrtest's -j (its workers would be restarted in ways of their own).
+
+One file, because a run, its verdict and the table share their types, and nothing else uses any of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import contextlib
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from headway.errors import HeadwayError
+from headway.lab import Interpreter, discover
+from headway.live.launch import environment
+from headway.native import library_path
+
+RECORDER = Path(__file__).with_name("cpython_test_recorder.py")
+VERSIONS = ("3.11", "3.12", "3.13", "3.14", "3.15")
+# Those that no interpreter takes over 20 s for, run by CI.
+SHORT = (
+    "test_thread", "test_threading_local", "test_threadsignals", "test_queue", "test_fork1", "test__interpreters",
+    "test__interpchannels", "test__xxsubinterpreters", "test__xxinterpchannels", "test_interpreters",
+)  # fmt: skip
+# Sub-interpreters' tests have had many names; each interpreter has some of them.
+MODULES = (
+    *SHORT, "test_threading", "test_signal", "test_subprocess", "test_socket", "test_concurrent_futures",
+    "test_asyncio", "test_multiprocessing_spawn",
+)  # fmt: skip
+# Packages that `make install` of 3.11.7 and 3.12.1 left out.
+BORROWED = frozenset({"test_concurrent_futures", "test_multiprocessing_spawn"})
+# What 3.13's copies of them want of test.support that 3.11 and 3.12 have not got: a name, and to ask for one sanitizer.
+FOR_OLDER = (
+    (r"from test\.support import Py_GIL_DISABLED", "Py_GIL_DISABLED = False"),
+    (r"(sanitizer\(.*)\bthread=True", r"\1memory=True"),
+)
+# Patterns of cases that hang without us too, and would take all after them along: by interpreter ("" is any) and module.
+# In some virtual machines, nobody answers on the socket between guest and host. On 3.11.7 a thread that makes or ends
+# a sub-interpreter waits for ever.
+_SUBINTERPRETERS_OF_THREADS = ("*.CreateTests.test_in_thread*", "*.test_from_other_thread")
+LEFT_OUT = {
+    ("", "test_socket"): ("*.ThreadedVSOCKSocketStreamTest.*",),
+    ("3.11", "test__xxsubinterpreters"): _SUBINTERPRETERS_OF_THREADS,
+    ("3.11", "test_interpreters"): _SUBINTERPRETERS_OF_THREADS,
+}
+RESOURCES = "all,-network,-urlfetch,-largefile,-gui,-audio"
+RERUNS = 2
+# test_multiprocessing_spawn takes up to half of it on two busy cores, all others a sixth.
+TIMEOUT_S = 900.0
+# How long a process may take to write where its threads are, after SIGABRT.
+DUMP_S = 10.0
+# What one traced process may record: these tests start thousands.
+TRACE_BYTES = 64 << 20
+# The process itself, beside its cases: it can crash, hang, or fail where no case runs.
+PROCESS = "(process)"
+# regrtest's exit codes: all well; some case failed; nothing was run, as where a module is skipped as a whole.
+_EXIT_OK, _EXIT_FAILED, _EXIT_NOTHING_RAN = 0, 2, 4
+# What a case is worth: worse ones are greater. One that did not end, or was never started, is as bad as one that failed.
+_RANKS = {"passed": 0, "skipped": 1}
+_WORST = 2
+
+WORSE = "only under tracing"
+SOMETIMES_WORSE = "sometimes, only under tracing"
+BETTER = "only without tracing"
+FLAKY = "flaky in both ways"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a case ended, and why where it did not pass."""
+
+    result: str
+    reason: str = ""
+
+    @property
+    def rank(self) -> int:
+        """0 passed, 1 skipped, 2 anything else."""
+        return _RANKS.get(self.result, _WORST)
+
+
+ABSENT = Outcome("absent")
+
+
+@dataclass
+class Run:
+    """One run of a test module: its cases' outcomes (and PROCESS's), and what it took."""
+
+    outcomes: dict[str, Outcome]
+    seconds: float
+    trace_files: int
+
+    def count(self, result: str) -> int:
+        """How many cases ended so."""
+        return sum(outcome.result == result for case, outcome in self.outcomes.items() if case != PROCESS)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A case that did not end alike both ways: all its outcomes, plain and traced."""
+
+    case: str
+    verdict: str
+    plain: tuple[Outcome, ...]
+    traced: tuple[Outcome, ...]
+
+
+@dataclass
+class Report:
+    """What is known of one test module on one interpreter."""
+
+    interpreter: str
+    module: str
+    borrowed_from: str = ""
+    plain: Run | None = None
+    traced: Run | None = None
+    differences: list[Difference] = field(default_factory=list)
+    error: str = ""
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether tracing changed something for the worse, or nothing could be said."""
+        return bool(self.error) or any(one.verdict in (WORSE, SOMETIMES_WORSE) for one in self.differences)
+
+
+# ---- one run ----
+
+# The sessions that are running, and their folders: to be ended where we are. Changed by their own threads only.
+_sessions: dict[int, Path] = {}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A test module to be run on an interpreter.
+
+    Attributes:
+        tests: The folder of the test modules.
+        logs: Where to leave each run's output, or None.
+    """
+
+    interpreter: Interpreter
+    module: str
+    tests: Path
+    borrowed_from: str
+    timeout_s: float
+    logs: Path | None
+
+    @property
+    def title(self) -> str:
+        """How progress names it."""
+        return f"{self.interpreter.id} {self.module}"
+
+
+def plain_environment(folder: Path) -> dict[str, str]:
+    """The environment of a run: nothing of ours or of the user's reaches the tests."""
+    return {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": str(folder / "home"),
+        "TMPDIR": str(folder / "tmp"),
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+    }
+
+
+def traced_environment(folder: Path) -> dict[str, str]:
+    """The same, such that every Python process that inherits it is traced into a file below `folder`/traces.
+
+    Raises:
+        NativeError: The native library is missing or does not fit.
+    """
+    return environment(folder / "traces/test.hwt", max_bytes=TRACE_BYTES, base=plain_environment(folder))
+
+
+def run(job: Job, name: str, *, traced: bool, only: Collection[str] = ()) -> Run:
+    """Run the module once, or some of its cases; `name` is that of the log.
+
+    Raises:
+        NativeError: The native library, for tracing, is missing or does not fit.
+    """
+    # A short path: sockets' names are limited to 107 bytes.
+    folder = Path(tempfile.mkdtemp(prefix="hw-"))
+    try:
+        for part in ("home", "tmp", "traces", "borrowed"):
+            (folder / part).mkdir()
+        env = traced_environment(folder) if traced else plain_environment(folder)
+        command = command_line(job, folder, only)
+        begun_s = time.monotonic()
+        with (folder / "output.txt").open("wb") as output:
+            ending = run_session(command, env, folder, output.fileno(), job.timeout_s)
+        seconds = time.monotonic() - begun_s
+        outcomes = read_outcomes(folder / "outcomes.jsonl")
+        text = (folder / "output.txt").read_text("utf-8", errors="replace")
+        is_skipped = re.search(rf"\b{job.module}(\.\w+)? skipped", text) is not None
+        outcomes[PROCESS] = process_outcome(ending, outcomes, job.timeout_s, is_skipped=is_skipped)
+        if job.logs is not None:
+            shutil.copy(folder / "output.txt", job.logs / f"{job.interpreter.id}-{job.module}-{name}.txt")
+        return Run(outcomes, seconds, len(list((folder / "traces").glob("*.hwt"))))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def command_line(job: Job, folder: Path, only: Collection[str]) -> list[str]:
+    """The command that runs the module's cases, or `only` those."""
+    modules = [job.module]
+    options = ["-v", "-u", RESOURCES]
+    if job.borrowed_from:
+        package = folder / "borrowed" / job.module
+        borrow(job.tests / job.module, package)
+        options += ["--testdir", str(package.parent)]
+        # One by one: a package finds its tests only where it was installed.
+        modules = [f"{job.module}.{file.stem}" for file in sorted(package.glob("test_*.py"))]
+    for version in ("", job.interpreter.name):
+        for pattern in LEFT_OUT.get((version, job.module), ()):
+            options += ["--ignore", pattern]
+    if only:
+        patterns = folder / "only.txt"
+        patterns.write_text("\n".join(only) + "\n", "utf-8")
+        options += ["--matchfile", str(patterns)]
+    return [job.interpreter.executable, str(RECORDER), str(folder / "outcomes.jsonl"), *options, *modules]
+
+
+def borrow(package: Path, copy: Path) -> None:
+    """Copy a package of tests, such that an older interpreter can run them."""
+    shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in copy.glob("*.py"):
+        text = file.read_text("utf-8")
+        for pattern, replacement in FOR_OLDER:
+            text = re.sub(pattern, replacement, text)
+        file.write_text(text, "utf-8")
+
+
+def run_session(command: Sequence[str], env: dict[str, str], folder: Path, output: int, timeout_s: float) -> int | None:
+    """Run `command` in a session of its own; return its exit status, or None where it did not end in time.
+
+    Nothing that it started is alive afterwards.
+    """
+    process = subprocess.Popen(
+        command, env=env, cwd=folder / "tmp", stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+        start_new_session=True,
+    )  # fmt: skip
+    _sessions[process.pid] = folder
+    try:
+        return process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        # regrtest has faulthandler write, for this signal, where each thread is.
+        process.send_signal(signal.SIGABRT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(DUMP_S)
+        return None
+    finally:
+        kill_session(process.pid, folder)
+        process.wait()
+        del _sessions[process.pid]
+
+
+def kill_session(session: int, folder: Path) -> None:
+    """Kill what is left of a run: processes of its session, and those that left it but have its TMPDIR or work in it."""
+    mark = f"TMPDIR={folder}/".encode()
+    for _ in range(3):  # one that is about to fork may have a child that the first look does not see
+        left = [
+            pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if belongs(pid, session, mark, folder)
+        ]
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if not left:
+            return
+        time.sleep(0.05)
+
+
+def belongs(pid: int, session: int, mark: bytes, folder: Path) -> bool:
+    """Whether a process, not yet dead, was started by the run."""
+    proc = Path("/proc", str(pid))
+    try:
+        # After the name, which may hold anything: state, parent, group, session.
+        fields = (proc / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        if fields[0] in "ZX":
+            return False
+        return (
+            int(fields[3]) == session
+            or mark in (proc / "environ").read_bytes()
+            or Path(os.readlink(proc / "cwd")).is_relative_to(folder)
+        )
+    except OSError:  # it ended meanwhile, or is another user's
+        return False
+
+
+def read_outcomes(file: Path) -> dict[str, Outcome]:
+    """What the recorder wrote: of each case the worst that was said, since its subtests may differ."""
+    found: dict[str, Outcome] = {}
+    with contextlib.suppress(FileNotFoundError):
+        for line in file.read_text("utf-8", errors="replace").splitlines():
+            try:
+                case, result, reason = json.loads(line)
+            except ValueError:  # killed amidst the line
+                continue
+            new = Outcome("did not end" if result == "started" else result, reason)
+            old = found.get(case)
+            if old is None or old.result == "did not end" or new.rank > old.rank:
+                # A case of one name may be run twice; its second start says nothing.
+                found[case] = old if old is not None and result == "started" else new
+    return found
+
+
+def process_outcome(ending: int | None, outcomes: dict[str, Outcome], timeout_s: float, *, is_skipped: bool) -> Outcome:
+    """How the process ended, apart from what its cases say already; `is_skipped`: regrtest says so of the module."""
+    if ending is None:
+        return Outcome("failed", f"did not end within {timeout_s:.0f} s")
+    if ending < 0:
+        return Outcome("failed", f"killed by {signal.Signals(-ending).name}")
+    if not outcomes and ending in (_EXIT_OK, _EXIT_NOTHING_RAN):
+        return Outcome("skipped", "skipped") if is_skipped else Outcome("failed", "no outcome was recorded")
+    unended = sum(outcome.result == "did not end" for outcome in outcomes.values())
+    if unended:
+        return Outcome("failed", f"{unended} cases did not end, exit status {ending}")
+    has_failed = any(outcome.rank == _WORST for outcome in outcomes.values())
+    if ending in (_EXIT_OK, _EXIT_NOTHING_RAN) or (ending == _EXIT_FAILED and has_failed):
+        return Outcome("passed")
+    return Outcome("failed", f"exit status {ending}")
+
+
+# ---- both ways ----
+
+
+def differing(plain: Run, traced: Run) -> list[str]:
+    """The cases that did not end alike."""
+    cases = dict.fromkeys([*plain.outcomes, *traced.outcomes])
+    return [case for case in cases if outcome_of(plain, case).rank != outcome_of(traced, case).rank]
+
+
+def outcome_of(done: Run, case: str) -> Outcome:
+    """How the case ended in that run."""
+    return done.outcomes.get(case, ABSENT)
+
+
+def verdict(plain: Sequence[Outcome], traced: Sequence[Outcome]) -> str:
+    """What the outcomes of a case say that differed at first.
+
+    WORSE: every traced run ended worse than any plain one. BETTER: the reverse. SOMETIMES_WORSE: the plain runs agree,
+    and some traced one ended worse. FLAKY: anything else, so the plain runs differ among themselves, or the case fails
+    plainly and only sometimes under tracing.
+    """
+    plain_ranks = [outcome.rank for outcome in plain]
+    traced_ranks = [outcome.rank for outcome in traced]
+    if min(traced_ranks) > max(plain_ranks):
+        return WORSE
+    if min(plain_ranks) > max(traced_ranks):
+        return BETTER
+    if len(set(plain_ranks)) == 1 and max(traced_ranks) > plain_ranks[0]:
+        return SOMETIMES_WORSE
+    return FLAKY
+
+
+def compare(job: Job, *, plain_only: bool = False) -> Report:
+    """Run the module both ways, run what differs again, and say what is to be made of it."""
+    report = Report(job.interpreter.id, job.module, job.borrowed_from)
+    report.plain = run(job, "plain", traced=False)
+    talk(job, "plain", report.plain)
+    if report.plain.count("passed") == 0 and report.plain.outcomes[PROCESS].rank == _WORST:
+        report.error = f"no case passes plainly: {report.plain.outcomes[PROCESS].reason}"
+    if plain_only or report.error:
+        return report
+    report.traced = run(job, "traced", traced=True)
+    talk(job, "traced", report.traced)
+    plain_runs, traced_runs = [report.plain], [report.traced]
+    cases = differing(report.plain, report.traced)
+    # A name that regrtest cannot look for, such as "setUpClass (x.Y)" or PROCESS, takes the whole module.
+    only = cases if all(re.fullmatch(r"[\w.]+", case) for case in cases) else ()
+    for attempt in range(1, RERUNS + 1) if cases else ():
+        for runs, is_traced in ((plain_runs, False), (traced_runs, True)):
+            name = f"{'traced' if is_traced else 'plain'}-again-{attempt}"
+            runs.append(run(job, name, traced=is_traced, only=only))
+            talk(job, name, runs[-1])
+    for case in cases:
+        plain = tuple(outcome_of(done, case) for done in plain_runs)
+        traced = tuple(outcome_of(done, case) for done in traced_runs)
+        report.differences.append(Difference(case, verdict(plain, traced), plain, traced))
+    if not all(done.trace_files for done in traced_runs):
+        report.error = "was not traced: a traced run left no trace"
+    return report
+
+
+def talk(job: Job, name: str, done: Run) -> None:
+    """Say on stderr that a run is done."""
+    process = done.outcomes[PROCESS]
+    ending = "" if process.result == "passed" else f", {process.reason}"
+    traces = f", {done.trace_files} traces" if done.trace_files else ""
+    counts = ", ".join(f"{done.count(result)} {result}" for result in ("passed", "skipped", "failed"))
+    print(f"{job.title}: {name}: {counts}{ending}{traces}, {done.seconds:.1f} s", file=sys.stderr, flush=True)
+
+
+# ---- which tests, on what ----
+
+
+def tests_folder(interpreter: Interpreter) -> Path:
+    """Where the interpreter has its test modules."""
+    code = "import sysconfig; print(sysconfig.get_path('stdlib'))"
+    done = subprocess.run([interpreter.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    return Path(done.stdout.strip()) / "test"
+
+
+def has_module(tests: Path, module: str) -> bool:
+    """Whether a folder of tests has that one, as a file or as a package."""
+    return (tests / f"{module}.py").exists() or (tests / module / "__init__.py").exists()
+
+
+def interpreters_for(versions: Sequence[str]) -> list[Interpreter]:
+    """The interpreters by name ("3.13") or id ("3.13.0"), of each the first that has its test modules.
+
+    Raises:
+        LookupError: One is not on this machine, or has no tests.
+    """
+    found = discover()[0]
+    chosen = []
+    for version in versions:
+        named = [one for one in found if version in (one.name, one.id)]
+        if not named:
+            raise LookupError(f"there is no CPython {version} on this machine; `make interpreters` may add it")
+        with_tests = [one for one in named if has_module(tests_folder(one), "test_thread")]
+        if not with_tests:
+            raise LookupError(
+                f"{named[0].executable} lacks CPython's own tests; `python tools/provision_interpreters.py --with-tests` "
+                "adds them to those in the private prefix"
+            )
+        chosen.append(with_tests[0])
+    return chosen
+
+
+def jobs_for(
+    interpreter: Interpreter, modules: Sequence[str], *, timeout_s: float = TIMEOUT_S, logs: Path | None = None
+) -> Iterator[Job]:
+    """Those of `modules` that the interpreter has, or can borrow."""
+    tests = tests_folder(interpreter)
+    for module in modules:
+        if has_module(tests, module):
+            yield Job(interpreter, module, tests, "", timeout_s, logs)
+        elif module in BORROWED:
+            lender = next(iter(lenders(interpreter, module)), None)
+            if lender is not None:
+                yield Job(interpreter, module, tests_folder(lender), lender.id, timeout_s, logs)
+
+
+def lenders(interpreter: Interpreter, module: str) -> Iterator[Interpreter]:
+    """The newer interpreters that have the module, next one first."""
+
+    def order(one: Interpreter) -> list[int]:
+        return [int(number) for number in one.name.split(".")]
+
+    newer = [one for one in discover()[0] if not one.free_threaded and order(one) > order(interpreter)]
+    return (one for one in sorted(newer, key=order) if has_module(tests_folder(one), module))
+
+
+# ---- the command ----
+
+
+def table(reports: Sequence[Report]) -> str:
+    """One line for each interpreter and module, and the cases that differ below it."""
+    form = "{:<8} {:<27} {:>6} {:>6} {:>7} {:>6} {:>6} {:>8} {:>8}  {}"
+    lines = [
+        form.format("CPython", "tests", "cases", "passed", "skipped", "failed", "worse", "plain s", "traced s", "")
+    ]
+    for report in reports:
+        plain, traced = report.plain, report.traced
+        assert plain is not None
+        verdicts = Counter(one.verdict for one in report.differences)
+        remarks = [f"{count} {name}" for name, count in verdicts.items()]
+        remarks += [f"tests of {report.borrowed_from}"] if report.borrowed_from else []
+        process = plain.outcomes[PROCESS]
+        remarks += [f"plainly: {process.reason}"] if process.result != "passed" else []
+        remarks += [f"error: {report.error}"] if report.error else []
+        worse = verdicts[WORSE] + verdicts[SOMETIMES_WORSE]
+        lines.append(
+            form.format(
+                report.interpreter, report.module, len(plain.outcomes) - 1, plain.count("passed"),
+                plain.count("skipped"), plain.count("failed") + plain.count("did not end"),
+                "-" if traced is None else worse, f"{plain.seconds:.1f}",
+                "-" if traced is None else f"{traced.seconds:.1f}", "; ".join(remarks),
+            ).rstrip()
+        )  # fmt: skip
+        unreached = [one for one in report.differences if all(outcome == ABSENT for outcome in one.traced)]
+        if len(unreached) > 1:
+            lines.append(
+                f"    {len(unreached)} cases were never reached under tracing, beginning with {unreached[0].case}"
+            )
+        for one in report.differences:
+            if len(unreached) > 1 and one in unreached:
+                continue
+            lines.append(f"    {one.verdict}: {one.case}")
+            lines += [
+                f"        {way}: {shown(outcomes)}" for way, outcomes in (("plain ", one.plain), ("traced", one.traced))
+            ]
+        if traced is None:
+            failed = [(case, end) for case, end in plain.outcomes.items() if end.rank == _WORST and case != PROCESS]
+            lines += [f"    fails plainly: {case}: {end.result}: {first_line(end.reason)}" for case, end in failed]
+    return "\n".join(lines)
+
+
+def shown(outcomes: Sequence[Outcome]) -> str:
+    """The outcomes of a case's runs, in order, and the first reason."""
+    reason = next((first_line(outcome.reason) for outcome in outcomes if outcome.reason), "")
+    return ", ".join(outcome.result for outcome in outcomes) + (f" ({reason})" if reason else "")
+
+
+def first_line(text: str) -> str:
+    """The first line of a reason."""
+    return text.partition("\n")[0]
+
+
+def parse_command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the options; ends the program with status 2 where they make no sense."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument(
+        "--interpreter", nargs="+", default=list(VERSIONS), metavar="3.X", help=f"default: {' '.join(VERSIONS)}"
+    )
+    parser.add_argument("--tests", nargs="+", choices=MODULES, metavar="test_X", help=f"some of {' '.join(MODULES)}")
+    parser.add_argument("--short", action="store_true", help="only the modules that take seconds")
+    parser.add_argument("--plain-only", action="store_true", help="without tracing: what fails on this machine anyway")
+    parser.add_argument("--json", action="store_true", help="print JSON, with the outcome of every case")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="modules at once (default: 1)")
+    parser.add_argument(
+        "--timeout", type=float, default=TIMEOUT_S, metavar="S", help="per run of a module (default: %(default)s s)"
+    )
+    parser.add_argument("--logs", type=Path, metavar="DIR", help="leave the output of every run here")
+    options = parser.parse_args(arguments)
+    if options.jobs < 1:
+        parser.error(f"--jobs must be at least 1, not {options.jobs}")
+    if options.timeout <= 0:
+        parser.error(f"--timeout must be more than 0 s, not {options.timeout}")
+    if options.logs is not None:
+        options.logs = options.logs.absolute()
+        options.logs.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+def compare_all(jobs: Sequence[Job], *, at_once: int = 1, plain_only: bool = False) -> list[Report]:
+    """Compare each job, some at once; where we are interrupted, so are the runs."""
+    pool = concurrent.futures.ThreadPoolExecutor(at_once)
+    pending = [pool.submit(compare, job, plain_only=plain_only) for job in jobs]
+    try:
+        return [one.result() for one in pending]
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        # Nothing is left of them after the last result. Else each ends, and what its thread then runs again as well.
+        while any(one.running() for one in pending):
+            for session, folder in list(_sessions.items()):
+                kill_session(session, folder)
+            time.sleep(0.05)
+
+
+def end_on_signal(number: int, _frame: object) -> NoReturn:
+    """Turn SIGTERM into an exception, so that nothing that we started stays alive."""
+    raise SystemExit(128 + number)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do as the command line says and return the exit status."""
+    options = parse_command_line(arguments)
+    # Some tests crash children on purpose.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    modules = options.tests or (SHORT if options.short else MODULES)
+    try:
+        if not options.plain_only:
+            library_path()  # so that its absence is known now and not after the first plain run
+        jobs = [
+            job
+            for interpreter in interpreters_for(options.interpreter)
+            for job in jobs_for(interpreter, modules, timeout_s=options.timeout, logs=options.logs)
+        ]
+        signal.signal(signal.SIGTERM, end_on_signal)
+        reports = compare_all(jobs, at_once=options.jobs, plain_only=options.plain_only)
+    except (LookupError, HeadwayError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps([asdict(report) for report in reports], indent=1) if options.json else table(reports))
+    return int(any(report.is_bad for report in reports))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
