@@ -25,7 +25,7 @@ lab: setup interpreters tools ## Set everything up and run the quick lab (ARGS="
 	@$(BIN)/headway lab $(ARGS)
 
 .PHONY: test
-test: setup interpreters tools ## Set everything up and run all tests: lint, types, Python, native under sanitizers
+test: setup interpreters cpython-tests tools ## Set everything up and run all tests: lint, types, Python, native under sanitizers
 	@tools/step.sh "lint and types" $(MAKE) --no-print-directory check
 	@tools/step.sh "native tests" $(MAKE) --no-print-directory test-native
 	@tools/step.sh "Python tests" $(BIN)/pytest $(ARGS)
@@ -51,6 +51,10 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml $(NATIVE_SOURCES)
 .PHONY: interpreters
 interpreters: | setup ## Add CPython 3.13t, 3.14 and 3.15 in a private prefix, where the machine has not got them
 	@PATH="$(abspath $(dir $(UV))):$$PATH" $(BIN)/python tools/provision_missing.py
+
+.PHONY: cpython-tests
+cpython-tests: | interpreters ## Add CPython's own test modules to the interpreters in the private prefix
+	@PATH="$(abspath $(dir $(UV))):$$PATH" $(BIN)/python tools/provision_missing.py --with-tests
 
 .PHONY: tools
 tools: | setup ## Add redis-benchmark in the cache, where the machine has not got it

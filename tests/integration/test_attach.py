@@ -242,6 +242,10 @@ def wait_until(condition):
         time.sleep(0.01)
 
 
+def state_of(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def cpu_ticks(pid):
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
@@ -296,6 +300,8 @@ def test_a_main_thread_inside_one_long_call(tmp_path, name):
     """A main thread that runs no Python is given up on, and when it does again, it goes on and nothing is recorded."""
     file = tmp_path / "trace.hwt"
     with running(name, "blocked") as process:
+        # In its read, system call 0, of its stdin, descriptor 0: not only asleep somewhere on the way there.
+        wait_until(lambda: Path(f"/proc/{process.pid}/syscall").read_text().startswith("0 0x0 "))
         with pytest.raises(RecordingError, match=r"has run no Python for 0\.3 s"):
             attach(look_at(process.pid), file, patience_s=0.3)
         finish(process, said="" if name in INJECTED else "no script")  # CPython's own words: a request cannot be undone
@@ -357,10 +363,10 @@ def test_a_process_that_is_stopped(tmp_path):
     with running(INJECTED[-1], "computing") as process:
         target = look_at(process.pid)
         process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: "\nState:\tT" in Path(f"/proc/{process.pid}/status").read_text())
+        wait_until(lambda: state_of(process.pid) == "T")
         with pytest.raises(RecordingError, match="is stopped"):
             attach(target, file)
-        assert "\nState:\tT" in Path(f"/proc/{process.pid}/status").read_text()
+        assert state_of(process.pid) == "T"
         process.send_signal(signal.SIGCONT)
         attach(target, file)
         detach(target)

@@ -8,7 +8,12 @@ import time
 
 WORDS = "red blue steel oak garden desk lamp chair small folding outdoor kids".split()
 products = [
-    {"sku": f"A{n}", "name": " ".join(random.choices(WORDS, k=4)), "price": 1000 + n % 9000, "tags": random.choices(WORDS, k=2)}
+    {
+        "sku": f"A{n}",
+        "name": " ".join(random.choices(WORDS, k=4)),
+        "price": 1000 + n % 9000,
+        "tags": random.choices(WORDS, k=2),
+    }
     for n in range(60_000)
 ]
 feed = bytearray(json.dumps(products).encode())

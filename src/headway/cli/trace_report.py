@@ -5,11 +5,13 @@ import math
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headway.cli import console
 from headway.errors import UsageError
-from headway.traces.format import MAGIC
-from headway.traces.model import Trace
+
+if TYPE_CHECKING:
+    from headway.traces.model import Trace
 
 __all__ = ["add_trace_options", "is_trace", "report_trace", "trace_only"]
 
@@ -57,9 +59,12 @@ def is_trace(name: str) -> bool:
         return True
     try:
         with Path(name).open("rb") as file:
-            return file.read(len(MAGIC)) == MAGIC
+            first = file.read(8)
     except (OSError, ValueError):
         return False
+    from headway.traces.format import MAGIC
+
+    return first == MAGIC
 
 
 def trace_only(arguments: argparse.Namespace) -> None:
@@ -121,7 +126,7 @@ def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
     return outputs
 
 
-def _threads(traces: Sequence[Trace], name: str | None) -> list[set[int] | None]:
+def _threads(traces: "Sequence[Trace]", name: str | None) -> list[set[int] | None]:
     """Return per trace the threads that are asked for; None: all."""
     if name is None:
         return [None] * len(traces)
@@ -146,7 +151,7 @@ def _threads(traces: Sequence[Trace], name: str | None) -> list[set[int] | None]
     return found
 
 
-def _show(arguments: argparse.Namespace, traces: Sequence[Trace], threads: Sequence[set[int] | None]) -> None:
+def _show(arguments: argparse.Namespace, traces: "Sequence[Trace]", threads: Sequence[set[int] | None]) -> None:
     from headway.traces.analysis import analyse, as_json
 
     begin_ns = min(trace.start_ns for trace in traces)

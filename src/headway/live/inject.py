@@ -159,17 +159,13 @@ def _queue(thread: "_Tracee", memory: "_Memory", place: "_Place", text: bytes) -
     if start > -_PAGE & (1 << 64) - 1:
         return "it gets no memory: " + os.strerror((1 << 64) - start)
     top = start + _STACK_BYTES
-    queued = False
-    try:
-        # The return address is no code, or where all memory is executable a breakpoint.
-        memory.write(top, b"\xcc".ljust(16, b"\0") + text)
-        memory.write(top - 8, struct.pack("<Q", top))
-        result = thread.call(place.queue, place.run, top + 16, returns_to=top, waiting=place.waiting)
-        queued = result == 0
-    finally:
-        # The text stays: when it has been run is not ours to know. A page for each call that was queued.
-        thread.system_call(place.syscall, _MUNMAP, start, _STACK_BYTES if queued else room)
-    if queued:
+    # The return address is no code, or where all memory is executable a breakpoint.
+    memory.write(top, b"\xcc".ljust(16, b"\0") + text)
+    memory.write(top - 8, struct.pack("<Q", top))
+    result = thread.call(place.queue, place.run, top + 16, returns_to=top, waiting=place.waiting)
+    # After a failure everything stays; else the text, for when that has been run is not ours to know: one page.
+    thread.system_call(place.syscall, _MUNMAP, start, _STACK_BYTES if result == 0 else room)
+    if result == 0:
         return None
     return "its queue of pending calls is locked" if result is None else "its queue of pending calls is full"
 
@@ -228,8 +224,9 @@ class _Tracee:
 
     def _detach(self) -> None:
         # If it does not stop, the kernel detaches it when our thread ends; if it has ended, there is nothing to do.
-        with contextlib.suppress(ProcessLookupError):
-            self._ptrace(_DETACH)
+        with contextlib.suppress(ProcessLookupError, ChildProcessError, FileNotFoundError):
+            number, event = (0, 0) if self._stopped else self._wait(_CALL_S) or (0, 0)
+            self._ptrace(_DETACH, 0, 0 if event else number)
         for number in self._held:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, number)
@@ -323,8 +320,11 @@ class _Tracee:
         return stop
 
     def _settle(self) -> None:
-        """Stop it in the call, with nothing that the call caused left to come: that would strike it when it goes on."""
-        self._own(self._halt_in_call())
+        """Stop it after a failure of ours: at the call's end if that comes soon, for in there it may hold the lock.
+
+        Nothing that the call caused is left to come: it would strike the thread when that goes on.
+        """
+        self._own(self._wait(_CALL_S) or self._halt_in_call())
         pending = sum(1 << number - 1 for number in _OWN_SIGNALS)
         while int(_status(self._pid)["SigPnd"], 16) & pending:
             self._resume(_CONT)  # to the signal, and not an instruction further

@@ -67,9 +67,11 @@ def _lines(one: Analysis, *, findings: int) -> list[str]:
     losses = [finding for finding in one.findings if finding.kind == "losses"]  # first: they qualify the rest
     others = [finding for finding in one.findings if finding.weight != "note"]
     shown = (losses + others)[:findings]
-    lines += [f"  {weights[finding.weight]} {finding.fact}" for finding in shown]
-    advice = next((finding.advice for finding in shown if finding.weight == "problem"), "")
-    lines += [f"    try: {advice}"] * bool(advice)
+    advised = next((finding for finding in shown if finding.weight == "problem" and finding.advice), None)
+    for finding in shown:
+        lines.append(f"  {weights[finding.weight]} {finding.fact}")
+        if finding is advised:  # of the costliest; the report has the others'
+            lines.append(f"    try: {finding.advice}")
     if len(others) > findings:
         lines.append(f"  ... and {number(len(others) - findings, 'finding')} more in the report")
     return lines

@@ -126,15 +126,17 @@ def _long_hold(analysis: Analysis, one: Place) -> Finding:
         weight="problem",
         fact=(
             f"{listed(one.overrun_threads)} kept the GIL{where} for up to {duration(one.overrun_max_ns)} after another thread had "
-            f"asked for it (switch interval: {duration(analysis.interval_ns)}), {duration(one.overrun_ns)} in all; "
+            f"asked for it (switch interval: {duration(analysis.interval_ns)}), "
+            f"{duration(one.overrun_ns)} in all; "
             f"holds there last {duration(one.times.p50_ns)} at the median and {duration(one.times.max_ns)} at most, and "
             f"threads waited {duration(one.blocked_ns)} during them"
         ),
-        cause="a call into C that does not let go of the GIL: Python code would have answered at once, nothing can "
-        "interrupt such a call",
+        cause="a call into C, on that line or just before it, that does not let go of the GIL: Python code would have "
+        "answered at once, nothing can interrupt such a call",
         advice=(
             f"let that call release the GIL (`Py_BEGIN_ALLOW_THREADS`, Cython's `nogil`), give it less to do at a time, or "
-            f"run it elsewhere: {another_gil(analysis.process)}; the switch interval does not help here"
+            f"run it elsewhere: {another_gil(analysis.process)}, if little has to come back from there; the switch "
+            f"interval does not help here"
             if one.frame is not None
             else ""
         ),
