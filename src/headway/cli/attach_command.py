@@ -1,7 +1,7 @@
 """Record a Python process that runs already, for a while or until Ctrl-C, and summarise it.
 
-The process goes on as before, and is left as it was. CPython 3.14 and later: by sys.remote_exec. Before: by gdb, which
-must be installed. Children that it forks meanwhile are followed.
+The process goes on as before, and is left as it was. CPython 3.14 and later: by sys.remote_exec. Before: its main thread
+is stopped by ptrace for about a millisecond, on x86-64. Children that it forks meanwhile are followed.
 
 Examples:
   headway attach 4711 --duration 10
