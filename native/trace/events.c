@@ -26,11 +26,17 @@
 /* Where the main interpreter's GIL is, once it has been seen. */
 static struct hw__gil_memory *main_memory;
 
-/* The forked child's first event: its own file, and nothing of the parent's threads and stacks. */
 static void forget_parks(void);
+static void close_door(void);
 
+/* The forked child's first event: its own file, and nothing of the parent's threads and stacks. */
 static bool adopt(void) {
-    if (!hw__session_adopt()) {
+    int expected = HW__INHERITED;
+    if (!atomic_compare_exchange_strong(&hw__session.inherited, &expected, HW__ADOPTING)) {
+        return expected == 0; /* another thread has done it, or is doing it */
+    }
+    bool done = hw__session_adopt();
+    if (!done) {
         hw__session.active = false;
     }
     hw__threads_forget();
@@ -42,9 +48,13 @@ static bool adopt(void) {
         gil->meta = NULL;
         gil->holder = NULL;
         gil->requested = gil->announced = false;
-        atomic_store(&gil->recorded, hw__session.active && atomic_load(&gil->memory) != NULL);
+        atomic_store(&gil->recorded, done && atomic_load(&gil->memory) != NULL);
     }
-    return hw__session.active;
+    if (!done) {
+        close_door();
+    }
+    atomic_store(&hw__session.inherited, 0);
+    return done;
 }
 
 static void announce(struct hw__gil *gil, int64_t now_ns) {
@@ -67,8 +77,7 @@ static void announce(struct hw__gil *gil, int64_t now_ns) {
 /* What every event begins with. Returns the calling thread's record with the time, or NULL: no
  * event. */
 static struct hw__thread *enter(struct hw__gil *gil, int64_t *now_ns) {
-    if (atomic_load_explicit(&hw__session.inherited, memory_order_relaxed) &&
-        atomic_exchange(&hw__session.inherited, false) && !adopt()) {
+    if (atomic_load_explicit(&hw__session.inherited, memory_order_acquire) != 0 && !adopt()) {
         return NULL;
     }
     *now_ns = hw_now_ns(); /* after a child's session has begun */
@@ -284,6 +293,8 @@ static void forget_parks(void) {
 
 void hw__parks_begin(void) { atomic_store(&door_open, true); }
 
+static void close_door(void) { atomic_store(&door_open, false); }
+
 void hw__parks_stop(void) {
     atomic_store(&door_open, false);
     while (atomic_load(&telling) != 0) {
@@ -331,8 +342,7 @@ bool hw__on_park(const struct hw__park *park) {
     if (!begin_telling()) {
         return false;
     }
-    if (atomic_load(&hw__session.inherited) && atomic_exchange(&hw__session.inherited, false) &&
-        !adopt()) {
+    if (atomic_load(&hw__session.inherited) != 0 && !adopt()) {
         atomic_fetch_sub(&telling, 1);
         return false;
     }
@@ -359,7 +369,8 @@ void hw__on_unpark(const struct hw__park *park) {
     if (!begin_telling()) {
         return;
     }
-    struct hw__thread *thread = hw__thread_known();
+    struct hw__thread *thread =
+        atomic_load(&hw__session.inherited) == 0 ? hw__thread_known() : NULL;
     if (thread != NULL && thread->waiting_since_ns != 0) {
         uint32_t type = 0;
         if (pthread_mutex_trylock(&free_meta) == 0) {

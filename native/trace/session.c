@@ -214,7 +214,7 @@ void hw__session_after_fork(void) {
     if (hw__session.header == NULL || !hw__session.active) {
         return;
     }
-    atomic_store(&hw__session.inherited, true);
+    atomic_store(&hw__session.inherited, HW__INHERITED);
 }
 
 /* Adds to a text; stops at its end. */

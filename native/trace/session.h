@@ -43,9 +43,10 @@ struct hw__session {
     struct hw__header *header; /* the mapping's start */
     _Atomic bool active;       /* changed with the registry's lock held and no hook busy */
     _Atomic bool in_memory;    /* `path` is "" */
-    /* The process was forked and has no file of its own yet: set by the atfork handler, taken back
-     * by the child's first event. */
-    _Atomic bool inherited;
+    /* Not 0: the process was forked and has no file of its own yet. Set by the atfork handler; the
+     * child's first event makes it HW__ADOPTING and, when it has a file, 0. In a free-threaded
+     * build other threads of the child may have events meanwhile: they are dropped. */
+    _Atomic int inherited;
     char path[HW__PATH_MAX]; /* "" for memory only */
     int fd;                  /* of a session in memory, for other processes to find; else -1 */
     dev_t device;            /* of the file */
@@ -56,6 +57,10 @@ struct hw__session {
     /* How many chunks may be in use: chunk_count, or less when the disk is full. Only shrinks. */
     _Atomic uint32_t limit;
 };
+
+/* session.inherited */
+#define HW__INHERITED 1
+#define HW__ADOPTING 2
 
 extern struct hw__session hw__session;
 

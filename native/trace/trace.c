@@ -145,7 +145,7 @@ int hw_trace_start(const struct hw_trace_options *options) {
     hw__registry_lock();
     hw__threads_forget();
     hw__stacks_init(options->has_layout ? &options->layout : NULL);
-    atomic_store(&hw__session.inherited, false);
+    atomic_store(&hw__session.inherited, 0);
     hw__session.active = true;
     record_gils(true);
     hw__parks_begin();
@@ -174,7 +174,7 @@ int hw_trace_stop(void) {
     hw__session.active = false;
     hw__hooks_remove();
     hw__parking_remove();
-    if (atomic_exchange(&hw__session.inherited, false)) {
+    if (atomic_exchange(&hw__session.inherited, 0) != 0) {
         hw__session_abandon();
     } else {
         hw__session_close();

@@ -41,7 +41,8 @@ def _incarnation(pid: int) -> tuple[str, ...] | None:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return None if fields[0] in "ZX" else (fields[19], fields[23], fields[25])
+    # A process that is just exiting has no memory any more, before its state says so.
+    return None if fields[0] in "ZX" or fields[23] == "0" else (fields[19], fields[23], fields[25])
 
 
 def _own_pid(pid: int) -> int:
