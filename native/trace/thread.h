@@ -53,7 +53,8 @@ struct hw__thread {
 /* The calling thread's record; makes it.
  *
  * The session must be active and stay so: the caller is between hw__gil_enter() and
- * hw__gil_leave(), true, or the registry's lock. Returns NULL when there are too many threads. */
+ * hw__gil_leave(), or holds the registry's lock, or tells a park. Returns NULL when there are too
+ * many threads. */
 struct hw__thread *hw__thread_self(void);
 
 /* The calling thread's record if it has one in the present session, else NULL. */

@@ -1,6 +1,7 @@
 """Trace files on disk: names, and what is to be done to one whose process is gone."""
 
 import contextlib
+import glob
 import os
 from pathlib import Path
 
@@ -45,22 +46,39 @@ def unused_name(folder: Path, program: str) -> Path:
 
 
 def family_files(path: Path) -> list[Path]:
-    """Return a trace's file and those of its process's children, by name alone."""
-    return [path, *sorted(path.parent.glob(f"{_escaped(path.stem)}.*.hwt"))] if path.exists() else []
+    """Return a trace's file and those of its process's children: of the same launch, not only of a like name."""
+    if not path.exists():
+        return []
+    header = _header(path)
+    others = sorted(path.parent.glob(f"{glob.escape(path.stem)}.*.hwt")) if header is not None else []
+    return [path, *(other for other in others if _same_launch(header, _header(other)))]
 
 
-def _escaped(text: str) -> str:
-    return "".join(f"[{c}]" if c in "*?[" else c for c in text)
+def _same_launch(one: np.void | None, other: np.void | None) -> bool:
+    return one is not None and other is not None and bool(one["family"] == other["family"])
+
+
+def _header(path: Path) -> np.void | None:
+    """Return a trace's header, None where there is none."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        block = file.read(fmt.HEADER_DTYPE.itemsize)
+        if len(block) == fmt.HEADER_DTYPE.itemsize and block.startswith(fmt.MAGIC):
+            header: np.void = np.frombuffer(block, fmt.HEADER_DTYPE)[0]
+            return header
+    return None
 
 
 def finish(path: Path) -> None:
-    """Cut the file of a process that is gone to what it has used: while it ran, it was as long as it could get."""
-    with contextlib.suppress(OSError), path.open("r+b") as file:
-        block = file.read(fmt.HEADER_DTYPE.itemsize)
-        if len(block) < fmt.HEADER_DTYPE.itemsize:
-            return
-        header = np.frombuffer(block, fmt.HEADER_DTYPE)[0]
-        chunks = min(int(header["chunks_taken"]), int(header["chunk_count"]))
-        used = int(header["chunks_offset"]) + chunks * fmt.CHUNK_BYTES
-        if header["magic"].tobytes() == fmt.MAGIC and used < os.fstat(file.fileno()).st_size:
-            file.truncate(used)
+    """Cut the file of a process that is gone to what it has used: while it ran, it was as long as it could get.
+
+    That of a process that still runs, as a daemon does after its launcher, is left alone: what it is about to write to
+    must not be cut off.
+    """
+    header = _header(path)
+    if header is None or Path(f"/proc/{header['pid']}").exists():
+        return
+    chunks = min(int(header["chunks_taken"]), int(header["chunk_count"]))
+    used = int(header["chunks_offset"]) + chunks * fmt.CHUNK_BYTES
+    with contextlib.suppress(OSError):
+        if used < path.stat().st_size:
+            os.truncate(path, used)

@@ -116,8 +116,6 @@ class Recorder:
         """Load the shared library. Raises CannotRecordError."""
         _check_interpreter()
         self._library = _load(library)
-        self._hold = ctypes.c_int64()
-        self._wait = ctypes.c_int64()
         self.without_stacks = ""
         """Why there are no stacks; "" where there are."""
 
