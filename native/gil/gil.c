@@ -63,16 +63,17 @@ struct hw__gil *hw__gil_find(const pthread_cond_t *cond, bool *acquire) {
     /* NULL - offset never equals a cond, so empty records need no test of their own. */
     const struct hw__gil_memory *released = hw__gil_of_cond(cond);
     const struct hw__gil_memory *acquired = hw__gil_of_switch_cond(cond);
-    /* Nearly always the first, which is the main interpreter's. */
-    int n = hw__gil_count();
-    for (int i = 0; i < n; i++) {
+    /* Nearly always the first, which is the main interpreter's, and which no count is needed for.
+     */
+    int i = 0;
+    do {
         const struct hw__gil_memory *memory =
             atomic_load_explicit(&hw__gils[i].memory, memory_order_acquire);
         if (memory == released || memory == acquired) {
             *acquire = memory == acquired;
             return &hw__gils[i];
         }
-    }
+    } while (++i < hw__gil_count());
     return NULL;
 }
 
@@ -93,9 +94,11 @@ struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main) {
         gil->index = (uint32_t)i;
         gil->main = main;
         atomic_store(&gil->recorded, false);
-        gil->announced = gil->requested = false;
-        gil->holder = NULL;
+        gil->announced = gil->requested = gil->ending = false;
+        gil->holder = gil->last = gil->ender = NULL;
         gil->interval_us = 0;
+        gil->last_ns = 0;
+        gil->ticks = (struct hw__ticks){0};
         gil->stacks = NULL;
         gil->meta = NULL;
         atomic_store_explicit(&gil->memory, memory, memory_order_release);
@@ -107,15 +110,18 @@ struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main) {
     return NULL;
 }
 
-/* Whether membarrier(2) can be had. Written while no GIL is recorded. */
-static bool kernel_barrier;
+/* membarrier(2), which a process registers for; a forked child may have to do so anew. */
+static bool register_barrier(void) {
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
 
-void hw__gil_prepare(void) {
-    kernel_barrier = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+void hw__gil_record(struct hw__gil *gil) {
+    atomic_store(&gil->light, register_barrier());
+    atomic_store(&gil->recorded, true);
 }
 
 bool hw__gil_enter(struct hw__gil *gil) {
-    if (kernel_barrier) {
+    if (atomic_load_explicit(&gil->light, memory_order_relaxed)) {
         atomic_store_explicit(&gil->busy, true, memory_order_relaxed);
         atomic_signal_fence(memory_order_seq_cst); /* the compiler must not turn them round */
     } else {
@@ -134,10 +140,8 @@ void hw__gil_leave(struct hw__gil *gil) {
 
 void hw__gil_unrecord(struct hw__gil *gil) {
     atomic_store(&gil->recorded, false);
-    if (kernel_barrier && syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0) {
-        /* A forked child may have to ask anew; it has no thread yet that could be in a hook. */
-        hw__gil_prepare();
-    }
+    /* Where it fails this is a forked child, with no thread yet that could be in a hook. */
+    (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
     while (atomic_load(&gil->busy)) {
         sched_yield();
     }

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/ticks.h"
 #include "gil/protocol.h"
 
 #define HW__MAX_GILS 128
@@ -25,10 +26,12 @@
 struct hw__stacks;
 struct hw__thread;
 
+/* In lines of the cache of its own: a hook finds there all that it needs of a GIL, and after what a
+ * system call did in between hardly anything is in the innermost cache any more. */
 struct hw__gil {
     /* Which GIL this is; NULL: none. Set last when a record is filled and cleared first when it is
      * emptied (release, acquire), so who finds its cond here may read the rest. */
-    _Atomic(struct hw__gil_memory *) memory;
+    _Alignas(64) _Atomic(struct hw__gil_memory *) memory;
     uint32_t index; /* of this record, for life */
     bool main;
 
@@ -41,12 +44,18 @@ struct hw__gil {
      */
     _Atomic bool recorded;
     _Atomic bool busy;
+    _Atomic bool light; /* the hook's side may be relaxed. Set before `recorded`, for good */
 
     /* Guarded by memory->mutex, which every hook is called with, and by `busy`. */
     bool announced;            /* its META_GIL is written */
     bool requested;            /* a waiter has asked the holder to let go */
     struct hw__thread *holder; /* whose ACQUIRE we saw; NULL: nobody's */
+    struct hw__thread *last;   /* whose RELEASE we saw last; NULL: nobody's */
+    bool ending;               /* the interpreter is in its finalization ... */
+    struct hw__thread *ender;  /* ... which this thread does; NULL: not known */
     uint32_t interval_us;      /* as last recorded */
+    int64_t last_ns;           /* when its last event was; 0: there was none */
+    struct hw__ticks ticks;    /* what time it is */
     struct hw__stacks *stacks; /* NULL: none for this GIL */
     struct hw__chunk *meta;    /* the meta chunk to write to, or NULL */
 };
@@ -80,8 +89,8 @@ struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main);
 bool hw__gil_enter(struct hw__gil *gil);
 void hw__gil_leave(struct hw__gil *gil);
 
-/* Asks the kernel for membarrier(2). Before any GIL is recorded. */
-void hw__gil_prepare(void);
+/* Has the events of a GIL written from now on. */
+void hw__gil_record(struct hw__gil *gil);
 
 /* Has no more events written; when it returns, none is being written. Hooks do not block in
  * between. Must not be called with the GIL's mutex held. */

@@ -122,6 +122,17 @@ void fake_state_free(struct fake_state *state) { free(state); }
 
 struct fake_state *fake_current(void) { return current; }
 
+static _Atomic bool finalizing;
+
+EXPORT int Py_IsFinalizing(void) { return atomic_load(&finalizing); }
+
+void fake_finalize(bool on) { atomic_store(&finalizing, on); }
+
+void fake_restore_doomed(struct fake_gil *gil, void *state) {
+    take_gil(gil, state);
+    drop_gil(gil, state);
+}
+
 EXPORT int PyGILState_Ensure(void) {
     if (current != NULL) {
         return 0;

@@ -85,6 +85,15 @@ void PyGILState_Release(int state);
 void *PyEval_SaveThread(void);
 void PyEval_RestoreThread(void *state);
 
+int Py_IsFinalizing(void);
+
+/* The interpreter is in its finalization, or no more. With the GIL held. */
+void fake_finalize(bool on);
+
+/* As PyEval_RestoreThread() in a daemon thread while the interpreter ends: takes the GIL with a
+ * state that may be freed, sees that the thread must not go on, and drops it. */
+void fake_restore_doomed(struct fake_gil *gil, void *state);
+
 /* Where _PyRuntime is. */
 const void *fake_runtime(void);
 

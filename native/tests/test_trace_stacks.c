@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Stacks: what the interpreter's frames say arrives in the file, each once. */
 #include <semaphore.h>
+#include <sys/mman.h>
 
 #include "gil_world.h"
 #include "trace/thread.h"
@@ -220,6 +221,63 @@ static void test_before_the_first_instruction(void) {
     trace_close(&trace);
 }
 
+/* Whatever changes between two releases, calls, lines or what is called, each stack is the one that
+ * the frames made, and equal ones have one number. */
+static void test_any_change(void) {
+    enum { STEPS = 3000, DEPTH = 7 };
+    static int depths[STEPS], which[STEPS][DEPTH], where[STEPS][DEPTH];
+    static uint32_t nodes[STEPS];
+    uint64_t state = 4;
+    int depth = 3, code[DEPTH] = {0}, line[DEPTH] = {0};
+    start("changes.hwt", WORLD_MAX_BYTES);
+    for (int i = 0; i < STEPS; i++) {
+        int at = (int)(t_random(&state) % DEPTH);
+        switch (t_random(&state) % 6) {
+        case 0:
+            depth = at;
+            break;
+        case 1:
+            code[at] = 10 * at + (int)(t_random(&state) % 3);
+            break;
+        case 2:
+            break;
+        default:
+            line[at] = (int)(t_random(&state) % 4);
+        }
+        stand(depth);
+        depths[i] = depth;
+        for (int j = 0; j < depth; j++) {
+            which[i][j] = code[j];
+            where[i][j] = line[j];
+            frames[j].code = (uintptr_t)&codes[code[j]];
+            frames[j].instruction = &codes[code[j]].instructions[line[j]];
+        }
+        world_yield();
+    }
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("changes.hwt"));
+    T_EQ(STEPS, releases(&trace, nodes, STEPS));
+    for (int i = 0; i < STEPS; i++) {
+        uint32_t node = nodes[i];
+        for (int j = depths[i] - 1; j >= 0; j--) {
+            const struct hw__meta_node *found = trace_node(&trace, 0, node);
+            T_EQ(where[i][j] * 2, found->offset);
+            T_EQ(100 + which[i][j], trace_code(&trace, 0, found->code)->first_line);
+            node = found->parent;
+        }
+        T_EQ(0, node);
+        for (int k = 0; k < i; k++) {
+            bool equal = depths[k] == depths[i];
+            for (int j = 0; equal && j < depths[i]; j++) {
+                equal = which[k][j] == which[i][j] && where[k][j] == where[i][j];
+            }
+            T_TRUE(equal == (nodes[k] == nodes[i]));
+        }
+    }
+    T_EQ(0, trace.header->lost_stacks);
+    trace_close(&trace);
+}
+
 /* A code object that has died, and another one in its place: told apart by any of its parts, also
  * when a frame of the first was the last that was seen there. */
 static void test_code_replaced(void) {
@@ -374,6 +432,69 @@ static void test_where_a_thread_waits(void) {
     trace_close(&trace);
 }
 
+/* A daemon thread that takes the GIL while the interpreter ends has a thread state that is freed:
+ * it is not read. The one that ends the interpreter has its stacks to the last. */
+struct daemon {
+    sem_t let_go, ended;
+    struct fake_state *state; /* alone on a page */
+};
+
+static void *run_daemon(void *argument) {
+    struct daemon *daemon = argument;
+    static struct fake_frame frame;
+    PyEval_RestoreThread(daemon->state);
+    frame.code = (uintptr_t)&codes[7];
+    frame.instruction = &codes[7].instructions[3];
+    daemon->state->frame = &frame;
+    PyEval_SaveThread();
+    sem_post(&daemon->let_go);
+    sem_wait(&daemon->ended);
+    fake_restore_doomed(fake_main_gil(), daemon->state);
+    fake_restore_doomed(fake_main_gil(), daemon->state);
+    return NULL;
+}
+
+static void test_the_interpreters_end(void) {
+    struct daemon daemon;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    T_EQ(0, sem_init(&daemon.let_go, 0, 0));
+    T_EQ(0, sem_init(&daemon.ended, 0, 0));
+    daemon.state = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    T_TRUE(daemon.state != MAP_FAILED);
+    daemon.state->gil = fake_main_gil();
+    start("end.hwt", WORLD_MAX_BYTES);
+    stand(3);
+    pthread_t thread;
+    T_EQ(0, pthread_create(&thread, NULL, run_daemon, &daemon));
+    void *me = PyEval_SaveThread();
+    sem_wait(&daemon.let_go);
+    PyEval_RestoreThread(me);
+    fake_finalize(true);
+    T_EQ(0, munmap(daemon.state, page));
+    sem_post(&daemon.ended);
+    world_join(thread);
+    world_yield();
+    fake_finalize(false);
+    world_yield();
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("end.hwt"));
+    uint32_t nodes[8];
+    size_t count = releases(&trace, nodes, 8);
+    T_EQ(4, count);
+    for (size_t i = 0; i < count; i++) {
+        check_stack(&trace, nodes[i], 2, 3);
+    }
+    int number = 0;
+    for (size_t i = 0; i < trace.event_count; i++) {
+        const struct hw__event *event = &trace.events[i].event;
+        if (trace.events[i].serial == 2 && event->kind == HW__RELEASE) {
+            T_TRUE((event->value != 0) == (number++ == 0));
+        }
+    }
+    T_EQ(3, number);
+    trace_close(&trace);
+}
+
 /* When the table of code objects is full, stacks with further ones are unknown and counted, those
  * that are known already go on. Also when it is the same unknown stack again, whose outer frames
  * are known. */
@@ -507,6 +628,7 @@ int main(void) {
     prepare();
     T_RUN(test_a_stack);
     T_RUN(test_same_stack_same_number);
+    T_RUN(test_any_change);
     T_RUN(test_with_a_cframe);
     T_RUN(test_shim);
     T_RUN(test_before_the_first_instruction);
@@ -514,6 +636,7 @@ int main(void) {
     T_RUN(test_long);
     T_RUN(test_deep);
     T_RUN(test_where_a_thread_waits);
+    T_RUN(test_the_interpreters_end);
     T_RUN(test_threads_change_frames);
     T_RUN(test_too_many_codes);
     if (!WORLD_TSAN) { /* many steps of one thread */

@@ -30,7 +30,7 @@ static void forget_parks(void);
 static void close_door(void);
 
 /* The forked child's first event: its own file, and nothing of the parent's threads and stacks. */
-static bool adopt(void) {
+static __attribute__((noinline)) bool adopt(void) {
     int expected = HW__INHERITED;
     if (!atomic_compare_exchange_strong(&hw__session.inherited, &expected, HW__ADOPTING)) {
         return expected == 0; /* another thread has done it, or is doing it */
@@ -46,9 +46,13 @@ static bool adopt(void) {
         struct hw__gil *gil = &hw__gils[i];
         hw__stacks_drop(gil);
         gil->meta = NULL;
-        gil->holder = NULL;
-        gil->requested = gil->announced = false;
-        atomic_store(&gil->recorded, done && atomic_load(&gil->memory) != NULL);
+        gil->holder = gil->last = gil->ender = NULL;
+        gil->requested = gil->announced = gil->ending = false;
+        if (done && atomic_load(&gil->memory) != NULL) {
+            hw__gil_record(gil);
+        } else {
+            atomic_store(&gil->recorded, false);
+        }
     }
     if (!done) {
         close_door();
@@ -57,7 +61,7 @@ static bool adopt(void) {
     return done;
 }
 
-static void announce(struct hw__gil *gil, int64_t now_ns) {
+static __attribute__((noinline)) void announce(struct hw__gil *gil, int64_t now_ns) {
     struct hw__header *header = hw__session.header;
     uint32_t count = atomic_load(&header->gil_count);
     while (count <= gil->index &&
@@ -75,20 +79,54 @@ static void announce(struct hw__gil *gil, int64_t now_ns) {
 }
 
 /* What every event begins with. Returns the calling thread's record with the time, or NULL: no
- * event. */
+ * event.
+ *
+ * No event is before the last one of its GIL and of its thread: the counter may be read a little
+ * before the mutex is had, and each GIL has its own tie to the clock. */
 static struct hw__thread *enter(struct hw__gil *gil, int64_t *now_ns) {
     if (atomic_load_explicit(&hw__session.inherited, memory_order_acquire) != 0 && !adopt()) {
         return NULL;
     }
-    *now_ns = hw_now_ns(); /* after a child's session has begun */
-    if (!gil->announced) {
-        announce(gil, *now_ns);
-    }
     struct hw__thread *thread = hw__thread_self();
     if (thread == NULL) {
         atomic_fetch_add_explicit(&hw__session.header->dropped_events, 1, memory_order_relaxed);
+        return NULL;
+    }
+    int64_t now = hw__ticks_now(&gil->ticks);
+    now = now < gil->last_ns ? gil->last_ns : now;
+    now = now < thread->last_ns ? thread->last_ns : now;
+    *now_ns = gil->last_ns = now;
+    if (!gil->announced) {
+        announce(gil, now);
     }
     return thread;
+}
+
+/* Py_IsFinalizing(): reads a variable, from any thread. Written while nothing is recorded. */
+static int (*is_finalizing)(void);
+
+void hw__events_init(void *function) { is_finalizing = (int (*)(void))(uintptr_t)function; }
+
+/* Whether the PyThreadState of a thread that has just acquired may be freed memory.
+ *
+ * A daemon thread that waits for the GIL while the interpreter ends, takes it, sees that it must
+ * not go on, and lets it go again; take_gil() says of its state: "could be a dangling pointer". It
+ * was freed by who ends the interpreter, with the GIL held and after having said so; hence who took
+ * the GIL before that was said has a state. Who ends it is therefore the one that let go last when
+ * the first one acquires after that. */
+static bool stateless(struct hw__gil *gil, const struct hw__thread *thread) {
+    if (is_finalizing == NULL) {
+        return true;
+    }
+    if (!is_finalizing()) {
+        gil->ending = false;
+        return false;
+    }
+    if (!gil->ending) {
+        gil->ending = true;
+        gil->ender = gil->main ? gil->last : NULL;
+    }
+    return thread != gil->ender;
 }
 
 static void change(struct hw__thread *thread, uint32_t state, int64_t now_ns) {
@@ -180,6 +218,10 @@ void hw__on_acquire(struct hw__gil *gil) {
         count_wait(thread->slot, wait_ns);
     }
     hold(gil, thread, now, 0);
+    thread->stateless = stateless(gil, thread);
+    if (!thread->stateless) {
+        hw__stacks_expect(thread);
+    }
 }
 
 void hw__on_release(struct hw__gil *gil) {
@@ -193,7 +235,8 @@ void hw__on_release(struct hw__gil *gil) {
         return;
     }
     uint64_t hold_ns = (uint64_t)(now - thread->held_since_ns);
-    thread->node = hw__stacks_take(gil, thread, HW__READ(memory->last_holder));
+    thread->node =
+        thread->stateless ? 0 : hw__stacks_take(gil, thread, HW__READ(memory->last_holder));
     hw__thread_emit(thread, HW__RELEASE, gil->index, thread->node,
                     (gil->requested ? HW__FORCED : 0) | ran(thread, hold_ns), now);
     thread->held_since_ns = 0;
@@ -201,7 +244,8 @@ void hw__on_release(struct hw__gil *gil) {
     thread->hold_ns += hold_ns;
     struct hw__slot *slot = thread->slot;
     ADD(slot->hold_ns, hold_ns);
-    if (hold_ns > atomic_load_explicit(&slot->worst_hold_ns, memory_order_relaxed)) {
+    if (hold_ns > thread->worst_hold_ns) {
+        thread->worst_hold_ns = hold_ns;
         SET(slot->worst_hold_ns, hold_ns);
     }
     if (gil->requested) {
@@ -209,6 +253,7 @@ void hw__on_release(struct hw__gil *gil) {
     }
     change(thread, HW__SLOT_IDLE, now);
     gil->holder = NULL;
+    gil->last = thread;
 }
 
 struct hw__gil *hw__on_new_gil(struct hw__gil_memory *memory) {
@@ -218,8 +263,8 @@ struct hw__gil *hw__on_new_gil(struct hw__gil_memory *memory) {
         return NULL;
     }
     struct hw__gil *gil = hw__gil_add(memory, memory == main_memory || hw__gil_in_runtime(memory));
-    if (gil != NULL) {
-        atomic_store(&gil->recorded, hw__session.active);
+    if (gil != NULL && hw__session.active) {
+        hw__gil_record(gil);
     }
     hw__registry_unlock();
     return gil;
@@ -236,7 +281,8 @@ void hw__on_gil_end(struct hw__gil *gil, struct hw__gil_memory *memory) {
                 record->index = gil->index;
                 record->main = gil->main;
                 record->address = (uint64_t)(uintptr_t)memory;
-                record->time_ns = hw_now_ns();
+                int64_t now = hw_now_ns();
+                record->time_ns = now < gil->last_ns ? gil->last_ns : now;
                 hw__meta_commit(gil, record);
             }
         }
@@ -350,11 +396,11 @@ bool hw__on_park(const struct hw__park *park) {
     if (thread != NULL) {
         uint32_t node = 0;
         /* Its own frames stand still, since it is here. */
-        if (pthread_mutex_trylock(&free_meta) == 0) {
+        if (is_finalizing != NULL && !is_finalizing() && pthread_mutex_trylock(&free_meta) == 0) {
             node = hw__stacks_take(&no_gil, thread, park->thread_state);
             pthread_mutex_unlock(&free_meta);
         }
-        int64_t now = hw_now_ns();
+        int64_t now = hw__thread_now(thread);
         thread->waiting_since_ns = now;
         hw__thread_emit(thread, HW__PARK, HW__NO_GIL, node, park->kind, now);
         if (contention(park)) {
@@ -377,7 +423,7 @@ void hw__on_unpark(const struct hw__park *park) {
             type = type_id(park);
             pthread_mutex_unlock(&free_meta);
         }
-        int64_t now = hw_now_ns();
+        int64_t now = hw__thread_now(thread);
         uint64_t wait_ns = (uint64_t)(now - thread->waiting_since_ns);
         thread->waiting_since_ns = 0;
         hw__thread_emit(thread, HW__UNPARK, HW__NO_GIL, type, park->kind, now);

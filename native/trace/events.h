@@ -9,6 +9,10 @@
 #include "gil/gil.h"
 #include "gil/parking.h"
 
+/* Tells where the interpreter has Py_IsFinalizing() (before 3.13 _Py_IsFinalizing()), or NULL: then
+ * there are no stacks. Before any other. */
+void hw__events_init(void *is_finalizing);
+
 /* The caller is about to wait for the GIL; further calls before its acquire are the same wait. */
 void hw__on_wait(struct hw__gil *gil);
 

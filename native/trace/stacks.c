@@ -11,6 +11,7 @@
 #define META_CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
 #define MAX_STRING_BYTES 2048u /* of a file name or a qualified name; longer ones are cut */
 #define TAGS ((uintptr_t)7)
+#define EXPECTED 6u /* frames */
 
 struct code {
     uintptr_t address; /* 0: empty */
@@ -32,8 +33,8 @@ struct hw__stacks {
     struct node nodes[NODES];
 };
 
-static struct hw_stack_layout layout;
-static bool on;
+/* No code_type: no stacks. */
+static _Alignas(64) struct hw_stack_layout layout;
 
 /* Ids go on where a record is used for another GIL, since the file knows a GIL by its index.
  * Guarded by that GIL's mutex. */
@@ -44,10 +45,8 @@ static uintptr_t pointer_at(uintptr_t base, int32_t offset) {
 }
 
 void hw__stacks_init(const struct hw_stack_layout *new_layout) {
-    on = new_layout != NULL;
-    if (on) {
-        layout = *new_layout;
-    }
+    bool on = new_layout != NULL && hw__session.header->chunk_count > 0;
+    layout = on ? *new_layout : (struct hw_stack_layout){.code_type = 0};
     hw__stacks_forget();
 }
 
@@ -136,28 +135,43 @@ static bool describe(struct hw__gil *gil, const struct code *code) {
 
 static size_t mix(uint64_t value) { return (size_t)((value * UINT64_C(0x9E3779B97F4A7C15)) >> 32); }
 
+/* What tells a code object from another that was at its address before; its `id` is left 0. */
+static struct code look_at(uintptr_t address) {
+    struct code code = {
+        .address = address,
+        .filename = pointer_at(address, layout.code_filename),
+        .qualname = pointer_at(address, layout.code_qualname),
+        .linetable = pointer_at(address, layout.code_linetable),
+    };
+    memcpy(&code.first_line, (const void *)(address + (uintptr_t)layout.code_first_line),
+           sizeof code.first_line);
+    return code;
+}
+
+/* The same in 32 bits, for a quick look at a code object that was known a moment ago. */
+static uint32_t print_of(const struct code *code) {
+    uintptr_t all = code->filename + 3 * code->qualname + 5 * code->linetable;
+    return (uint32_t)(all >> 4) ^ (uint32_t)code->first_line << 16;
+}
+
 /* The number of a code object, 0 where there is no room. */
-static uint32_t code_id(struct hw__gil *gil, uintptr_t address) {
+static uint32_t code_id(struct hw__gil *gil, const struct code *looked) {
     struct hw__stacks *stacks = gil->stacks;
-    uintptr_t filename = pointer_at(address, layout.code_filename);
-    uintptr_t qualname = pointer_at(address, layout.code_qualname);
-    uintptr_t linetable = pointer_at(address, layout.code_linetable);
-    int32_t first_line;
-    memcpy(&first_line, (const void *)(address + (uintptr_t)layout.code_first_line),
-           sizeof first_line);
-    size_t i = mix(address >> 4) & (CODES - 1);
-    while (stacks->codes[i].address != 0 && stacks->codes[i].address != address) {
+    struct code found = *looked;
+    size_t i = mix(found.address >> 4) & (CODES - 1);
+    while (stacks->codes[i].address != 0 && stacks->codes[i].address != found.address) {
         i = (i + 1) & (CODES - 1);
     }
     struct code *code = &stacks->codes[i];
-    if (code->address == address && code->filename == filename && code->qualname == qualname &&
-        code->linetable == linetable && code->first_line == first_line) {
+    if (code->address == found.address && code->filename == found.filename &&
+        code->qualname == found.qualname && code->linetable == found.linetable &&
+        code->first_line == found.first_line) {
         return code->id;
     }
     if (code->address == 0 && stacks->code_count >= MAX_LOAD(CODES)) {
         return 0;
     }
-    struct code found = {address, filename, qualname, linetable, first_line, next_code[gil->index]};
+    found.id = next_code[gil->index];
     if (!describe(gil, &found)) {
         return 0;
     }
@@ -206,19 +220,32 @@ static uintptr_t innermost(const struct hw_stack_layout *where, const void *thre
     return frame;
 }
 
+/* What a frame executes; of the interpreter's own frames that is no code object, or 0. */
+static uintptr_t code_at(const struct hw_stack_layout *where, uintptr_t frame) {
+    return pointer_at(frame, where->frame_code) & ~TAGS;
+}
+
 /* Goes to the next frame of Python code from *frame on, which the interpreter's own frames (shims,
  * frames of C stacks: what they "execute" is no code object) are not.
  *
  * Returns its code object with *frame there, or 0 at the end. */
 static uintptr_t python_frame(const struct hw_stack_layout *where, uintptr_t *frame) {
     for (; *frame != 0; *frame = pointer_at(*frame, where->frame_previous)) {
-        uintptr_t code = pointer_at(*frame, where->frame_code) & ~TAGS;
-        if (code != 0 && pointer_at(code, where->object_type) == where->code_type &&
-            code != where->shim_code) {
+        uintptr_t code = code_at(where, *frame);
+        if (code != 0 && code != where->shim_code &&
+            pointer_at(code, where->object_type) == where->code_type) {
             return code;
         }
     }
     return 0;
+}
+
+/* The frame, or the next where C calls the interpreter with it: most of what python_frame() has to
+ * pass over, with less to look at. */
+static uintptr_t past_shim(uintptr_t frame) {
+    return frame != 0 && code_at(&layout, frame) == layout.shim_code
+               ? pointer_at(frame, layout.frame_previous)
+               : frame;
 }
 
 static int32_t offset_in(const struct hw_stack_layout *where, uintptr_t frame, uintptr_t code) {
@@ -254,61 +281,136 @@ static bool have_tables(struct hw__gil *gil) {
     return true;
 }
 
-uint32_t hw__stacks_take(struct hw__gil *gil, struct hw__thread *thread, const void *thread_state) {
-    if (!on || thread_state == NULL || hw__session.header->chunk_count == 0 || !have_tables(gil)) {
-        return 0;
-    }
-    struct hw__frame found[HW__MAX_DEPTH]; /* from the innermost */
-    uint32_t depth = 0, known = thread->node_gil == gil->index ? thread->depth : 0;
-    uintptr_t frame = innermost(&layout, thread_state);
-    for (; depth < HW__MAX_DEPTH; depth++) {
-        /* What a code object was a moment ago it still is: its type need not be read again. */
-        const struct hw__frame *then =
-            depth < known ? &thread->frames[thread->depth - 1 - depth] : NULL;
-        uintptr_t code;
-        if (then != NULL && then->frame == frame &&
-            (pointer_at(frame, layout.frame_code) & ~TAGS) == then->code) {
-            code = then->code;
+/* Gives the frames of thread->frames from `from` (the outermost is 0) on their nodes. Returns the
+ * innermost one's, or 0 where there was no room: then less deep ones are kept. */
+static uint32_t number(struct hw__gil *gil, struct hw__thread *thread, uint32_t from) {
+    uint32_t node = from == 0 ? 0 : thread->frames[from - 1].node;
+    for (uint32_t i = from; i < thread->depth; i++) {
+        struct hw__frame *frame = &thread->frames[i];
+        struct code code = look_at(frame->code);
+        uint32_t print = print_of(&code);
+        if (frame->code_id == 0 || frame->code_print != print) {
+            frame->code_id = have_tables(gil) ? code_id(gil, &code) : 0;
+            frame->code_print = print;
+        }
+        struct hw__recent *recent =
+            &thread->recent[((uint32_t)frame->offset >> 1 ^ frame->code_id) % HW__RECENT];
+        if (frame->code_id == 0) {
+            node = 0;
+        } else if (recent->code_id == frame->code_id && recent->parent == node &&
+                   recent->offset == frame->offset) {
+            node = recent->node;
         } else {
-            code = python_frame(&layout, &frame);
-        }
-        if (code == 0) {
-            break;
-        }
-        found[depth].frame = frame;
-        found[depth].code = code;
-        found[depth].offset = offset_in(&layout, frame, code);
-        frame = pointer_at(frame, layout.frame_previous);
-    }
-    /* Most of a stack is what it was last time: only what is new from the outermost on is looked
-     * up. A frame that stands where it stood, with the same code at the same offset, is taken for
-     * the same without looking at the code object's names. */
-    uint32_t same = 0, parent = 0;
-    if (thread->node_gil == gil->index) {
-        for (; same < depth && same < thread->depth; same++) {
-            const struct hw__frame *now = &found[depth - 1 - same], *then = &thread->frames[same];
-            if (now->frame != then->frame || now->code != then->code ||
-                now->offset != then->offset) {
-                break;
+            uint32_t parent = node;
+            node = node_id(gil, parent, frame->code_id, frame->offset);
+            if (node != 0) {
+                *recent = (struct hw__recent){parent, frame->code_id, frame->offset, node};
             }
-            parent = then->node;
         }
-    }
-    thread->node_gil = gil->index;
-    thread->depth = depth;
-    for (uint32_t i = same; i < depth; i++) {
-        struct hw__frame *now = &thread->frames[i];
-        *now = found[depth - 1 - i];
-        uint32_t code = code_id(gil, now->code);
-        uint32_t node = code == 0 ? 0 : node_id(gil, parent, code, now->offset);
         if (node == 0) {
-            thread->depth = i;
+            thread->depth = (uint16_t)i;
             atomic_fetch_add_explicit(&hw__session.header->lost_stacks, 1, memory_order_relaxed);
             return 0;
         }
-        now->node = parent = node;
+        frame->node = node;
     }
-    return parent;
+    return node;
+}
+
+/* Whether the thread stands in the same calls as last time. Where it does, all frames have their
+ * present offset; *from is the outermost one whose offset is another, or the depth. Where it does
+ * not, those from *from on are not to be used.
+ *
+ * A frame that stands where it stood, with the same code at the same offset, is taken for the same
+ * without looking at the code object's names; and what a code object was a moment ago it still is:
+ * its type need not be read again. */
+static bool same_calls(struct hw__thread *thread, uintptr_t frame, uint32_t *from) {
+    *from = thread->depth;
+    for (uint32_t i = thread->depth; i-- > 0;) {
+        struct hw__frame *then = &thread->frames[i];
+        uintptr_t at = then->frame;
+        if (frame != at && past_shim(frame) != at &&
+            (python_frame(&layout, &frame) == 0 || frame != at)) {
+            return false;
+        }
+        /* From here on by the address that we knew, not by the one that had to be read first: so
+         * the processor reads all frames at a time. */
+        __asm__("" : "+r"(at));
+        if (code_at(&layout, at) != then->code) {
+            return false;
+        }
+        int32_t offset = offset_in(&layout, at, then->code);
+        if (offset != then->offset) {
+            then->offset = offset;
+            *from = i;
+        }
+        frame = pointer_at(at, layout.frame_previous);
+    }
+    frame = past_shim(frame);
+    return frame == 0 || thread->depth == HW__MAX_DEPTH || python_frame(&layout, &frame) == 0;
+}
+
+void hw__stacks_expect(const struct hw__thread *thread) {
+    if (layout.code_type == 0 || thread->depth == 0) {
+        return;
+    }
+    uint32_t i = thread->depth;
+    for (uint32_t n = 0; n < EXPECTED && i > 0; n++) {
+        const char *frame = (const char *)thread->frames[--i].frame;
+        __builtin_prefetch(frame + layout.frame_code);
+        __builtin_prefetch(frame + layout.frame_instruction);
+    }
+    const char *code = (const char *)thread->frames[thread->depth - 1].code;
+    __builtin_prefetch(code + layout.code_first_line);
+    __builtin_prefetch(code + layout.code_linetable);
+}
+
+/* Reads the thread's frames anew, of which the outermost `known` may be what they were. Returns how
+ * many are. */
+static __attribute__((noinline)) uint32_t walk(struct hw__thread *thread, uintptr_t frame,
+                                               uint32_t known) {
+    struct hw__frame found[HW__MAX_DEPTH]; /* from the innermost */
+    uint32_t depth = 0;
+    for (; depth < HW__MAX_DEPTH; depth++) {
+        uintptr_t code = python_frame(&layout, &frame);
+        if (code == 0) {
+            break;
+        }
+        found[depth] = (struct hw__frame){
+            .frame = frame, .code = code, .offset = offset_in(&layout, frame, code)};
+        frame = pointer_at(frame, layout.frame_previous);
+    }
+    uint32_t same = 0;
+    for (; same < depth && same < known; same++) {
+        const struct hw__frame *now = &found[depth - 1 - same], *then = &thread->frames[same];
+        if (now->frame != then->frame || now->code != then->code || now->offset != then->offset) {
+            break;
+        }
+    }
+    for (uint32_t i = same; i < depth; i++) {
+        thread->frames[i] = found[depth - 1 - i];
+    }
+    thread->depth = (uint16_t)depth;
+    return same;
+}
+
+uint32_t hw__stacks_take(struct hw__gil *gil, struct hw__thread *thread, const void *thread_state) {
+    if (layout.code_type == 0 || thread_state == NULL) {
+        return 0;
+    }
+    if (thread->node_gil != gil->index) {
+        thread->node_gil = (uint16_t)gil->index;
+        thread->depth = 0;
+        memset(thread->recent, 0, sizeof thread->recent);
+    }
+    uintptr_t frame = innermost(&layout, thread_state);
+    uint32_t from;
+    if (!same_calls(thread, frame, &from)) {
+        from = walk(thread, frame, from);
+    } else if (from == thread->depth) {
+        return from == 0 ? 0 : thread->frames[from - 1].node;
+    }
+    return number(gil, thread, from);
 }
 
 void hw__stacks_drop(struct hw__gil *gil) {

@@ -55,7 +55,7 @@ static void on_exit_of_thread(void *value) {
     hw__registry_lock();
     if (hw__session.active && !atomic_load(&hw__session.inherited) &&
         thread == hw__thread_known()) {
-        hw__thread_emit(thread, HW__EXIT, 0, 0, 0, hw_now_ns());
+        hw__thread_emit(thread, HW__EXIT, 0, 0, 0, hw__thread_now(thread));
         close_chunk(thread);
         atomic_store_explicit(&thread->slot->state, HW__SLOT_FREE, memory_order_relaxed);
         release(thread);
@@ -128,7 +128,7 @@ static struct hw__thread *claim(void) {
     return NULL;
 }
 
-static struct hw__thread *begin(void) {
+static __attribute__((noinline)) struct hw__thread *begin(void) {
     struct hw__header *header = hw__session.header;
     struct hw__thread *thread = claim();
     if (thread == NULL) {
@@ -149,9 +149,13 @@ static struct hw__thread *begin(void) {
     thread->named = false;
     thread->held_since_ns = thread->waiting_since_ns = 0;
     thread->hold_ns = thread->wait_ns = 0;
-    thread->was_forced = false;
+    thread->was_forced = thread->stateless = false;
     thread->cpu_at_acquire_ns = 0;
-    thread->node = thread->node_gil = thread->depth = 0;
+    thread->last_ns = thread->start_ns;
+    thread->worst_hold_ns = 0;
+    thread->node = 0;
+    thread->node_gil = thread->depth = 0;
+    memset(thread->recent, 0, sizeof thread->recent);
     memset(slot, 0, sizeof *slot);
     slot->tid = thread->tid;
     prctl(PR_GET_NAME, slot->name); /* 16 bytes */
@@ -178,16 +182,22 @@ struct hw__thread *hw__thread_self(void) {
     return thread != NULL ? thread : begin();
 }
 
-/* Takes the next chunk. Returns whether there is one. */
-static bool next_chunk(struct hw__thread *thread) {
+/* Takes the next chunk, or counts an event as dropped. Returns whether there is one. */
+static __attribute__((noinline)) bool next_chunk(struct hw__thread *thread) {
+    struct hw__header *header = hw__session.header;
+    if (header->chunk_count == 0) {
+        return false; /* counters only: nobody asked for events */
+    }
     close_chunk(thread);
+    struct hw__chunk *chunk = NULL;
     if (thread->starved > 0) {
         thread->starved--;
-        return false;
+    } else {
+        chunk = hw__session_chunk(HW__CHUNK_EVENTS, thread->serial, thread->tid);
+        thread->starved = chunk == NULL ? STARVE_EVENTS : 0;
     }
-    struct hw__chunk *chunk = hw__session_chunk(HW__CHUNK_EVENTS, thread->serial, thread->tid);
     if (chunk == NULL) {
-        thread->starved = STARVE_EVENTS;
+        atomic_fetch_add_explicit(&header->dropped_events, 1, memory_order_relaxed);
         return false;
     }
     chunk->thread_start_ns = thread->start_ns;
@@ -198,15 +208,17 @@ static bool next_chunk(struct hw__thread *thread) {
     return true;
 }
 
+int64_t hw__thread_now(const struct hw__thread *thread) {
+    int64_t now = hw_now_ns();
+    return now > thread->last_ns ? now : thread->last_ns;
+}
+
 void hw__thread_emit(struct hw__thread *thread, uint32_t kind, uint32_t gil, uint32_t value,
                      uint32_t flags, int64_t now_ns) {
-    if (hw__session.header->chunk_count == 0) {
-        return;
-    }
+    thread->last_ns = now_ns;
     struct hw__chunk *chunk = thread->chunk;
     if (chunk == NULL || thread->fill + sizeof(struct hw__event) > CAPACITY) {
         if (!next_chunk(thread)) {
-            atomic_fetch_add_explicit(&hw__session.header->dropped_events, 1, memory_order_relaxed);
             return;
         }
         chunk = thread->chunk;

@@ -20,33 +20,51 @@
 
 #define HW__MAX_DEPTH 128 /* frames of a stack, from the innermost; what calls them is left out */
 
+#define HW__RECENT 8 /* stacks of a thread that are found without looking in the table */
+
 /* One frame of the last stack that was taken. */
 struct hw__frame {
     uintptr_t frame;
     uintptr_t code;
     int32_t offset;
-    uint32_t node; /* of the stack that ends here */
+    uint32_t node;    /* of the stack that ends here */
+    uint32_t code_id; /* of `code`, 0: not known; and what it was known by (stacks.c) */
+    uint32_t code_print;
+};
+
+/* A stack that was looked up not long ago. */
+struct hw__recent {
+    uint32_t parent;
+    uint32_t code_id; /* 0: none */
+    int32_t offset;
+    uint32_t node;
 };
 
 struct hw__thread {
-    _Atomic uint32_t used; /* claimed by compare-and-swap */
-    struct hw__slot *slot;
+    /* What nearly every event needs stands in the first line of the cache. */
+    _Alignas(64) struct hw__slot *slot;
     struct hw__chunk *chunk; /* NULL: none yet */
     uint32_t fill;           /* bytes in `chunk` */
-    uint32_t starved;        /* events to drop before it asks for a chunk again */
+    uint32_t node;           /* its stack when it last let a GIL go ... */
+    int64_t last_ns;         /* when its last event was */
+    int64_t held_since_ns;   /* 0: does not hold */
+    int64_t waiting_since_ns;
+    uint64_t hold_ns;  /* in holds and waits that ended, in this session */
+    uint16_t node_gil; /* ... in the ids of this one */
+    uint16_t depth;    /* of `frames`, which stand from the outermost */
+    bool was_forced;   /* its last release was */
+    bool named;        /* its slot's name is Python's */
+    bool stateless;    /* its PyThreadState may be gone: see events.c */
+
+    int64_t cpu_at_acquire_ns; /* its CPU time when its hold began; 0: not measured */
+    uint64_t worst_hold_ns;
+    uint64_t wait_ns;
+    int64_t start_ns;
+    _Atomic uint32_t used; /* claimed by compare-and-swap */
+    uint32_t starved;      /* events to drop before it asks for a chunk again */
     uint32_t serial;
     int32_t tid;
-    int64_t start_ns;
-    bool named;                /* its slot's name is Python's */
-    bool was_forced;           /* its last release was */
-    int64_t cpu_at_acquire_ns; /* its CPU time when its hold began; 0: not measured */
-    int64_t held_since_ns;     /* 0: does not hold */
-    int64_t waiting_since_ns;  /* 0: does not wait */
-    uint64_t hold_ns;          /* in holds and waits that ended, in this session */
-    uint64_t wait_ns;
-    uint32_t node;     /* its stack when it last let a GIL go ... */
-    uint32_t node_gil; /* ... in the ids of this one */
-    uint32_t depth;    /* of `frames`, which stand from the outermost */
+    struct hw__recent recent[HW__RECENT];
     struct hw__frame frames[HW__MAX_DEPTH];
 };
 
@@ -63,7 +81,11 @@ struct hw__thread *hw__thread_known(void);
 /* Forgets all threads: a session begins, or a child was forked. */
 void hw__threads_forget(void);
 
-/* Writes one event of the calling thread. This function can't fail: it counts what it drops. */
+/* The time for an event of the calling thread that is not about a GIL: not before its last one. */
+int64_t hw__thread_now(const struct hw__thread *thread);
+
+/* Writes one event of the calling thread, not before its last one. This function can't fail: it
+ * counts what it drops. */
 void hw__thread_emit(struct hw__thread *thread, uint32_t kind, uint32_t gil, uint32_t value,
                      uint32_t flags, int64_t now_ns);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/lock.h"
+#include "base/ticks.h"
 #include "gil/hooks.h"
 #include "gil/probe.h"
 #include "headway/clock.h"
@@ -68,7 +69,9 @@ static int init_once(void) {
     if (done) {
         return 0;
     }
-    hw__gil_prepare();
+    hw__events_init(symbol("Py_IsFinalizing") != NULL ? symbol("Py_IsFinalizing")
+                                                      : symbol("_Py_IsFinalizing"));
+    hw__ticks_prepare();
     int error = hw__threads_init();
     if (error == 0) {
         error = -pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
@@ -86,11 +89,13 @@ static void record_gils(bool recorded) {
             continue;
         }
         hw__gil_unrecord(gil);
-        gil->announced = gil->requested = false;
-        gil->holder = NULL;
+        gil->announced = gil->requested = gil->ending = false;
+        gil->holder = gil->last = gil->ender = NULL;
         gil->meta = NULL;
         hw__stacks_drop(gil);
-        atomic_store(&gil->recorded, recorded);
+        if (recorded) {
+            hw__gil_record(gil);
+        }
         /* Without hooks nobody tells us of its end; its next acquire makes a new record. */
         if (!recorded && !gil->main) {
             hw__gil_remove(gil);
@@ -211,8 +216,9 @@ int hw_gil_times(int64_t *hold_ns, int64_t *wait_ns) {
     if (thread != NULL) {
         *hold_ns = (int64_t)thread->hold_ns;
         *wait_ns = (int64_t)thread->wait_ns;
-        if (thread->held_since_ns != 0) {
-            *hold_ns += hw_now_ns() - thread->held_since_ns;
+        int64_t now = hw_now_ns();
+        if (thread->held_since_ns != 0 && now > thread->held_since_ns) {
+            *hold_ns += now - thread->held_since_ns;
         }
     }
     return 0;

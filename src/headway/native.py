@@ -13,7 +13,7 @@ from headway.errors import NativeError
 
 __all__ = ["ABI_VERSION", "library_path"]
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 """HW_ABI_VERSION of native/include/headway/version.h that this package was written for."""
 
 _NAME = "libheadway.so"

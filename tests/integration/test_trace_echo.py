@@ -81,8 +81,11 @@ def test_the_trace_agrees_with_what_the_client_measured(name, cpu, tmp_path):
     assert np.percentile(wait_ns, 25) > 4.5 * MS  # a switch interval, by default 5 ms
     if cpu == 1:
         assert np.percentile(wait_ns, 25) < 8 * MS
-    # From the first request's sending to the last one's answer the server waits, and little else.
-    assert measured["requests"] / measured["requests_per_s"] * 1e9 == pytest.approx(wait_ns.sum(), rel=0.2)
+    # That is the client's time, but for a request that is out at its end; and the server does little else but wait for
+    # the GIL. (With five threads on one core, the operating system now and then has it wait for the core instead.)
+    span_ns = last_ns - mine["time_ns"][0]
+    assert measured["requests"] / measured["requests_per_s"] * 1e9 == pytest.approx(span_ns, rel=0.2)
+    assert 0.7 * span_ns < wait_ns.sum() <= span_ns
 
     hog = analysis.held[0]
     assert hog.frame.filename == str(CONVOY)

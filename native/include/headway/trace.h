@@ -12,8 +12,11 @@
 
 /* Where the interpreter keeps what a stack is made of: bytes from the beginning of the object or
  * struct named first. The caller finds them out in the running interpreter and checks them with
- * hw_trace_walk(). CPython 3.11 and later. */
+ * hw_trace_walk(). CPython 3.11 and later. What each event needs comes first, and fits one line of
+ * the cache. */
 struct hw_stack_layout {
+    uint64_t code_type;     /* the address of PyCode_Type */
+    uint64_t shim_code;     /* what frames have for code where C calls the interpreter, or 0 */
     int32_t thread_frame;   /* PyThreadState: to the innermost frame, or to a _PyCFrame */
     int32_t cframe_frame;   /* _PyCFrame: to the innermost frame; below 0: there is none between */
     int32_t frame_code;     /* _PyInterpreterFrame: to the code object (low 3 bits are tags) */
@@ -30,8 +33,6 @@ struct hw_stack_layout {
     int32_t string_kind_shift; /* of its 3 bits that tell 1, 2, 4 bytes */
     int32_t string_ascii;      /* where the text is if it is ASCII ... */
     int32_t string_other;      /* ... and if not */
-    uint64_t code_type;        /* the address of PyCode_Type */
-    uint64_t shim_code;        /* what 3.12 has for code where C calls the interpreter, or 0 */
 };
 
 struct hw_trace_options {

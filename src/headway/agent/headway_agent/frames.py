@@ -50,10 +50,10 @@ class LayoutError(Exception):
 class Layout(ctypes.Structure):
     """struct hw_stack_layout of native/include/headway/trace.h."""
 
-    _fields_ = [(name, ctypes.c_int32) for name in _OFFSETS] + [
+    _fields_ = [
         ("code_type", ctypes.c_uint64),
         ("shim_code", ctypes.c_uint64),
-    ]
+    ] + [(name, ctypes.c_int32) for name in _OFFSETS]
 
 
 class WalkedFrame(ctypes.Structure):
@@ -71,13 +71,16 @@ def find():
     _find_code(layout)
     _find_string(layout)
     _find_frame(layout)
+    if sys.version_info >= (3, 13):
+        layout.shim_code = id(None)
     return layout
 
 
 def check(layout, walk):
     """Have `walk` (hw_trace_walk) read this very stack, and compare. Raises LayoutError.
 
-    Where 3.12 enters the interpreter from C, a frame stands whose code object Python never shows; it is learnt here.
+    Where C calls the interpreter, a frame stands that is not Python's. In 3.12 it has a code object that Python never
+    shows and that is learnt here; later ones have None there.
     """
     state = _thread_state()
     found = (WalkedFrame * _DEPTH)()

@@ -14,7 +14,7 @@ from . import frames
 
 __all__ = ["CannotRecordError", "Recorder", "attach", "detach", "start_from_environment"]
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 """HW_ABI_VERSION of native/include/headway/version.h that this module was written for."""
 
 NEWEST = (3, 15)

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+/* The time by the processor's counter is the clock's. Where the counter will not do (another
+ * clocksource, another processor) it is the clock, and all of this holds the more. */
+#include "base/ticks.h"
+#include "headway/clock.h"
+#include "t.h"
+
+#include <stdbool.h>
+
+/* What the counter may be off: a slewed clock's half microsecond, and as much for a rate measured
+ * over the shortest time. */
+#define OFF_NS 1000
+
+/* Asks for the time, and holds it against the clock before and after. */
+static int64_t checked(struct hw__ticks *ticks) {
+    int64_t before_ns = hw_now_ns();
+    int64_t now_ns = hw__ticks_now(ticks);
+    int64_t after_ns = hw_now_ns();
+    T_TRUE(now_ns >= before_ns - OFF_NS);
+    T_TRUE(now_ns <= after_ns + OFF_NS);
+    return now_ns;
+}
+
+static void check_for(struct hw__ticks *ticks, int64_t duration_ns) {
+    for (int64_t end_ns = hw_now_ns() + duration_ns; checked(ticks) < end_ns;) {
+    }
+}
+
+/* Whether the counter is in use: it is, once its rate is known, where it will do at all. */
+static bool tied(const struct hw__ticks *ticks) { return ticks->span != 0; }
+
+static void test_it_tells_the_clocks_time(void) {
+    struct hw__ticks ticks = {0};
+    check_for(&ticks, 1500000000); /* beyond the longest time that a rate is measured over */
+    fprintf(stderr, "the counter is %s\n", tied(&ticks) ? "in use" : "not used here");
+}
+
+static void test_a_counter_that_jumps_is_tied_anew(void) {
+    const uint64_t jumps[] = {UINT64_C(1) << 50, -(UINT64_C(1) << 50), UINT64_C(1) << 24};
+    for (size_t i = 0; i < sizeof jumps / sizeof *jumps; i++) {
+        struct hw__ticks ticks = {0};
+        check_for(&ticks, 20000000);
+        ticks.tick += jumps[i];
+        ticks.base_tick += jumps[i];
+        check_for(&ticks, 20000000);
+    }
+}
+
+static void test_another_rate_is_measured_anew(void) {
+    struct hw__ticks ticks = {0};
+    check_for(&ticks, 20000000);
+    if (!tied(&ticks)) {
+        return;
+    }
+    /* As if the counter had run a tenth slower until now. */
+    ticks.rate += ticks.rate / 10;
+    ticks.base_tick += (hw__ticks_counter() - ticks.base_tick) / 11;
+    for (int64_t end_ns = hw_now_ns() + 2000000; hw_now_ns() < end_ns;) {
+    }
+    check_for(&ticks, 20000000);
+    T_TRUE(tied(&ticks));
+}
+
+static void test_a_long_silence_does_no_harm(void) {
+    struct hw__ticks ticks = {0};
+    check_for(&ticks, 20000000);
+    /* As if all had been an hour earlier, both for the clock and the counter. */
+    if (tied(&ticks)) {
+        uint64_t hour = (uint64_t)((double)ticks.span * 3600e3);
+        ticks.tick -= hour;
+        ticks.base_tick -= hour;
+        ticks.ns -= INT64_C(3600000000000);
+        ticks.base_ns -= INT64_C(3600000000000);
+    }
+    check_for(&ticks, 20000000);
+}
+
+int main(void) {
+    t_start();
+    hw__ticks_prepare();
+    T_RUN(test_it_tells_the_clocks_time);
+    T_RUN(test_a_counter_that_jumps_is_tied_anew);
+    T_RUN(test_another_rate_is_measured_anew);
+    T_RUN(test_a_long_silence_does_no_harm);
+    return 0;
+}
