@@ -138,6 +138,13 @@ def pool_forkserver():
     pool_by("forkserver")
 
 
+def surroundings():
+    """Tell what a program finds around it: open files, handlers of signals, threads, large modules, its search path."""
+    print(sorted(os.listdir("/proc/self/fd"), key=int), os.open(os.devnull, os.O_RDONLY))
+    print([signal.getsignal(number) for number in range(1, 32)], threading.active_count())
+    print("ctypes" in sys.modules, "_ctypes" in sys.modules, sys.path)
+
+
 def many_threads():
     """More threads, one after the other, than there are places for at a time."""
     for _ in range(60):
@@ -200,6 +207,7 @@ CASES = {
         pool_spawn,
         pool_fork,
         pool_forkserver,
+        surroundings,
         many_threads,
         signals,
         interpreters,

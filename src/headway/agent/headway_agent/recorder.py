@@ -4,7 +4,7 @@ The program, `headway attach` and `headway.trace()` all come here; what records 
 Linux; stacks from 3.11 on. Anything that is not as expected raises `CannotRecordError`, and the program goes on as it was.
 """
 
-import ctypes
+import _imp
 import os
 import platform
 import struct
@@ -35,45 +35,17 @@ class CannotRecordError(Exception):
     """Why this process is not recorded, in one sentence."""
 
 
-class _Options(ctypes.Structure):
-    """struct hw_trace_options."""
-
-    _fields_ = [
-        ("path", ctypes.c_char_p),
-        ("max_bytes", ctypes.c_int64),
-        ("family", ctypes.c_uint64),
-        ("python_version", ctypes.c_uint32),
-        ("free_threaded", ctypes.c_uint32),
-        ("gil_enabled", ctypes.c_uint32),
-        ("command", ctypes.c_char_p),
-        ("command_bytes", ctypes.c_uint32),
-        ("has_layout", ctypes.c_uint32),
-        ("executable", ctypes.c_char_p),
-        ("program", ctypes.c_char_p),
-        ("layout", frames.Layout),
-    ]
-
-
 def _load(path):
+    """Return the shared library as the extension module that it is, too (native/trace/module.c)."""
+    spec = type(sys.__spec__)("headway_recorder", None, origin=path)
     try:
-        # PyDLL: the functions are called with the GIL held.
-        library = ctypes.PyDLL(path)
-        found = library.hw_abi_version()
-    except (OSError, AttributeError) as error:
+        library = _imp.create_dynamic(spec)
+        _imp.exec_dynamic(library)
+        found = library.version()
+    except (ImportError, SystemError, AttributeError) as error:
         raise CannotRecordError("%s does not load: %s" % (path, error))
     if found != ABI_VERSION:
         raise CannotRecordError("%s has ABI version %d, expected %d" % (path, found, ABI_VERSION))
-    library.hw_trace_start.argtypes = [ctypes.POINTER(_Options)]
-    library.hw_trace_path.restype = ctypes.c_char_p
-    library.hw_trace_name.argtypes = [ctypes.c_int32, ctypes.c_char_p]
-    library.hw_trace_name.restype = None
-    library.hw_gil_times.argtypes = [ctypes.POINTER(ctypes.c_int64)] * 2
-    library.hw_trace_walk.argtypes = [
-        ctypes.POINTER(frames.Layout),
-        ctypes.c_void_p,
-        ctypes.POINTER(frames.WalkedFrame),
-        ctypes.c_int,
-    ]
     return library
 
 
@@ -122,63 +94,57 @@ class Recorder:
     def start(self, path, family=None, max_bytes=DEFAULT_BYTES):
         """Record into a new file, or with "" count only. Raises CannotRecordError."""
         command = _command()
-        options = _Options(
-            path=os.fsencode(os.path.abspath(path)) if path else b"",
-            max_bytes=max_bytes,
-            family=family if family is not None else struct.unpack("Q", os.urandom(8))[0],
-            python_version=sys.hexversion,
-            free_threaded=_free_threaded(),
-            gil_enabled=_gil_enabled(),
-            command=command,
-            command_bytes=len(command),
-            executable=os.fsencode(sys.executable or ""),
-            program=_program(command),
+        error = self._library.start(
+            os.fsencode(os.path.abspath(path)) if path else b"",
+            max_bytes,
+            family if family is not None else struct.unpack("Q", os.urandom(8))[0],
+            sys.hexversion,
+            _free_threaded(),
+            _gil_enabled(),
+            command,
+            os.fsencode(sys.executable or ""),
+            _program(command),
+            self._layout() if path else b"",
         )
-        if path:
-            self._find_layout(options)
-        error = self._library.hw_trace_start(ctypes.byref(options))
         if error:
             name = _errno_name(-error)
             text = _PROBLEMS.get(name, os.strerror(-error) + " (%(path)s)")
             raise CannotRecordError(text % {"path": path or "the counters"})
         _names.watch(self._name)
 
-    def _find_layout(self, options):
+    def _layout(self):
         if sys.version_info < (3, 11):
             self.without_stacks = "CPython before 3.11"
-            return
+            return b""
         try:
-            layout = frames.find()
-            frames.check(layout, self._library.hw_trace_walk)
+            layout = frames.find(self._library)
+            frames.check(layout, self._library)
         except frames.LayoutError as error:
             self.without_stacks = str(error)
-        else:
-            options.layout = layout
-            options.has_layout = 1
+            return b""
+        return layout.packed()
 
     def stop(self):
         """End the session; returns whether there was one."""
         _names.unwatch()
-        return self._library.hw_trace_stop() == 0
+        return self._library.stop() == 0
 
     @property
     def active(self):
         """There is a session, here or started by someone else."""
-        return self._library.hw_trace_active() != 0
+        return self._library.active() != 0
 
     @property
     def path(self):
         """The session's file, "" for counters only."""
-        return os.fsdecode(self._library.hw_trace_path())
+        return os.fsdecode(self._library.path())
 
     def times(self):
         """Return (held, waited) of the calling thread so far, in nanoseconds; (0, 0) without a session."""
-        hold, wait = ctypes.c_int64(), ctypes.c_int64()
-        self._library.hw_gil_times(ctypes.byref(hold), ctypes.byref(wait))
-        return hold.value, wait.value
+        return self._library.times()
 
     def _name(self, tid, name):
-        self._library.hw_trace_name(tid, name.encode("utf-8", "replace").replace(b"\0", b"?"))
+        self._library.name(tid, name.encode("utf-8", "replace").replace(b"\0", b"?"))
 
 
 def _errno_name(number):

@@ -18,7 +18,7 @@ def _start():
         sys.path.insert(0, agent)
         try:
             from headway_agent import recorder
-        except ImportError as error:  # no ctypes in this interpreter
+        except ImportError as error:  # a module of the standard library is missing
             os.write(2, ("headway: process %d is not traced: %s\n" % (os.getpid(), error)).encode())
         else:
             recorder.start_from_environment()

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT
+/* The recorder as an extension module, `headway_recorder`: what headway_agent calls it by.
+ *
+ * Why not ctypes: its import is most of what starting would cost, some builds have none, and some
+ * versions of the libffi below it keep a file of their own open, which a program would find among
+ * its descriptors.
+ *
+ * One file serves CPython 3.8 to 3.15, with and without a GIL. Hence no Python.h: what is called
+ * has had the same signature all the time and is looked up by name; of structs we know PyModuleDef
+ * (Include/moduleobject.h), PyModuleDef_Slot and PyMethodDef (Include/methodobject.h), which
+ * differ in their object head alone. `void *` is a PyObject. */
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "headway/trace.h"
+#include "headway/version.h"
+
+/* X(function, result, parameters) */
+#define FUNCTIONS(X)                                                                               \
+    X(PyModuleDef_Init, void *, (void *def))                                                       \
+    X(PyArg_ParseTuple, int, (void *arguments, const char *format, ...))                           \
+    X(Py_BuildValue, void *, (const char *format, ...))                                            \
+    X(PyBytes_FromStringAndSize, void *, (const char *text, intptr_t bytes))                       \
+    X(PyBytes_AsString, char *, (void *bytes))                                                     \
+    X(PyBytes_Size, intptr_t, (void *bytes))                                                       \
+    X(PyThreadState_Get, void *, (void))
+
+/* Set before any method can be called, and never changed. */
+#define DECLARE(function, result, parameters) static result(*function) parameters;
+FUNCTIONS(DECLARE)
+#undef DECLARE
+
+#define METH_VARARGS 1
+
+struct method {
+    const char *name;
+    void *(*function)(void *module, void *arguments);
+    int flags;
+    const char *doc;
+};
+
+struct slot {
+    int slot;
+    void *value;
+};
+
+/* What follows the object's head. */
+struct definition {
+    void *(*init)(void);
+    intptr_t index;
+    void *copy;
+    const char *name, *doc;
+    intptr_t size;
+    struct method *methods;
+    struct slot *slots;
+    void *traverse, *clear, *free;
+};
+
+/* Of an object: 16 bytes, and 32 in a free-threaded build. */
+#define LARGEST_HEAD 32
+
+static void *number(int64_t value) { return Py_BuildValue("L", (long long)value); }
+
+static void *version(void *module, void *arguments) {
+    (void)module, (void)arguments;
+    return number(HW_ABI_VERSION);
+}
+
+/* (path, max_bytes, family, python_version, free_threaded, gil_enabled, command, executable,
+ * program, layout): the texts and the layout (struct hw_stack_layout, or empty) are bytes. */
+static void *start(void *module, void *arguments) {
+    (void)module;
+    const char *path, *executable, *program;
+    long long max_bytes;
+    unsigned long long family;
+    unsigned python_version;
+    int free_threaded, gil_enabled;
+    void *command, *layout;
+    if (!PyArg_ParseTuple(arguments, "yLKIiiSyyS", &path, &max_bytes, &family, &python_version,
+                          &free_threaded, &gil_enabled, &command, &executable, &program, &layout)) {
+        return NULL;
+    }
+    struct hw_trace_options options = {
+        .path = path,
+        .max_bytes = max_bytes,
+        .family = family,
+        .python_version = python_version,
+        .free_threaded = (uint32_t)free_threaded,
+        .gil_enabled = (uint32_t)gil_enabled,
+        .command = PyBytes_AsString(command),
+        .command_bytes = (uint32_t)PyBytes_Size(command),
+        .executable = executable,
+        .program = program,
+        .has_layout = PyBytes_Size(layout) == (intptr_t)sizeof options.layout,
+    };
+    if (options.has_layout) {
+        memcpy(&options.layout, PyBytes_AsString(layout), sizeof options.layout);
+    }
+    return number(hw_trace_start(&options));
+}
+
+static void *stop(void *module, void *arguments) {
+    (void)module, (void)arguments;
+    return number(hw_trace_stop());
+}
+
+static void *active(void *module, void *arguments) {
+    (void)module, (void)arguments;
+    return number(hw_trace_active());
+}
+
+static void *path(void *module, void *arguments) {
+    (void)module, (void)arguments;
+    const char *text = hw_trace_path();
+    return PyBytes_FromStringAndSize(text, (intptr_t)strlen(text));
+}
+
+/* (native id, bytes) */
+static void *name(void *module, void *arguments) {
+    (void)module;
+    int tid;
+    const char *text;
+    if (!PyArg_ParseTuple(arguments, "iy", &tid, &text)) {
+        return NULL;
+    }
+    hw_trace_name(tid, text);
+    return number(0);
+}
+
+static void *times(void *module, void *arguments) {
+    (void)module, (void)arguments;
+    int64_t hold_ns, wait_ns;
+    hw_gil_times(&hold_ns, &wait_ns);
+    return Py_BuildValue("(LL)", (long long)hold_ns, (long long)wait_ns);
+}
+
+/* (layout as bytes, frames at most) -> bytes: struct hw_trace_frame, from the innermost. */
+static void *walk(void *module, void *arguments) {
+    (void)module;
+    enum { MOST = 256 };
+    struct hw_trace_frame frames[MOST];
+    struct hw_stack_layout layout;
+    void *bytes;
+    int most;
+    if (!PyArg_ParseTuple(arguments, "Si", &bytes, &most)) {
+        return NULL;
+    }
+    int count = 0;
+    if (PyBytes_Size(bytes) == (intptr_t)sizeof layout) {
+        memcpy(&layout, PyBytes_AsString(bytes), sizeof layout);
+        count = hw_trace_walk(&layout, PyThreadState_Get(), frames, most < MOST ? most : MOST);
+    }
+    return PyBytes_FromStringAndSize((const char *)frames, count * (intptr_t)sizeof *frames);
+}
+
+/* (address, size) -> bytes. The caller knows that they can be read. */
+static void *memory(void *module, void *arguments) {
+    (void)module;
+    unsigned long long address;
+    long long size;
+    if (!PyArg_ParseTuple(arguments, "KL", &address, &size)) {
+        return NULL;
+    }
+    return PyBytes_FromStringAndSize((const char *)(uintptr_t)address, (intptr_t)size);
+}
+
+static void *thread_state(void *module, void *arguments) {
+    (void)module, (void)arguments;
+    return Py_BuildValue("K", (unsigned long long)(uintptr_t)PyThreadState_Get());
+}
+
+static struct method methods[] = {
+    {"version", version, METH_VARARGS, "HW_ABI_VERSION."},
+    {"start", start, METH_VARARGS, "hw_trace_start()."},
+    {"stop", stop, METH_VARARGS, "hw_trace_stop()."},
+    {"active", active, METH_VARARGS, "hw_trace_active()."},
+    {"path", path, METH_VARARGS, "hw_trace_path()."},
+    {"name", name, METH_VARARGS, "hw_trace_name()."},
+    {"times", times, METH_VARARGS, "hw_gil_times()."},
+    {"walk", walk, METH_VARARGS, "hw_trace_walk(), of the calling thread."},
+    {"memory", memory, METH_VARARGS, "The bytes at an address."},
+    {"thread_state", thread_state, METH_VARARGS, "The address of the calling thread's state."},
+    {NULL, NULL, 0, NULL},
+};
+
+/* sizeof(PyObject): PyBaseObject_Type's own tp_basicsize, which stands after its head, ob_size and
+ * tp_name. Returns 0 where it is neither. */
+static size_t head_bytes(void) {
+    const char *type = dlsym(RTLD_DEFAULT, "PyBaseObject_Type");
+    for (size_t head = 16; type != NULL && head <= LARGEST_HEAD; head += 16) {
+        if (*(const intptr_t *)(type + head + 2 * sizeof(void *)) == (intptr_t)head) {
+            return head;
+        }
+    }
+    return 0;
+}
+
+static bool find_functions(void) {
+#define FIND(function, result, parameters)                                                         \
+    function = (result(*) parameters)(uintptr_t)dlsym(RTLD_DEFAULT, #function);                    \
+    if (function == NULL)                                                                          \
+        return false;
+    FUNCTIONS(FIND)
+#undef FIND
+    return true;
+}
+
+/* CPython's import calls it, with the import lock held.
+ *
+ * Returns the module's definition, or NULL where the interpreter lacks what we need. */
+HW_API void *PyInit_headway_recorder(void);
+void *PyInit_headway_recorder(void) {
+    static _Alignas(16) char memory_of_def[LARGEST_HEAD + sizeof(struct definition)];
+    static struct slot slots[3]; /* of which an interpreter must know each one: the last is 0 */
+    static bool done;
+    size_t head = head_bytes();
+    if (head == 0 || !find_functions()) {
+        return NULL;
+    }
+    if (!done) {
+        const unsigned long *python = dlsym(RTLD_DEFAULT, "Py_Version"); /* from 3.11 on */
+        int count = 0;
+        if (python != NULL && *python >= 0x030C0000) {
+            slots[count++] = (struct slot){3, (void *)2}; /* multiple_interpreters: each its GIL */
+        }
+        if (python != NULL && *python >= 0x030D0000) {
+            slots[count++] = (struct slot){4, (void *)1}; /* gil: not used */
+        }
+        struct definition definition = {
+            .name = "headway_recorder", .methods = methods, .slots = slots};
+        if (head == 16) {
+            *(int64_t *)(void *)memory_of_def = 1; /* ob_refcnt */
+        } else {
+            *(uint32_t *)(void *)(memory_of_def + 12) = UINT32_MAX; /* ob_ref_local: immortal */
+        }
+        memcpy(memory_of_def + head, &definition, sizeof definition);
+        done = true;
+    }
+    return PyModuleDef_Init(memory_of_def);
+}
