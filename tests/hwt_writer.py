@@ -188,7 +188,28 @@ def _ring(pieces: list, metas: int, room: int) -> tuple[list, int, int]:
     return places, sequence, overwritten, last_overwritten
 
 
-def write(trace: Trace, path: Path, *, events_per_chunk: int = EVENTS_PER_CHUNK, room: int | None = None) -> Path:
+def with_short_holds(raw: np.ndarray) -> np.ndarray:
+    """Return a chunk's events as the recorder has them: an ACQUIRE that a RELEASE follows soon is one HOLD with it."""
+    first, then = raw[:-1], raw[1:]
+    after_ns = then["time_ns"] - first["time_ns"]
+    short = (first["kind"] == hwt.ACQUIRE) & (then["kind"] == hwt.RELEASE) & (first["gil"] == then["gil"])
+    short &= (first["flags"] == 0) & (then["flags"] == 0) & (after_ns < 1 << 16)
+    places = np.flatnonzero(short)
+    found = raw.copy()
+    found["kind"][places] = hwt.HOLD
+    found["value"][places] = raw["value"][places + 1]
+    found["flags"][places] = after_ns[places]
+    return np.delete(found, places + 1)
+
+
+def write(
+    trace: Trace,
+    path: Path,
+    *,
+    events_per_chunk: int = EVENTS_PER_CHUNK,
+    room: int | None = None,
+    short_holds: bool = False,
+) -> Path:
     """Write the trace to `path`.
 
     Args:
@@ -196,6 +217,7 @@ def write(trace: Trace, path: Path, *, events_per_chunk: int = EVENTS_PER_CHUNK,
         path: Where to.
         events_per_chunk: Fewer than fit, to have many chunks of few events.
         room: How many chunks there may be; with too few, the oldest are overwritten.
+        short_holds: Write short holds as one event each, which nothing but the file shows.
     """
     events = trace.events
     owners = list(range(max(1, len(trace.gils), int(events["gil"].max(initial=0)) + 1)))
@@ -236,7 +258,7 @@ def write(trace: Trace, path: Path, *, events_per_chunk: int = EVENTS_PER_CHUNK,
                 one = trace.threads[thread]
                 head = {"kind": hwt.CHUNK_EVENTS, "owner": one.serial, "sequence": sequence, "tid": one.tid}
                 head |= {"thread_start_ns": one.start_ns, "name": b"os-name"}
-                data = raw[part].tobytes()
+                data = (with_short_holds(raw[part]) if short_holds else raw[part]).tobytes()
             chunk = np.zeros(1, dtype=hwt.CHUNK_DTYPE)
             chunk["state"], chunk["used"] = hwt.CHUNK_OPEN, len(data)
             for name, value in head.items():

@@ -39,7 +39,8 @@ struct trace {
     size_t event_count;
     struct trace_meta *metas; /* by chunk */
     size_t meta_count;
-    uint64_t kinds[TRACE_KINDS]; /* how many events of each */
+    uint64_t kinds[TRACE_KINDS]; /* how many events of each; a HOLD is one ACQUIRE, one RELEASE */
+    uint64_t short_holds;        /* HOLDs */
     bool complete;               /* no event is lost */
     struct trace_sums sums;      /* of all threads, in holds and waits that ended */
 };
@@ -187,6 +188,19 @@ static inline struct trace_sums trace_thread(const struct trace *trace, size_t f
     return sums;
 }
 
+/* All holds that fit one event are one, and no others. */
+static inline void trace_short_holds(const struct trace *trace) {
+    uint64_t expected = 0;
+    for (size_t i = 1; i < trace->event_count; i++) {
+        const struct trace_event *acquire = &trace->events[i - 1], *release = &trace->events[i];
+        expected += acquire->event.kind == HW__ACQUIRE && acquire->event.flags == 0 &&
+                    release->event.kind == HW__RELEASE && release->event.flags == 0 &&
+                    release->serial == acquire->serial &&
+                    release->event.time_ns - acquire->event.time_ns <= UINT16_MAX;
+    }
+    T_EQ(expected, trace->short_holds);
+}
+
 /* The slot of a thread that lives, or has exited not long ago, says what its events say. */
 static inline void trace_slot(const struct trace *trace, uint32_t serial,
                               const struct trace_sums *sums) {
@@ -280,7 +294,7 @@ static inline struct trace trace_open(const char *path) {
             T_TRUE(chunk->kind == HW__CHUNK_EVENTS || chunk->kind == HW__CHUNK_META);
             T_TRUE(chunk->sequence < trace.header->chunks_taken);
             chunks[used++] = chunk;
-            room += chunk->used / sizeof(struct hw__event);
+            room += 2 * chunk->used / sizeof(struct hw__event); /* a HOLD is two */
         } else {
             T_EQ(0, chunk->used);
         }
@@ -302,15 +316,29 @@ static inline struct trace trace_open(const char *path) {
         T_TRUE(chunks[i]->owner >= 1 && chunks[i]->owner <= trace.header->thread_count);
         const struct hw__event *events = (const struct hw__event *)(chunks[i] + 1);
         for (size_t j = 0; j < chunks[i]->used / sizeof *events; j++) {
-            T_TRUE(events[j].kind >= HW__WAIT && events[j].kind < TRACE_KINDS);
-            T_TRUE(events[j].gil < trace.header->gil_count || events[j].kind == HW__EXIT);
-            T_TRUE(events[j].time_ns >= trace.header->start_ns);
-            T_TRUE(trace.header->end_ns == 0 || events[j].time_ns <= trace.header->end_ns);
-            if (events[j].kind == HW__WAIT || events[j].kind == HW__RELEASE) {
-                T_TRUE(events[j].value <= nodes[events[j].gil]);
+            struct hw__event both[2] = {events[j], events[j]};
+            int count = 1;
+            if (events[j].kind == HW__HOLD) {
+                count = 2;
+                both[0].kind = HW__ACQUIRE;
+                both[0].value = both[0].flags = 0;
+                both[1].kind = HW__RELEASE;
+                both[1].time_ns += both[1].flags;
+                both[1].flags = 0;
+                trace.short_holds++;
             }
-            trace.kinds[events[j].kind]++;
-            trace.events[trace.event_count++] = (struct trace_event){events[j], chunks[i]->owner};
+            for (int k = 0; k < count; k++) {
+                const struct hw__event *event = &both[k];
+                T_TRUE(event->kind >= HW__WAIT && event->kind < TRACE_KINDS);
+                T_TRUE(event->gil < trace.header->gil_count || event->kind == HW__EXIT);
+                T_TRUE(event->time_ns >= trace.header->start_ns);
+                T_TRUE(trace.header->end_ns == 0 || event->time_ns <= trace.header->end_ns);
+                if (event->kind == HW__WAIT || event->kind == HW__RELEASE) {
+                    T_TRUE(event->value <= nodes[event->gil]);
+                }
+                trace.kinds[event->kind]++;
+                trace.events[trace.event_count++] = (struct trace_event){*event, chunks[i]->owner};
+            }
         }
     }
     free(chunks);
@@ -330,6 +358,7 @@ static inline struct trace trace_open(const char *path) {
     }
     if (trace.complete) {
         trace_holders(&trace);
+        trace_short_holds(&trace);
     }
     return trace;
 }

@@ -237,8 +237,8 @@ void hw__on_release(struct hw__gil *gil) {
     uint64_t hold_ns = (uint64_t)(now - thread->held_since_ns);
     thread->node =
         thread->stateless ? 0 : hw__stacks_take(gil, thread, HW__READ(memory->last_holder));
-    hw__thread_emit(thread, HW__RELEASE, gil->index, thread->node,
-                    (gil->requested ? HW__FORCED : 0) | ran(thread, hold_ns), now);
+    hw__thread_emit_release(thread, gil->index, thread->node,
+                            (gil->requested ? HW__FORCED : 0) | ran(thread, hold_ns), hold_ns, now);
     thread->held_since_ns = 0;
     thread->was_forced = gil->requested;
     thread->hold_ns += hold_ns;

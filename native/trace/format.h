@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The trace file (.hwt), version 1: what a traced process maps and writes, and what is left when it
+/* The trace file (.hwt), version 2: what a traced process maps and writes, and what is left when it
  * is killed. The one description of the format; src/headway/traces/format.py reads it, and a test
  * holds the two against each other.
  *
@@ -13,8 +13,10 @@
  *
  * A chunk belongs to one thread (events) or one GIL (meta) and is filled from its front; `used` is
  * stored after the bytes it counts, so that whatever moment the process dies in, the first `used`
- * bytes are whole records. When all chunks are taken, the oldest closed event chunk is taken anew:
- * its events are gone, and counted in `overwritten_events`. Meta chunks are never taken anew. */
+ * bytes are whole records. Of what is written, only the last event of a chunk can change, from
+ * ACQUIRE to HOLD, in one store. When all chunks are taken, the oldest closed event chunk is taken
+ * anew: its events are gone, and counted in `overwritten_events`. Meta chunks are never taken anew.
+ */
 #ifndef HEADWAY_TRACE_FORMAT_H
 #define HEADWAY_TRACE_FORMAT_H
 
@@ -22,7 +24,7 @@
 #include <stdint.h>
 
 #define HW__MAGIC "\x89HWT\r\n\x1a\n" /* 8 bytes; found broken by a transfer in text mode */
-#define HW__FORMAT_VERSION 1
+#define HW__FORMAT_VERSION 2
 #define HW__HEADER_BYTES 4096
 #define HW__CHUNK_BYTES 16384
 #define HW__CHUNK_HEADER_BYTES 128
@@ -56,7 +58,7 @@ struct hw__header {
     uint32_t chunk_count;
     uint64_t chunks_offset;
     _Atomic uint64_t chunks_taken;       /* ever; above chunk_count when some were taken anew */
-    _Atomic uint64_t dropped_events;     /* no chunk could be had for them */
+    _Atomic uint64_t dropped_events;     /* no chunk could be had for them; a HOLD is two, always */
     _Atomic uint64_t overwritten_events; /* in chunks taken anew */
     _Atomic uint64_t lost_stacks;        /* recorded as unknown, for want of room */
     _Atomic uint32_t gil_count;          /* ever seen, dead ones included */
@@ -129,6 +131,9 @@ struct hw__chunk {
 #define HW__PARK 6u     /* free-threaded: blocks on a lock of the interpreter. value: where */
 #define HW__UNPARK 7u   /* goes on. value: the contended object's type, a TYPE id, or 0 */
 #define HW__INTERVAL 8u /* the switch interval changed. value: microseconds */
+#define HW__HOLD                                                                                   \
+    9u /* an ACQUIRE, and a RELEASE `flags` ns later, which was not asked for and                  \
+          has this value: what an ACQUIRE becomes where that fits. Most do */
 
 /* event.flags */
 #define HW__FORCED 1u  /* RELEASE: another thread had asked for it */

@@ -303,6 +303,25 @@ bool hw__session_adopt(void) {
     return error == 0;
 }
 
+/* Empties a chunk that is taken anew. */
+static void count_overwritten(struct hw__header *header, struct hw__chunk *chunk) {
+    uint32_t used = atomic_exchange(&chunk->used, 0) / (uint32_t)sizeof(struct hw__event);
+    const struct hw__event *events =
+        (const struct hw__event *)((char *)chunk + HW__CHUNK_HEADER_BYTES);
+    uint64_t lost = used;
+    int64_t last_ns = 0;
+    for (uint32_t i = 0; i < used; i++) {
+        bool two = events[i].kind == HW__HOLD;
+        lost += two;
+        last_ns = events[i].time_ns + (two ? events[i].flags : 0);
+    }
+    atomic_fetch_add_explicit(&header->overwritten_events, lost, memory_order_relaxed);
+    int64_t until_ns = atomic_load(&header->overwritten_until_ns);
+    while (until_ns < last_ns &&
+           !atomic_compare_exchange_weak(&header->overwritten_until_ns, &until_ns, last_ns)) {
+    }
+}
+
 struct hw__chunk *hw__session_chunk(uint32_t kind, uint32_t owner, int32_t tid) {
     struct hw__header *header = hw__session.header;
     uint32_t limit = atomic_load_explicit(&hw__session.limit, memory_order_relaxed);
@@ -328,17 +347,7 @@ struct hw__chunk *hw__session_chunk(uint32_t kind, uint32_t owner, int32_t tid) 
             if (!atomic_compare_exchange_strong(&chunk->state, &closed, HW__CHUNK_OPEN)) {
                 continue;
             }
-            uint32_t lost = atomic_exchange(&chunk->used, 0) / (uint32_t)sizeof(struct hw__event);
-            atomic_fetch_add_explicit(&header->overwritten_events, lost, memory_order_relaxed);
-            if (lost > 0) {
-                const struct hw__event *events =
-                    (const struct hw__event *)((char *)chunk + HW__CHUNK_HEADER_BYTES);
-                int64_t last = events[lost - 1].time_ns;
-                int64_t until = atomic_load(&header->overwritten_until_ns);
-                while (until < last &&
-                       !atomic_compare_exchange_weak(&header->overwritten_until_ns, &until, last)) {
-                }
-            }
+            count_overwritten(header, chunk);
         }
         chunk->kind = kind;
         chunk->owner = owner;

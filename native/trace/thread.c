@@ -142,6 +142,7 @@ static __attribute__((noinline)) struct hw__thread *begin(void) {
     int saved = errno;
     thread->slot = slot;
     thread->chunk = NULL;
+    thread->open = NULL;
     thread->fill = thread->starved = 0;
     thread->serial = 1 + atomic_fetch_add(&header->thread_count, 1);
     thread->tid = (int32_t)syscall(SYS_gettid);
@@ -216,6 +217,7 @@ int64_t hw__thread_now(const struct hw__thread *thread) {
 void hw__thread_emit(struct hw__thread *thread, uint32_t kind, uint32_t gil, uint32_t value,
                      uint32_t flags, int64_t now_ns) {
     thread->last_ns = now_ns;
+    thread->open = NULL;
     struct hw__chunk *chunk = thread->chunk;
     if (chunk == NULL || thread->fill + sizeof(struct hw__event) > CAPACITY) {
         if (!next_chunk(thread)) {
@@ -230,8 +232,26 @@ void hw__thread_emit(struct hw__thread *thread, uint32_t kind, uint32_t gil, uin
     event->kind = (uint8_t)kind;
     event->gil = (uint8_t)gil;
     event->flags = (uint16_t)flags;
+    thread->open = kind == HW__ACQUIRE && flags == 0 ? event : NULL;
     thread->fill += (uint32_t)sizeof *event;
     atomic_store_explicit(&chunk->used, thread->fill, memory_order_release);
+}
+
+void hw__thread_emit_release(struct hw__thread *thread, uint32_t gil, uint32_t value,
+                             uint32_t flags, uint64_t hold_ns, int64_t now_ns) {
+    struct hw__event *event = thread->open;
+    if (event == NULL || event->gil != gil || flags != 0 || hold_ns > UINT16_MAX) {
+        hw__thread_emit(thread, HW__RELEASE, gil, value, flags, now_ns);
+        return;
+    }
+    thread->last_ns = now_ns;
+    thread->open = NULL;
+    struct hw__event hold = {
+        .value = value, .kind = HW__HOLD, .gil = (uint8_t)gil, .flags = (uint16_t)hold_ns};
+    typedef uint64_t __attribute__((may_alias)) word;
+    word half;
+    memcpy(&half, &hold.value, sizeof half);
+    __atomic_store_n((word *)(void *)&event->value, half, __ATOMIC_RELAXED);
 }
 
 bool hw__thread_name(int32_t tid, const char *name) {

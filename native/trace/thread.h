@@ -44,6 +44,7 @@ struct hw__thread {
     /* What nearly every event needs stands in the first line of the cache. */
     _Alignas(64) struct hw__slot *slot;
     struct hw__chunk *chunk; /* NULL: none yet */
+    struct hw__event *open;  /* its last event, where that is an ACQUIRE; else NULL */
     uint32_t fill;           /* bytes in `chunk` */
     uint32_t node;           /* its stack when it last let a GIL go ... */
     int64_t last_ns;         /* when its last event was */
@@ -88,6 +89,10 @@ int64_t hw__thread_now(const struct hw__thread *thread);
  * counts what it drops. */
 void hw__thread_emit(struct hw__thread *thread, uint32_t kind, uint32_t gil, uint32_t value,
                      uint32_t flags, int64_t now_ns);
+
+/* Writes the end of a hold of the calling thread: a RELEASE, or into its ACQUIRE. */
+void hw__thread_emit_release(struct hw__thread *thread, uint32_t gil, uint32_t value,
+                             uint32_t flags, uint64_t hold_ns, int64_t now_ns);
 
 /* Makes the key for the destructor, once. Returns 0 or a negative errno. */
 int hw__threads_init(void);

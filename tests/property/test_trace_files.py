@@ -58,10 +58,10 @@ def test_made_traces_are_valid(trace):
     assert violations(trace) == []
 
 
-@given(traces(), st.integers(1, 5))
-def test_what_is_written_is_read(trace, events_per_chunk):
-    """A trace that goes through a file comes back the same, however it is cut into chunks."""
-    with written(trace, events_per_chunk=events_per_chunk) as path:
+@given(traces(), st.integers(1, 5), st.booleans())
+def test_what_is_written_is_read(trace, events_per_chunk, short_holds):
+    """A trace that goes through a file comes back the same, however it is cut into chunks, and holds are written."""
+    with written(trace, events_per_chunk=events_per_chunk, short_holds=short_holds) as path:
         found = read(path)
 
     assert_same(found, trace)
@@ -97,11 +97,12 @@ def test_any_events_can_be_lost(trace, data):
     assert found.loss.damaged_bytes == 0
 
 
-@given(traces(), st.integers(1, 3), st.integers(0, 12))
-def test_any_chunks_can_be_overwritten(trace, events_per_chunk, room):
+@given(traces(), st.integers(1, 3), st.integers(0, 12), st.booleans())
+def test_any_chunks_can_be_overwritten(trace, events_per_chunk, room, short_holds):
     """With room for few chunks, what is read is sound, and from its start on has every event that is left."""
     metas = len(trace.gils)
-    with written(trace, events_per_chunk=events_per_chunk, room=metas + len(trace.threads) + 1 + room) as path:
+    room += metas + len(trace.threads) + 1
+    with written(trace, events_per_chunk=events_per_chunk, room=room, short_holds=short_holds) as path:
         found = read(path)
 
     assert violations(found) == []
@@ -116,10 +117,10 @@ def test_any_chunks_can_be_overwritten(trace, events_per_chunk, room):
 
 
 @settings(max_examples=200)
-@given(traces(max_events=15), st.integers(1, 4), st.data())
-def test_any_cut_can_be_read(trace, events_per_chunk, data):
+@given(traces(max_events=15), st.integers(1, 4), st.booleans(), st.data())
+def test_any_cut_can_be_read(trace, events_per_chunk, short_holds, data):
     """A file that ends at any byte is refused or sound."""
-    with written(trace, events_per_chunk=events_per_chunk) as path:
+    with written(trace, events_per_chunk=events_per_chunk, short_holds=short_holds) as path:
         os.truncate(path, data.draw(st.integers(0, path.stat().st_size)))
         try:
             found = read(path)
@@ -138,10 +139,10 @@ def interesting(size: int) -> st.SearchStrategy[int]:
 
 
 @settings(max_examples=300)
-@given(traces(max_events=25), st.integers(1, 4), st.data())
-def test_any_bytes_can_change(trace, events_per_chunk, data):
+@given(traces(max_events=25), st.integers(1, 4), st.booleans(), st.data())
+def test_any_bytes_can_change(trace, events_per_chunk, short_holds, data):
     """A file with any bytes changed is refused or sound."""
-    with written(trace, events_per_chunk=events_per_chunk) as path:
+    with written(trace, events_per_chunk=events_per_chunk, short_holds=short_holds) as path:
         size = path.stat().st_size
         changes = data.draw(st.lists(st.tuples(interesting(size), st.binary(min_size=1, max_size=8)), max_size=8))
         with path.open("r+b") as file:

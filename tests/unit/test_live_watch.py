@@ -68,7 +68,7 @@ def test_another_format_is_an_error(mapped):
     """A process recorded in another version of the format is named as such, and not misread."""
     mapped({"serial": 1}, version=99)
 
-    with pytest.raises(RecordingError, match="format 99, expected 1"):
+    with pytest.raises(RecordingError, match="format 99, expected 2"):
         Watch(os.getpid())
 
 

@@ -315,7 +315,7 @@ def test_as_few_as_will_do_are_taken_out():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("kind", 0), ("kind", 9), ("kind", 255), ("flags", 0x8000), ("flags", 0x600)]
+    ("name", "value"), [("kind", 0), ("kind", 10), ("kind", 255), ("flags", 0x8000), ("flags", 0x600)]
 )
 def test_an_event_without_sense_is_skipped(tmp_path, name, value):
     """Unknown kinds and flags are damage."""
@@ -447,7 +447,7 @@ def test_text_that_is_none_is_shown_escaped(tmp_path):
         (lambda path: path.write_bytes(b"hello, world" * 1000), "is no trace file"),
         (lambda path: path.write_bytes(path.read_bytes().replace(b"\r\n", b"\n")), "transfer in text mode"),
         (lambda path: os.truncate(path, 4000), "4000 bytes"),
-        (lambda path: patch_header(path, "version", 2), "format version 2"),
+        (lambda path: patch_header(path, "version", 3), "format version 3"),
         (lambda path: patch_header(path, "version", 0), "format version 0"),
         (lambda path: patch_header(path, "header_bytes", 64), "header_bytes 64"),
         (lambda path: patch_header(path, "chunk_bytes", 4096), "chunk_bytes 4096"),

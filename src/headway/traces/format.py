@@ -1,4 +1,4 @@
-"""The trace file (.hwt), version 1, as numpy sees it: native/trace/format.h, name by name.
+"""The trace file (.hwt), version 2, as numpy sees it: native/trace/format.h, name by name.
 
 The header is the contract and says what everything means; a test holds each size, offset and number against it. Names
 are the header's without `HW__`; `struct hw__chunk` is `CHUNK_DTYPE`.
@@ -26,6 +26,7 @@ __all__ = [
     "GIL_ENABLED",
     "HEADER_BYTES",
     "HEADER_DTYPE",
+    "HOLD",
     "INTERVAL",
     "MAGIC",
     "META_CODE",
@@ -66,7 +67,7 @@ __all__ = [
 ]
 
 MAGIC = b"\x89HWT\r\n\x1a\n"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 HEADER_BYTES = 4096
 CHUNK_BYTES = 16384
 CHUNK_HEADER_BYTES = 128
@@ -103,6 +104,7 @@ EXIT = 5
 PARK = 6
 UNPARK = 7
 INTERVAL = 8
+HOLD = 9
 FORCED = 1
 ASSUMED = 2
 RAN_SHIFT = 8

@@ -142,6 +142,28 @@ class _Seen:
     system_name: str
 
 
+def _with_releases(events: NDArray[np.void]) -> NDArray[np.void]:
+    """Make an ACQUIRE and a RELEASE of each HOLD, in events by thread."""
+    holds = np.flatnonzero(events["kind"] == hwt.HOLD)
+    if not len(holds):
+        return events
+    # One column after the other, as all of it twice is a lot of memory.
+    twice = np.ones(len(events), dtype=np.int64)
+    twice[holds] = 2
+    found = np.zeros(len(events) + len(holds), dtype=EVENT_DTYPE)
+    for name in EVENT_DTYPE.names or ():
+        found[name] = np.repeat(events[name], twice)
+    releases = holds + np.arange(1, len(holds) + 1)
+    acquires = releases - 1
+    found["time_ns"][releases] += found["flags"][releases]
+    found["kind"][releases] = Kind.RELEASE
+    found["kind"][acquires] = Kind.ACQUIRE
+    found["value"][acquires] = 0
+    found["flags"][acquires] = 0
+    found["flags"][releases] = 0
+    return found
+
+
 class _Reading:
     """One file being read; `trace` takes the steps in their order."""
 
@@ -171,6 +193,7 @@ class _Reading:
         gils = self._records.gils(min(int(self._header["gil_count"]), _MOST_GILS), self._start_ns)
         tables = self._records.tables()
 
+        events = _with_releases(events)
         events = self._without_damaged(events, len(gils))
         if known_until_ns:
             events = _without(events, events["time_ns"] > known_until_ns)
