@@ -219,9 +219,6 @@ void hw__on_acquire(struct hw__gil *gil) {
     }
     hold(gil, thread, now, 0);
     thread->stateless = stateless(gil, thread);
-    if (!thread->stateless) {
-        hw__stacks_expect(thread);
-    }
 }
 
 void hw__on_release(struct hw__gil *gil) {

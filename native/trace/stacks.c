@@ -11,7 +11,6 @@
 #define META_CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
 #define MAX_STRING_BYTES 2048u /* of a file name or a qualified name; longer ones are cut */
 #define TAGS ((uintptr_t)7)
-#define EXPECTED 6u /* frames */
 
 struct code {
     uintptr_t address; /* 0: empty */
@@ -348,21 +347,6 @@ static bool same_calls(struct hw__thread *thread, uintptr_t frame, uint32_t *fro
     }
     frame = past_shim(frame);
     return frame == 0 || thread->depth == HW__MAX_DEPTH || python_frame(&layout, &frame) == 0;
-}
-
-void hw__stacks_expect(const struct hw__thread *thread) {
-    if (layout.code_type == 0 || thread->depth == 0) {
-        return;
-    }
-    uint32_t i = thread->depth;
-    for (uint32_t n = 0; n < EXPECTED && i > 0; n++) {
-        const char *frame = (const char *)thread->frames[--i].frame;
-        __builtin_prefetch(frame + layout.frame_code);
-        __builtin_prefetch(frame + layout.frame_instruction);
-    }
-    const char *code = (const char *)thread->frames[thread->depth - 1].code;
-    __builtin_prefetch(code + layout.code_first_line);
-    __builtin_prefetch(code + layout.code_linetable);
 }
 
 /* Reads the thread's frames anew, of which the outermost `known` may be what they were. Returns how

@@ -27,10 +27,6 @@ void hw__stacks_forget(void);
  * PyThreadState. The GIL's mutex must be held and the GIL free. */
 uint32_t hw__stacks_take(struct hw__gil *gil, struct hw__thread *thread, const void *thread_state);
 
-/* The thread will soon take a stack, very likely in the calls in which it was last: has the
- * processor fetch what that will read. Reads nothing but the thread's record. */
-void hw__stacks_expect(const struct hw__thread *thread);
-
 /* Gives back the tables of a GIL; its mutex must be held, or nobody else can use it any more. */
 void hw__stacks_drop(struct hw__gil *gil);
 
