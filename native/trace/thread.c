@@ -89,12 +89,19 @@ void hw__threads_forget(void) {
  * not usable. */
 static void sweep(void) {
     for (uint32_t i = 0; i < HW__MAX_THREADS; i++) {
-        if (atomic_load(&threads[i].used) == 2 &&
-            syscall(SYS_tgkill, getpid(), threads[i].tid, 0) != 0 && errno == ESRCH) {
-            atomic_store_explicit(&threads[i].slot->state, HW__SLOT_FREE, memory_order_relaxed);
-            close_chunk(&threads[i]);
-            release(&threads[i]);
+        /* Taken back to 1 meanwhile, so that of two who sweep one frees it. Where its thread lets it
+         * go just now, it stays in use until the next sweep. */
+        uint32_t in_use = 2;
+        if (!atomic_compare_exchange_strong(&threads[i].used, &in_use, 1)) {
+            continue;
         }
+        if (syscall(SYS_tgkill, getpid(), threads[i].tid, 0) == 0 || errno != ESRCH) {
+            atomic_store(&threads[i].used, 2);
+            continue;
+        }
+        atomic_store_explicit(&threads[i].slot->state, HW__SLOT_FREE, memory_order_relaxed);
+        close_chunk(&threads[i]);
+        release(&threads[i]);
     }
 }
 

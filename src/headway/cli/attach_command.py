@@ -12,7 +12,7 @@ import argparse
 import time
 from pathlib import Path
 
-from headway.cli import console
+from headway.cli import console, options
 from headway.cli.trace_command import add_output, summarise
 
 __all__ = ["prepare", "run"]
@@ -23,25 +23,18 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pid", type=int, help="the process's id")
     add_output(parser)
     parser.add_argument(
-        "--duration", metavar="SECONDS", type=_duration, help="record so long; else until Ctrl-C or the process's end"
+        "--duration",
+        metavar="SECONDS",
+        type=options.seconds(0.001),
+        help="record so long; else until Ctrl-C or the process's end",
     )
     parser.add_argument(
         "--patience",
         metavar="SECONDS",
-        type=_duration,
+        type=options.seconds(0.05),
         default=10.0,
         help="how long to wait for the process's main thread to run Python (default %(default)g)",
     )
-
-
-def _duration(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds < 1e7:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
-    return seconds
 
 
 def run(arguments: argparse.Namespace) -> int:

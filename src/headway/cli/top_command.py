@@ -26,7 +26,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
-from headway.cli import console
+from headway.cli import console, options
 from headway.errors import RecordingError, UsageError
 
 if TYPE_CHECKING:
@@ -54,10 +54,16 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--interval", metavar="SECONDS", type=_seconds, default=1.0, help="default %(default)g")
+    parser.add_argument(
+        "--interval", metavar="SECONDS", type=options.seconds(0.05), default=1.0, help="default %(default)g"
+    )
     parser.add_argument("--count", metavar="N", type=_count, help="stop after N intervals")
     parser.add_argument(
-        "--window", metavar="SECONDS", type=_seconds, default=5.0, help="of the percentiles (default %(default)g)"
+        "--window",
+        metavar="SECONDS",
+        type=options.seconds(0.05),
+        default=5.0,
+        help="of the percentiles (default %(default)g)",
     )
     parser.add_argument("--children", action="store_true", help="watch the processes that it started, too")
     parser.add_argument("--json", action="store_true", help="print one line of JSON per interval")
@@ -67,17 +73,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--patience",
         metavar="SECONDS",
-        type=_seconds,
+        type=options.seconds(0.05),
         default=10.0,
         help="how long to wait for the process's main thread, or the started program, to run Python (default %(default)g)",
     )
-
-
-def _seconds(text: str) -> float:
-    with contextlib.suppress(ValueError):
-        if 0.05 <= float(text) < 1e7:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 0.05 on")
 
 
 def _count(text: str) -> int:
@@ -101,9 +100,9 @@ def run(arguments: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     if arguments.module is None and not dashed and words and words[0].isdecimal():
-        options = _Options(add_help=False)
-        _add_options(options)
-        options.parse_args(words[1:], namespace=arguments)
+        more = _Options(add_help=False)
+        _add_options(more)
+        more.parse_args(words[1:], namespace=arguments)
         if arguments.output is not None:
             raise UsageError("--output is for a program that is started", hint="leave it out, or start one after --")
         return _watch(int(words[0]), arguments)

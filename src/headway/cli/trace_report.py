@@ -1,13 +1,12 @@
 """`headway report FILE.hwt`: a recorded trace on the terminal, as JSON, or exported for another program."""
 
 import argparse
-import math
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway.cli import console
+from headway.cli import console, options
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,10 +28,10 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
         "--thread", metavar="NAME", help="only what concerns this thread: name, native id, or pattern `io-*`"
     )
     group.add_argument(
-        "--since", type=_seconds, metavar="S", help="only what happened later than S seconds after the start"
+        "--since", type=options.seconds(0), metavar="S", help="only what happened later than S seconds after the start"
     )
     group.add_argument(
-        "--until", type=_seconds, metavar="S", help="only what happened before S seconds after the start"
+        "--until", type=options.seconds(0), metavar="S", help="only what happened before S seconds after the start"
     )
     group.add_argument("--perfetto", type=Path, metavar="FILE", help="write the whole trace for ui.perfetto.dev")
     group.add_argument("--gecko", type=Path, metavar="FILE", help="write it for profiler.firefox.com")
@@ -41,16 +40,6 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
         "--of", choices=("hold", "wait"), help="what collapsed stacks count: time held (default) or waited"
     )
     group.add_argument("--parquet", type=Path, metavar="FILE", help="write a table of events, for data frames")
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"`{text}` is no time in seconds, expected a number such as 1.5")
-    return value
 
 
 def is_trace(name: str) -> bool:
