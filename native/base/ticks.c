@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/rare.h"
 #include "headway/clock.h"
 
 #define CLOCK_SOURCE "/sys/devices/system/clocksource/clocksource0/current_clocksource"
@@ -46,7 +47,7 @@ static uint64_t ratio(uint64_t a, uint64_t b) {
     return (uint64_t)(((wide)a << 32) / b);
 }
 
-int64_t hw__ticks_renew(struct hw__ticks *ticks) {
+HW__RARE int64_t hw__ticks_renew(struct hw__ticks *ticks) {
     if (!usable) {
         return hw_now_ns();
     }

@@ -63,7 +63,9 @@ static int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
     return result;
 }
 
-static int hook_signal(pthread_cond_t *cond) {
+/* One piece of code with all that it calls but what is marked as rare: most of its cost is fetching
+ * it. */
+__attribute__((flatten)) static int hook_signal(pthread_cond_t *cond) {
     bool acquire;
     uintptr_t site = (uintptr_t)__builtin_return_address(0);
     struct hw__sighting *sighting = watching;

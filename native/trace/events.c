@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/rare.h"
 #include "headway/clock.h"
 #include "trace/stacks.h"
 #include "trace/thread.h"
@@ -30,7 +31,7 @@ static void forget_parks(void);
 static void close_door(void);
 
 /* The forked child's first event: its own file, and nothing of the parent's threads and stacks. */
-static __attribute__((noinline)) bool adopt(void) {
+HW__RARE static bool adopt(void) {
     int expected = HW__INHERITED;
     if (!atomic_compare_exchange_strong(&hw__session.inherited, &expected, HW__ADOPTING)) {
         return expected == 0; /* another thread has done it, or is doing it */
@@ -61,7 +62,7 @@ static __attribute__((noinline)) bool adopt(void) {
     return done;
 }
 
-static __attribute__((noinline)) void announce(struct hw__gil *gil, int64_t now_ns) {
+HW__RARE static void announce(struct hw__gil *gil, int64_t now_ns) {
     struct hw__header *header = hw__session.header;
     uint32_t count = atomic_load(&header->gil_count);
     while (count <= gil->index &&
@@ -253,7 +254,7 @@ void hw__on_release(struct hw__gil *gil) {
     gil->last = thread;
 }
 
-struct hw__gil *hw__on_new_gil(struct hw__gil_memory *memory) {
+HW__RARE struct hw__gil *hw__on_new_gil(struct hw__gil_memory *memory) {
     /* Tried, not locked: this GIL's mutex is held. Where a session is just beginning or ending, the
      * GIL's next acquire finds it. */
     if (!hw__registry_trylock()) {

@@ -4,6 +4,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/rare.h"
+
 #define INDICES (HW__NO_GIL + 1) /* of records; that of no GIL is one of them */
 #define CODES 65536              /* slots of the table of code objects; powers of two */
 #define NODES (1u << 20)         /* slots of the table of stacks */
@@ -154,7 +156,7 @@ static uint32_t print_of(const struct code *code) {
 }
 
 /* The number of a code object, 0 where there is no room. */
-static uint32_t code_id(struct hw__gil *gil, const struct code *looked) {
+static HW__APART uint32_t code_id(struct hw__gil *gil, const struct code *looked) {
     struct hw__stacks *stacks = gil->stacks;
     struct code found = *looked;
     size_t i = mix(found.address >> 4) & (CODES - 1);
@@ -181,7 +183,8 @@ static uint32_t code_id(struct hw__gil *gil, const struct code *looked) {
 }
 
 /* The number of the stack that calls `code` at `offset` from `parent`, 0 where there is no room. */
-static uint32_t node_id(struct hw__gil *gil, uint32_t parent, uint32_t code, int32_t offset) {
+static HW__APART uint32_t node_id(struct hw__gil *gil, uint32_t parent, uint32_t code,
+                                  int32_t offset) {
     struct hw__stacks *stacks = gil->stacks;
     size_t i = mix((uint64_t)parent << 40 ^ (uint64_t)code << 20 ^ (uint32_t)offset) & (NODES - 1);
     for (;; i = (i + 1) & (NODES - 1)) {
@@ -351,8 +354,7 @@ static bool same_calls(struct hw__thread *thread, uintptr_t frame, uint32_t *fro
 
 /* Reads the thread's frames anew, of which the outermost `known` may be what they were. Returns how
  * many are. */
-static __attribute__((noinline)) uint32_t walk(struct hw__thread *thread, uintptr_t frame,
-                                               uint32_t known) {
+static HW__APART uint32_t walk(struct hw__thread *thread, uintptr_t frame, uint32_t known) {
     struct hw__frame found[HW__MAX_DEPTH]; /* from the innermost */
     uint32_t depth = 0;
     for (; depth < HW__MAX_DEPTH; depth++) {

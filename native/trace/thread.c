@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/rare.h"
 #include "gil/gil.h"
 #include "headway/clock.h"
 
@@ -89,8 +90,8 @@ void hw__threads_forget(void) {
  * not usable. */
 static void sweep(void) {
     for (uint32_t i = 0; i < HW__MAX_THREADS; i++) {
-        /* Taken back to 1 meanwhile, so that of two who sweep one frees it. Where its thread lets it
-         * go just now, it stays in use until the next sweep. */
+        /* Taken back to 1 meanwhile, so that of two who sweep one frees it. Where its thread lets
+         * it go just now, it stays in use until the next sweep. */
         uint32_t in_use = 2;
         if (!atomic_compare_exchange_strong(&threads[i].used, &in_use, 1)) {
             continue;
@@ -135,7 +136,7 @@ static struct hw__thread *claim(void) {
     return NULL;
 }
 
-static __attribute__((noinline)) struct hw__thread *begin(void) {
+HW__RARE static struct hw__thread *begin(void) {
     struct hw__header *header = hw__session.header;
     struct hw__thread *thread = claim();
     if (thread == NULL) {
@@ -191,7 +192,7 @@ struct hw__thread *hw__thread_self(void) {
 }
 
 /* Takes the next chunk, or counts an event as dropped. Returns whether there is one. */
-static __attribute__((noinline)) bool next_chunk(struct hw__thread *thread) {
+HW__RARE static bool next_chunk(struct hw__thread *thread) {
     struct hw__header *header = hw__session.header;
     if (header->chunk_count == 0) {
         return false; /* counters only: nobody asked for events */
