@@ -28,7 +28,8 @@ struct hw__ticks {
     int64_t base_ns;
 };
 
-/* Looks whether the counter will do. While nobody asks for the time. */
+/* Looks whether the counter will do. While nobody asks for the time; what was tied is to begin
+ * anew. */
 void hw__ticks_prepare(void);
 
 /* Ties the counter to the clock. Returns the clock's time. */
@@ -44,9 +45,11 @@ static inline uint64_t hw__ticks_counter(void) {
 
 /* CLOCK_MONOTONIC, in nanoseconds, or nearly. Async-signal-safe; can't fail. */
 static inline int64_t hw__ticks_now(struct hw__ticks *ticks) {
-    uint64_t since = hw__ticks_counter() - ticks->tick;
-    if (__builtin_expect(since < ticks->span, 1)) {
-        return ticks->ns + (int64_t)(since * ticks->rate >> 32);
+    if (__builtin_expect(ticks->span != 0, 1)) { /* else the counter may not even be readable */
+        uint64_t since = hw__ticks_counter() - ticks->tick;
+        if (__builtin_expect(since < ticks->span, 1)) {
+            return ticks->ns + (int64_t)(since * ticks->rate >> 32);
+        }
     }
     return hw__ticks_renew(ticks);
 }

@@ -116,6 +116,7 @@ static bool register_barrier(void) {
 }
 
 void hw__gil_record(struct hw__gil *gil) {
+    gil->ticks = (struct hw__ticks){0};
     atomic_store(&gil->light, register_barrier());
     atomic_store(&gil->recorded, true);
 }

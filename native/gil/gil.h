@@ -44,7 +44,7 @@ struct hw__gil {
      */
     _Atomic bool recorded;
     _Atomic bool busy;
-    _Atomic bool light; /* the hook's side may be relaxed. Set before `recorded`, for good */
+    _Atomic bool light; /* the hook's side may be relaxed. Set before each `recorded` */
 
     /* Guarded by memory->mutex, which every hook is called with, and by `busy`. */
     bool announced;            /* its META_GIL is written */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* On entry of a hook: see protocol.h for the locks; the GIL is held by the caller in signal() and
  * wanted in timedwait(). A hook never blocks but in the real function that it was called for,
- * allocates nothing, uses no stdio and no Python API.
+ * allocates nothing, uses no stdio, and of Python's API only Py_IsFinalizing(), which reads a
+ * variable.
  *
  * Fork: in the child only the forking thread lives. The records stay, for the interpreter makes its
  * GILs anew in place; trace/session.c drops what was the parent's.

@@ -4,7 +4,7 @@
 #include "gil_world.h"
 #include "trace_file.h"
 
-/* What a ctypes module would look up. */
+/* What is looked up by name. */
 static struct {
     void *handle;
     int (*start)(const struct hw_trace_options *);

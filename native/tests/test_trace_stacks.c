@@ -432,6 +432,40 @@ static void test_where_a_thread_waits(void) {
     trace_close(&trace);
 }
 
+/* A GIL that ends and another one in its place, taken by the same thread in the same frame: its
+ * stacks are numbered from new tables, and none is lost. */
+static void test_another_gil_in_its_place(void) {
+    static struct fake_gil gil;
+    start("place.hwt", WORLD_MAX_BYTES);
+    stand(1);
+    void *me = PyEval_SaveThread();
+    for (int life = 0; life < 3; life++) {
+        fake_gil_init(&gil);
+        struct fake_state *state = fake_state_new(&gil);
+        for (int i = 0; i < 2; i++) {
+            PyEval_RestoreThread(state);
+            frames[0].instruction = &codes[0].instructions[5 + 2 * life + i];
+            state->frame = &frames[0];
+            PyEval_SaveThread();
+        }
+        fake_state_free(state);
+        fake_gil_destroy(&gil);
+    }
+    PyEval_RestoreThread(me);
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("place.hwt"));
+    int found = 0;
+    for (size_t i = 0; i < trace.event_count; i++) {
+        const struct hw__event *event = &trace.events[i].event;
+        if (event->gil == 1 && event->kind == HW__RELEASE) {
+            T_EQ((5 + found++) * 2, trace_node(&trace, 1, event->value)->offset);
+        }
+    }
+    T_EQ(6, found);
+    T_EQ(0, trace.header->lost_stacks);
+    trace_close(&trace);
+}
+
 /* A daemon thread that takes the GIL while the interpreter ends has a thread state that is freed:
  * it is not read. The one that ends the interpreter has its stacks to the last. */
 struct daemon {
@@ -636,6 +670,7 @@ int main(void) {
     T_RUN(test_long);
     T_RUN(test_deep);
     T_RUN(test_where_a_thread_waits);
+    T_RUN(test_another_gil_in_its_place);
     T_RUN(test_the_interpreters_end);
     T_RUN(test_threads_change_frames);
     T_RUN(test_too_many_codes);

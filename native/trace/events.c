@@ -49,6 +49,7 @@ HW__RARE static bool adopt(void) {
         gil->meta = NULL;
         gil->holder = gil->last = gil->ender = NULL;
         gil->requested = gil->announced = gil->ending = false;
+        gil->last_ns = 0;
         if (done && atomic_load(&gil->memory) != NULL) {
             hw__gil_record(gil);
         } else {
@@ -198,7 +199,7 @@ void hw__on_acquire(struct hw__gil *gil) {
     int64_t now;
     struct hw__thread *thread = enter(gil, &now);
     if (thread == NULL) {
-        gil->holder = NULL;
+        gil->holder = gil->last = NULL;
         return;
     }
     struct hw__gil_memory *memory = atomic_load_explicit(&gil->memory, memory_order_relaxed);
@@ -224,8 +225,12 @@ void hw__on_acquire(struct hw__gil *gil) {
 
 void hw__on_release(struct hw__gil *gil) {
     struct hw__gil_memory *memory = atomic_load_explicit(&gil->memory, memory_order_relaxed);
-    if (gil->holder == NULL || HW__READ(memory->locked) != 0) {
+    if (HW__READ(memory->locked) != 0) {
         return; /* free-threaded builds signal without having held it, too */
+    }
+    gil->last = NULL; /* unless it is known who lets it go */
+    if (gil->holder == NULL) {
+        return;
     }
     int64_t now;
     struct hw__thread *thread = enter(gil, &now);
@@ -393,7 +398,8 @@ bool hw__on_park(const struct hw__park *park) {
     struct hw__thread *thread = hw__thread_self();
     if (thread != NULL) {
         uint32_t node = 0;
-        /* Its own frames stand still, since it is here. */
+        /* Its own frames stand still, since it is here. That its state lives on is not certain: up
+         * to 3.13t the interpreter's end may begin, and free it, just now. */
         if (is_finalizing != NULL && !is_finalizing() && pthread_mutex_trylock(&free_meta) == 0) {
             node = hw__stacks_take(&no_gil, thread, park->thread_state);
             pthread_mutex_unlock(&free_meta);

@@ -208,7 +208,7 @@ static bool find_functions(void) {
     return true;
 }
 
-/* CPython's import calls it, with the import lock held.
+/* CPython's import calls it, in the main interpreter first.
  *
  * Returns the module's definition, or NULL where the interpreter lacks what we need. */
 HW_API void *PyInit_headway_recorder(void);
@@ -234,7 +234,10 @@ void *PyInit_headway_recorder(void) {
         if (head == 16) {
             *(int64_t *)(void *)memory_of_def = 1; /* ob_refcnt */
         } else {
-            *(uint32_t *)(void *)(memory_of_def + 12) = UINT32_MAX; /* ob_ref_local: immortal */
+            /* ob_flags, which 3.15 checks: statically allocated, built for this ABI. And
+             * ob_ref_local: immortal. */
+            *(uint16_t *)(void *)(memory_of_def + 8) = 4;
+            *(uint32_t *)(void *)(memory_of_def + 12) = UINT32_MAX;
         }
         memcpy(memory_of_def + head, &definition, sizeof definition);
         done = true;

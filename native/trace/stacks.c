@@ -287,17 +287,19 @@ static bool have_tables(struct hw__gil *gil) {
  * innermost one's, or 0 where there was no room: then less deep ones are kept. */
 static uint32_t number(struct hw__gil *gil, struct hw__thread *thread, uint32_t from) {
     uint32_t node = from == 0 ? 0 : thread->frames[from - 1].node;
+    /* The GIL may have got other tables since this thread's last stack, or none. */
+    bool room = have_tables(gil);
     for (uint32_t i = from; i < thread->depth; i++) {
         struct hw__frame *frame = &thread->frames[i];
         struct code code = look_at(frame->code);
         uint32_t print = print_of(&code);
         if (frame->code_id == 0 || frame->code_print != print) {
-            frame->code_id = have_tables(gil) ? code_id(gil, &code) : 0;
+            frame->code_id = room ? code_id(gil, &code) : 0;
             frame->code_print = print;
         }
         struct hw__recent *recent =
             &thread->recent[((uint32_t)frame->offset >> 1 ^ frame->code_id) % HW__RECENT];
-        if (frame->code_id == 0) {
+        if (frame->code_id == 0 || !room) {
             node = 0;
         } else if (recent->code_id == frame->code_id && recent->parent == node &&
                    recent->offset == frame->offset) {

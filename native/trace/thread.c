@@ -2,6 +2,7 @@
 #include "trace/thread.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -59,7 +60,12 @@ static void on_exit_of_thread(void *value) {
         hw__thread_emit(thread, HW__EXIT, 0, 0, 0, hw__thread_now(thread));
         close_chunk(thread);
         atomic_store_explicit(&thread->slot->state, HW__SLOT_FREE, memory_order_relaxed);
-        release(thread);
+        /* Who sweeps may be looking at it: not a hook, this can wait. */
+        uint32_t in_use = 2;
+        while (!atomic_compare_exchange_strong(&thread->used, &in_use, 0) && in_use == 1) {
+            in_use = 2;
+            sched_yield();
+        }
     }
     self = NULL;
     hw__registry_unlock();

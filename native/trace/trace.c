@@ -71,7 +71,6 @@ static int init_once(void) {
     }
     hw__events_init(symbol("Py_IsFinalizing") != NULL ? symbol("Py_IsFinalizing")
                                                       : symbol("_Py_IsFinalizing"));
-    hw__ticks_prepare();
     int error = hw__threads_init();
     if (error == 0) {
         error = -pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
@@ -119,6 +118,7 @@ int hw_trace_start(const struct hw_trace_options *options) {
         return error;
     }
 
+    hw__ticks_prepare();
     struct hw__gil *gil = &hw__gils[0];
     if (!options->gil_enabled) {
         hw__gil_expect_later();

@@ -144,6 +144,10 @@ def test_what_cannot_be_recorded_runs_and_says_why(tmp_path):
     assert (code, out) == (0, "1\n")
     assert "is not to be found" in said
 
+    code, out, said = ran([sys.executable, "-c", "print(1)"], env | {"HEADWAY_TRACE_BYTES": str(2**70)}, tmp_path)
+    assert (code, out) == (0, "1\n")
+    assert re.fullmatch(r"headway: process \d+ is not traced: .* too (big|large) .*\n", said)
+
 
 def test_other_sitecustomize_modules_still_run(tmp_path):
     """A `sitecustomize` of the user's runs and stands in sys.modules; without one, sys.path is as it would be."""

@@ -8,7 +8,7 @@
 
 /* Recording who holds the GIL and who waits for it, in this process, into a file that
  * native/trace/format.h describes. One session at a time. Unless a function says otherwise it is
- * called with the GIL of the main interpreter held (ctypes.PyDLL). */
+ * called with the GIL of the main interpreter held. */
 
 /* Where the interpreter keeps what a stack is made of: bytes from the beginning of the object or
  * struct named first. The caller finds them out in the running interpreter and checks them with

@@ -82,7 +82,7 @@ def read_header(path: Path, file: int) -> np.void:
     if header["version"] != hwt.FORMAT_VERSION:
         raise TraceError(
             f"the trace `{path}` has format version {header['version']}, expected {hwt.FORMAT_VERSION}",
-            hint="read it with the Headway that recorded it, or a newer one",
+            hint="read it with the Headway that recorded it",
         )
     for name, expected in (("header_bytes", hwt.HEADER_BYTES), ("chunk_bytes", hwt.CHUNK_BYTES)):
         if header[name] != expected:

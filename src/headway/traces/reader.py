@@ -189,7 +189,7 @@ class _Reading:
         chunks, known_until_ns = self._snapshot()
         seen, events = self._read_events(chunks)
         # Records after events: what these refer to was written before them.
-        self._read_records(chunk_headers(self._file, self._header) if known_until_ns else chunks)
+        self._read_records(chunks if self._end_ns else chunk_headers(self._file, self._header))
         gils = self._records.gils(min(int(self._header["gil_count"]), _MOST_GILS), self._start_ns)
         tables = self._records.tables()
 
