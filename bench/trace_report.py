@@ -29,7 +29,7 @@ def write(path: str, events: int, threads: int) -> None:
     import hwt_writer  # type: ignore[import-not-found]
     from made_traces import made_trace  # type: ignore[import-not-found]
 
-    hwt_writer.write(made_trace(events=events, threads=threads), Path(path))
+    hwt_writer.write(made_trace(events=events, threads=threads), Path(path), short_holds=True)
 
 
 def report(path: str) -> None:

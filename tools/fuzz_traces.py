@@ -168,7 +168,7 @@ def seeds(paths: list[Path]) -> list[bytes]:
             write(made_trace(events=events, threads=threads, gils=gils, seed=7), path, **options).read_bytes()
             for events, threads, gils, options in (
                 (0, 1, 1, {}),
-                (60, 3, 1, {"events_per_chunk": 8}),
+                (60, 3, 1, {"events_per_chunk": 8, "short_holds": True}),
                 (400, 5, 2, {"events_per_chunk": 50}),
                 (400, 6, 3, {"events_per_chunk": 10, "room": 30}),
             )
