@@ -221,7 +221,7 @@ def test_a_time_is_a_number_of_seconds(recording, capsys, text):
         main(["report", str(recording), f"--since={text}"])
 
     assert stopped.value.code == 2
-    assert f"`{text}` is no time in seconds" in capsys.readouterr().err
+    assert f"'{text}' is no number of seconds from 0 on" in capsys.readouterr().err
 
 
 def test_options_of_a_trace_are_refused_for_a_run(capsys):
