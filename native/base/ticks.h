@@ -6,7 +6,7 @@
  * the bare counter does neither. What it tells is at most 0.5 us away from the clock while the
  * clock is being slewed (adjtimex(2): 500 ppm at most), else some ten nanoseconds; and on a
  * thread that other ones hand over to, the counter may be read a little early: who needs an order
- * makes one (see hw__on_acquire() and its like).
+ * makes one.
  *
  * Only where the kernel itself trusts the counter as its clock on every core (x86-64 with
  * clocksource "tsc"); elsewhere hw__ticks_now() is hw_now_ns(). Intel 64 and IA-32 Architectures

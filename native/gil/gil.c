@@ -94,13 +94,8 @@ struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main) {
         gil->index = (uint32_t)i;
         gil->main = main;
         atomic_store(&gil->recorded, false);
-        gil->announced = gil->requested = gil->ending = false;
-        gil->holder = gil->last = gil->ender = NULL;
         gil->interval_us = 0;
-        gil->last_ns = 0;
-        gil->ticks = (struct hw__ticks){0};
         gil->stacks = NULL;
-        gil->meta = NULL;
         atomic_store_explicit(&gil->memory, memory, memory_order_release);
         int seen = atomic_load(&count);
         while (seen <= i && !atomic_compare_exchange_weak(&count, &seen, i + 1)) {
@@ -116,7 +111,11 @@ static bool register_barrier(void) {
 }
 
 void hw__gil_record(struct hw__gil *gil) {
+    gil->announced = gil->requested = gil->ending = false;
+    gil->holder = gil->last = gil->ender = NULL;
+    gil->last_ns = 0;
     gil->ticks = (struct hw__ticks){0};
+    gil->meta = NULL;
     atomic_store(&gil->light, register_barrier());
     atomic_store(&gil->recorded, true);
 }

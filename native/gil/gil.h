@@ -89,7 +89,8 @@ struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main);
 bool hw__gil_enter(struct hw__gil *gil);
 void hw__gil_leave(struct hw__gil *gil);
 
-/* Has the events of a GIL written from now on. */
+/* Has the events of a GIL written from now on, as if it had had none. Not while one is being
+ * written by another thread. */
 void hw__gil_record(struct hw__gil *gil);
 
 /* Has no more events written; when it returns, none is being written. Hooks do not block in

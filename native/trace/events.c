@@ -46,10 +46,6 @@ HW__RARE static bool adopt(void) {
     for (int i = 0; i < hw__gil_count(); i++) {
         struct hw__gil *gil = &hw__gils[i];
         hw__stacks_drop(gil);
-        gil->meta = NULL;
-        gil->holder = gil->last = gil->ender = NULL;
-        gil->requested = gil->announced = gil->ending = false;
-        gil->last_ns = 0;
         if (done && atomic_load(&gil->memory) != NULL) {
             hw__gil_record(gil);
         } else {
@@ -345,7 +341,7 @@ void hw__parks_begin(void) { atomic_store(&door_open, true); }
 static void close_door(void) { atomic_store(&door_open, false); }
 
 void hw__parks_stop(void) {
-    atomic_store(&door_open, false);
+    close_door();
     while (atomic_load(&telling) != 0) {
         sched_yield();
     }

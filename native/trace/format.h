@@ -131,9 +131,9 @@ struct hw__chunk {
 #define HW__PARK 6u     /* free-threaded: blocks on a lock of the interpreter. value: where */
 #define HW__UNPARK 7u   /* goes on. value: the contended object's type, a TYPE id, or 0 */
 #define HW__INTERVAL 8u /* the switch interval changed. value: microseconds */
-#define HW__HOLD                                                                                   \
-    9u /* an ACQUIRE, and a RELEASE `flags` ns later, which was not asked for and                  \
-          has this value: what an ACQUIRE becomes where that fits. Most do */
+/* What an ACQUIRE becomes where it fits, as most do: also a RELEASE `flags` ns later, of this
+ * value, which nobody had asked for. */
+#define HW__HOLD 9u
 
 /* event.flags */
 #define HW__FORCED 1u  /* RELEASE: another thread had asked for it */

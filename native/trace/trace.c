@@ -88,9 +88,6 @@ static void record_gils(bool recorded) {
             continue;
         }
         hw__gil_unrecord(gil);
-        gil->announced = gil->requested = gil->ending = false;
-        gil->holder = gil->last = gil->ender = NULL;
-        gil->meta = NULL;
         hw__stacks_drop(gil);
         if (recorded) {
             hw__gil_record(gil);

@@ -25,13 +25,13 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--duration",
         metavar="SECONDS",
-        type=options.seconds(0.001),
+        type=options.seconds(above=True),
         help="record so long; else until Ctrl-C or the process's end",
     )
     parser.add_argument(
         "--patience",
         metavar="SECONDS",
-        type=options.seconds(0.05),
+        type=options.seconds(above=True),
         default=10.0,
         help="how long to wait for the process's main thread to run Python (default %(default)g)",
     )

@@ -32,16 +32,17 @@ def add_run(parser: argparse.ArgumentParser, name: str, *, default: str | None) 
         parser.add_argument(name, metavar=name.upper(), nargs="?", default=default, help=f"{text} (default: {default})")
 
 
-def seconds(least: float) -> Callable[[str], float]:
-    """Return the type of an argument that is a time in seconds, `least` or more."""
+def seconds(least: float = 0.0, *, above: bool = False, below: float = 1e7) -> Callable[[str], float]:
+    """Return the type of an argument that is a time in seconds: `least` or more, or with `above` more, and under `below`."""
+    expected = f"above {least:g}" if above else f"from {least:g} on"
 
     def parse(text: str) -> float:
         try:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not least <= value < 1e7:  # not so for NaN
-            raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from {least:g} on")
+        if not least <= value < below or (above and value == least):  # not so for NaN
+            raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds {expected}")
         return value
 
     return parse

@@ -1,6 +1,7 @@
 """`headway report FILE.hwt`: a recorded trace on the terminal, as JSON, or exported for another program."""
 
 import argparse
+import math
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -28,10 +29,16 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
         "--thread", metavar="NAME", help="only what concerns this thread: name, native id, or pattern `io-*`"
     )
     group.add_argument(
-        "--since", type=options.seconds(0), metavar="S", help="only what happened later than S seconds after the start"
+        "--since",
+        type=options.seconds(below=math.inf),
+        metavar="S",
+        help="only what happened later than S seconds after the start",
     )
     group.add_argument(
-        "--until", type=options.seconds(0), metavar="S", help="only what happened before S seconds after the start"
+        "--until",
+        type=options.seconds(below=math.inf),
+        metavar="S",
+        help="only what happened before S seconds after the start",
     )
     group.add_argument("--perfetto", type=Path, metavar="FILE", help="write the whole trace for ui.perfetto.dev")
     group.add_argument("--gecko", type=Path, metavar="FILE", help="write it for profiler.firefox.com")

@@ -94,25 +94,27 @@ class Recorder:
     def start(self, path, family=None, max_bytes=DEFAULT_BYTES):
         """Record into a new file, or with "" count only. Raises CannotRecordError."""
         command = _command()
+        options = (
+            os.fsencode(os.path.abspath(path)) if path else b"",
+            max_bytes,
+            family if family is not None else struct.unpack("Q", os.urandom(8))[0],
+            sys.hexversion,
+            _free_threaded(),
+            _gil_enabled(),
+            command,
+            os.fsencode(sys.executable or ""),
+            _program(command),
+            self._layout() if path else b"",
+        )
+        named = path or "the counters"
         try:
-            failed = self._library.start(
-                os.fsencode(os.path.abspath(path)) if path else b"",
-                max_bytes,
-                family if family is not None else struct.unpack("Q", os.urandom(8))[0],
-                sys.hexversion,
-                _free_threaded(),
-                _gil_enabled(),
-                command,
-                os.fsencode(sys.executable or ""),
-                _program(command),
-                self._layout() if path else b"",
-            )
+            failed = self._library.start(*options)
         except (ValueError, OverflowError) as error:  # a NUL in a path, a size beyond 64 bits
-            raise CannotRecordError("%s: %s" % (path, error))
+            raise CannotRecordError("%s: %s" % (named, error))
         if failed:
             name = _errno_name(-failed)
             text = _PROBLEMS.get(name, os.strerror(-failed) + " (%(path)s)")
-            raise CannotRecordError(text % {"path": path or "the counters"})
+            raise CannotRecordError(text % {"path": named})
         _names.watch(self._name)
 
     def _layout(self):
