@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent / "src" / "headway"
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"lab", "live"},
     "__main__": {"cli"},
-    "cli": {"lab", "live", "report", "traces", "errors", "__init__"},
+    "cli": {"lab", "live", "report", "traces", "native", "errors", "__init__"},
     "report": {"lab", "traces", "errors"},
     "lab": {"agent", "native", "errors", "__init__"},
     "live": {"traces", "agent", "native", "errors", "__init__"},

@@ -77,6 +77,12 @@ struct hw__gil *hw__gil_find(const pthread_cond_t *cond, bool *acquire) {
     return NULL;
 }
 
+static const struct hw__gil_memory *_Atomic main_memory; /* NULL: not seen yet */
+
+bool hw__gil_was_main(const struct hw__gil_memory *memory) {
+    return memory == atomic_load_explicit(&main_memory, memory_order_relaxed);
+}
+
 struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main) {
     /* Index 0 is the main interpreter's for ever: it comes back at the same address when the
      * interpreter is initialised again. Two GILs can ask at once, each with its own mutex held: a
@@ -94,8 +100,12 @@ struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main) {
         gil->index = (uint32_t)i;
         gil->main = main;
         atomic_store(&gil->recorded, false);
+        atomic_store(&gil->scheduled, false);
         gil->interval_us = 0;
         gil->stacks = NULL;
+        if (main) {
+            atomic_store(&main_memory, memory);
+        }
         atomic_store_explicit(&gil->memory, memory, memory_order_release);
         int seen = atomic_load(&count);
         while (seen <= i && !atomic_compare_exchange_weak(&count, &seen, i + 1)) {

@@ -46,6 +46,9 @@ struct hw__gil {
     _Atomic bool busy;
     _Atomic bool light; /* the hook's side may be relaxed. Set before each `recorded` */
 
+    /* A policy has it (schedule/engine.h): written with memory->mutex held, or by who is alone. */
+    _Atomic bool scheduled;
+
     /* Guarded by memory->mutex, which every hook is called with, and by `busy`. */
     bool announced;            /* its META_GIL is written */
     bool requested;            /* a waiter has asked the holder to let go */
@@ -82,6 +85,10 @@ struct hw__gil *hw__gil_find(const pthread_cond_t *cond, bool *acquire);
  *
  * Returns NULL when all are in use. */
 struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main);
+
+/* The memory is where the main interpreter's GIL was: it comes back there when the interpreter is
+ * initialised again. */
+bool hw__gil_was_main(const struct hw__gil_memory *memory);
 
 /* A hook that was called with the GIL's mutex held may write events of it, until hw__gil_leave().
  *

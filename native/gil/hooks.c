@@ -23,13 +23,27 @@
 
 #include "elf/got.h"
 #include "elf/patch.h"
+#include "schedule/engine.h"
 #include "trace/events.h"
 
 struct hw__real hw__real;
 
 static struct hw__patch patch;
 
+/* HW__FOR_...; written by who installs and removes, one at a time. */
+static unsigned users;
+
 static __thread struct hw__sighting *watching __attribute__((tls_model("initial-exec")));
+
+static bool is_scheduled(const struct hw__gil *gil) {
+    return atomic_load_explicit(&gil->scheduled, memory_order_relaxed);
+}
+
+static int wait_for_it(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex,
+                       const struct timespec *deadline) {
+    return is_scheduled(gil) ? hw__sched_timedwait(gil, cond, mutex, deadline)
+                             : hw__real.timedwait(cond, mutex, deadline);
+}
 
 static int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
                           const struct timespec *deadline) {
@@ -43,15 +57,18 @@ static int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
         }
     }
     struct hw__gil *gil = hw__gil_find(cond, &acquire);
-    if (gil == NULL || acquire || !hw__gil_enter(gil)) {
+    if (gil == NULL || acquire) {
         return hw__real.timedwait(cond, mutex, deadline);
+    }
+    if (!hw__gil_enter(gil)) {
+        return wait_for_it(gil, cond, mutex, deadline);
     }
 
     struct hw__gil_memory *memory = hw__gil_of_cond(cond);
     unsigned long switches = HW__READ(memory->switch_number);
     hw__on_wait(gil);
     hw__gil_leave(gil);
-    int result = hw__real.timedwait(cond, mutex, deadline);
+    int result = wait_for_it(gil, cond, mutex, deadline);
     /* The mutex is held again. The interpreter asks for a drop under this very condition
      * (take_gil() in Python/ceval_gil.c). The record may have been given to another GIL in the
      * meantime. */
@@ -97,12 +114,28 @@ __attribute__((flatten)) static int hook_signal(pthread_cond_t *cond) {
         }
         hw__gil_leave(gil);
     }
+    if (acquire && !is_scheduled(gil)) {
+        hw__sched_adopt(gil);
+    }
+    if (is_scheduled(gil)) {
+        if (acquire) {
+            hw__sched_acquire(gil);
+        } else {
+            hw__sched_release(gil);
+        }
+    }
+    /* Also then: someone may sleep in the C library from before the policy. */
     return hw__real.signal(cond);
 }
 
 static int hook_wait(pthread_cond_t *cond, pthread_mutex_t *mutex) {
     /* The holder that was asked to let go waits until another has taken over. Nothing is recorded:
      * the GIL's mutex is not held here, and the release itself already said that it was forced. */
+    bool acquire;
+    struct hw__gil *gil = hw__gil_find(cond, &acquire);
+    if (gil != NULL && acquire && is_scheduled(gil)) {
+        return hw__sched_wait(gil, cond, mutex);
+    }
     return hw__real.wait(cond, mutex);
 }
 
@@ -126,7 +159,7 @@ static int resolve(void) {
     return 0;
 }
 
-int hw__hooks_install(const void *runtime) {
+int hw__hooks_install(const void *runtime, unsigned user) {
     if (hw__real.signal == NULL) {
         int error = resolve();
         if (error != 0) {
@@ -143,11 +176,21 @@ int hw__hooks_install(const void *runtime) {
 #define HW__ENTRY(name, symbol, required, parameters) {#symbol, (uintptr_t)hook_##name, required},
     static const struct hw__patch_entry entries[] = {HW__GIL_FUNCTIONS(HW__ENTRY)};
 #undef HW__ENTRY
-    return hw__patch_install(&patch, runtime, entries, (int)(sizeof entries / sizeof *entries));
+    int error =
+        hw__patch_install(&patch, runtime, entries, (int)(sizeof entries / sizeof *entries));
+    if (error == 0) {
+        users |= user;
+    }
+    return error;
 }
 
 int hw__hooks_repair(void) { return hw__patch_repair(&patch); }
 
-int hw__hooks_remove(void) { return hw__patch_remove(&patch); }
+int hw__hooks_remove(unsigned user) {
+    users &= ~user;
+    return users != 0 ? 0 : hw__patch_remove(&patch);
+}
+
+bool hw__hooks_wanted(void) { return users != 0; }
 
 void hw__hooks_watch(struct hw__sighting *sighting) { watching = sighting; }

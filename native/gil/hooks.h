@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-/* The hooks: what the interpreter calls instead of the functions of HW__GIL_FUNCTIONS. They only
- * watch: every call is passed on unchanged. */
+/* The hooks: what the interpreter calls instead of the functions of HW__GIL_FUNCTIONS. While a
+ * session records they watch; while a policy is on, the waits and whom a release wakes are its.
+ * Else every call is passed on unchanged. */
 #ifndef HEADWAY_GIL_HOOKS_H
 #define HEADWAY_GIL_HOOKS_H
 
@@ -9,13 +10,17 @@
 
 #include "gil/gil.h"
 
+/* Who wants the hooks: they are there as long as anybody does. */
+#define HW__FOR_TRACE 1u
+#define HW__FOR_SCHEDULE 2u
+
 /* Puts the hooks into the image that has `runtime`, the address of its _PyRuntime. The image stays
  * loaded, and so does this library, for the rest of the process: a thread that sleeps in a hook
  * comes back to it whenever. Does nothing when they are there already.
  *
  * Only one thread at a time may install or remove. Returns 0, or a negative errno of hw__got_find()
  * or hw__got_write_all(), with the image as it was. */
-int hw__hooks_install(const void *runtime);
+int hw__hooks_install(const void *runtime, unsigned user);
 
 /* Puts the hooks back that something has overwritten: the loader does when it binds a function
  * lazily, in a call that had begun before hw__hooks_install().
@@ -23,10 +28,14 @@ int hw__hooks_install(const void *runtime);
  * Returns how many. */
 int hw__hooks_repair(void);
 
-/* Takes the hooks out. Calls that have begun end in them.
+/* One user wants the hooks no more; the last one has them taken out. Calls that have begun end in
+ * them.
  *
  * Returns 0 or a negative errno, with the hooks then still there. */
-int hw__hooks_remove(void);
+int hw__hooks_remove(unsigned user);
+
+/* Anybody wants them. */
+bool hw__hooks_wanted(void);
 
 /* What a probe wants to know: the first wait of the calling thread. Set by the thread for itself
  * (thread-local); the hook fills it. */

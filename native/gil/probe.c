@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "gil/probe.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -89,4 +90,28 @@ int hw__gil_probe(const struct hw__probe_calls *calls, struct hw__gil_memory **m
         *memory = helper.sighting.memory;
     }
     return error;
+}
+
+void *hw__interpreter_symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
+
+int hw__gil_find_main(void) {
+    struct hw__probe_calls calls = {
+        .ensure = (int (*)(void))(uintptr_t)hw__interpreter_symbol("PyGILState_Ensure"),
+        .release = (void (*)(int))(uintptr_t)hw__interpreter_symbol("PyGILState_Release"),
+        .save = (void *(*)(void))(uintptr_t)hw__interpreter_symbol("PyEval_SaveThread"),
+        .restore = (void (*)(void *))(uintptr_t)hw__interpreter_symbol("PyEval_RestoreThread"),
+    };
+    if (calls.ensure == NULL || calls.release == NULL || calls.save == NULL ||
+        calls.restore == NULL) {
+        return -ENOENT;
+    }
+    struct hw__gil_memory *memory;
+    int error = hw__gil_probe(&calls, &memory);
+    if (error != 0) {
+        return error;
+    }
+    /* A hook that knew the site already may have made the record when the helper acquired. */
+    bool acquire;
+    struct hw__gil *gil = hw__gil_find(&memory->cond, &acquire);
+    return gil != NULL || hw__gil_add(memory, true) != NULL ? 0 : -EPROTO;
 }

@@ -24,4 +24,13 @@ struct hw__probe_calls {
  * interpreter's GIL, or it looks different), or what starting a thread gives. */
 int hw__gil_probe(const struct hw__probe_calls *calls, struct hw__gil_memory **memory);
 
+/* Probes with the interpreter's own functions, and makes the main GIL's record where there is none.
+ *
+ * Returns 0 or a negative errno: -ENOENT when the interpreter lacks a function, and those of
+ * hw__gil_probe(). */
+int hw__gil_find_main(void);
+
+/* A function or variable of the interpreter in this process, or NULL. */
+void *hw__interpreter_symbol(const char *name);
+
 #endif

@@ -10,12 +10,12 @@
  */
 static void test_install_and_remove(void) {
     for (int i = 0; i < 3; i++) {
-        T_EQ(0, hw__hooks_install(fake_runtime()));
-        T_EQ(0, hw__hooks_install(fake_runtime()));
+        T_EQ(0, hw__hooks_install(fake_runtime(), HW__FOR_TRACE));
+        T_EQ(0, hw__hooks_install(fake_runtime(), HW__FOR_TRACE));
         T_TRUE(world_hooked());
         world_yield();
-        T_EQ(0, hw__hooks_remove());
-        T_EQ(0, hw__hooks_remove());
+        T_EQ(0, hw__hooks_remove(HW__FOR_TRACE));
+        T_EQ(0, hw__hooks_remove(HW__FOR_TRACE));
         T_TRUE(!world_hooked());
         world_yield();
     }
@@ -27,23 +27,23 @@ static void test_repair(void) {
     uintptr_t *slots[4], old;
     int count;
     T_EQ(0, hw__got_find(fake_runtime(), "pthread_cond_signal", slots, 4, &count));
-    T_EQ(0, hw__hooks_install(fake_runtime()));
+    T_EQ(0, hw__hooks_install(fake_runtime(), HW__FOR_TRACE));
     T_EQ(0, hw__hooks_repair());
     T_EQ(0, hw__got_write(slots[0], (uintptr_t)hw__real.signal, &old));
     T_TRUE(!world_hooked());
     T_EQ(1, hw__hooks_repair());
     T_TRUE(world_hooked());
-    T_EQ(0, hw__hooks_remove());
+    T_EQ(0, hw__hooks_remove(HW__FOR_TRACE));
     T_EQ((uintptr_t)hw__real.signal, hw__got_read(slots[0]));
 }
 
 /* An address that is in no image, and an image that calls none of the functions, are refused. */
 static void test_nothing_to_hook(void) {
     int local = 0;
-    T_EQ(-ENOENT, hw__hooks_install(&local));
+    T_EQ(-ENOENT, hw__hooks_install(&local, HW__FOR_TRACE));
     void *library = dlopen("libm.so.6", RTLD_LAZY);
     T_TRUE(library != NULL);
-    T_EQ(-ENXIO, hw__hooks_install(dlsym(library, "cos")));
+    T_EQ(-ENXIO, hw__hooks_install(dlsym(library, "cos"), HW__FOR_TRACE));
     T_EQ(0, dlclose(library));
     T_TRUE(!world_hooked());
 }

@@ -12,6 +12,7 @@
 
 #include "base/rare.h"
 #include "headway/clock.h"
+#include "schedule/engine.h"
 #include "trace/stacks.h"
 #include "trace/thread.h"
 
@@ -23,9 +24,6 @@
 
 /* From which length on a hold is looked at more closely. */
 #define LONG_HOLD_NS 1000000
-
-/* Where the main interpreter's GIL is, once it has been seen. */
-static struct hw__gil_memory *main_memory;
 
 static void forget_parks(void);
 static void close_door(void);
@@ -261,7 +259,8 @@ HW__RARE struct hw__gil *hw__on_new_gil(struct hw__gil_memory *memory) {
     if (!hw__registry_trylock()) {
         return NULL;
     }
-    struct hw__gil *gil = hw__gil_add(memory, memory == main_memory || hw__gil_in_runtime(memory));
+    struct hw__gil *gil =
+        hw__gil_add(memory, hw__gil_was_main(memory) || hw__gil_in_runtime(memory));
     if (gil != NULL && hw__session.active) {
         hw__gil_record(gil);
     }
@@ -286,6 +285,7 @@ void hw__on_gil_end(struct hw__gil *gil, struct hw__gil_memory *memory) {
             }
         }
         hw__stacks_drop(gil);
+        hw__sched_forget(gil);
         hw__gil_remove(gil);
     }
     hw__registry_unlock();
@@ -295,7 +295,6 @@ void hw__on_found_holding(struct hw__gil *gil) {
     int64_t now;
     struct hw__gil_memory *memory = atomic_load(&gil->memory);
     struct hw__thread *thread = enter(gil, &now);
-    main_memory = memory;
     gil->interval_us = (uint32_t)HW__READ(memory->interval_us);
     if (thread != NULL) {
         hold(gil, thread, now, HW__ASSUMED);

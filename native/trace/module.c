@@ -10,11 +10,13 @@
  * (Include/moduleobject.h), PyModuleDef_Slot and PyMethodDef (Include/methodobject.h), which
  * differ in their object head alone. `void *` is a PyObject. */
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "headway/schedule.h"
 #include "headway/trace.h"
 #include "headway/version.h"
 
@@ -172,6 +174,50 @@ static void *thread_state(void *module, void *arguments) {
     return Py_BuildValue("K", (unsigned long long)(uintptr_t)PyThreadState_Get());
 }
 
+/* (policy, options) -> what is wrong, or b"". */
+static void *schedule(void *module, void *arguments) {
+    (void)module;
+    const char *name, *options;
+    char problem[400] = "";
+    if (!PyArg_ParseTuple(arguments, "yy", &name, &options)) {
+        return NULL;
+    }
+    const struct hw_policy *policy = hw_policy_find(name, problem, (int)sizeof problem);
+    int error = -EINVAL;
+    if (policy != NULL) {
+        error = hw_schedule_start(policy, options, problem, (int)sizeof problem);
+    }
+    return Py_BuildValue("iy", error, problem);
+}
+
+static void *unschedule(void *module, void *arguments) {
+    (void)module, (void)arguments;
+    return number(hw_schedule_stop());
+}
+
+static void *scheduled(void *module, void *arguments) {
+    (void)module, (void)arguments;
+    return Py_BuildValue("y", hw_schedule_active());
+}
+
+/* (priority, urgent) */
+static void *hint(void *module, void *arguments) {
+    (void)module;
+    int priority, urgent;
+    if (!PyArg_ParseTuple(arguments, "ii", &priority, &urgent)) {
+        return NULL;
+    }
+    return number(hw_schedule_hint(priority, urgent));
+}
+
+/* () -> struct hw_schedule_counts, or b"". */
+static void *counts(void *module, void *arguments) {
+    (void)module, (void)arguments;
+    struct hw_schedule_counts found;
+    bool there = hw_schedule_counts(&found) == 0;
+    return PyBytes_FromStringAndSize((const char *)&found, there ? (intptr_t)sizeof found : 0);
+}
+
 static struct method methods[] = {
     {"version", version, METH_VARARGS, "HW_ABI_VERSION."},
     {"start", start, METH_VARARGS, "hw_trace_start()."},
@@ -183,6 +229,11 @@ static struct method methods[] = {
     {"walk", walk, METH_VARARGS, "hw_trace_walk(), of the calling thread."},
     {"memory", memory, METH_VARARGS, "The bytes at an address."},
     {"thread_state", thread_state, METH_VARARGS, "The address of the calling thread's state."},
+    {"schedule", schedule, METH_VARARGS, "hw_schedule_start()."},
+    {"unschedule", unschedule, METH_VARARGS, "hw_schedule_stop()."},
+    {"scheduled", scheduled, METH_VARARGS, "hw_schedule_active()."},
+    {"hint", hint, METH_VARARGS, "hw_schedule_hint()."},
+    {"counts", counts, METH_VARARGS, "hw_schedule_counts()."},
     {NULL, NULL, 0, NULL},
 };
 

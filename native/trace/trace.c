@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "headway/trace.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -39,38 +38,14 @@ __attribute__((destructor)) static void at_exit(void) {
     }
 }
 
-static void *symbol(const char *name) { return dlsym(RTLD_DEFAULT, name); }
-
-/* Finds the main interpreter's GIL. Returns 0 or a negative errno. */
-static int find_gil(void) {
-    struct hw__probe_calls calls = {
-        .ensure = (int (*)(void))(uintptr_t)symbol("PyGILState_Ensure"),
-        .release = (void (*)(int))(uintptr_t)symbol("PyGILState_Release"),
-        .save = (void *(*)(void))(uintptr_t)symbol("PyEval_SaveThread"),
-        .restore = (void (*)(void *))(uintptr_t)symbol("PyEval_RestoreThread"),
-    };
-    if (calls.ensure == NULL || calls.release == NULL || calls.save == NULL ||
-        calls.restore == NULL) {
-        return -ENOENT;
-    }
-    struct hw__gil_memory *memory;
-    int error = hw__gil_probe(&calls, &memory);
-    if (error != 0) {
-        return error;
-    }
-    /* A hook that knew the site already may have made the record when the helper acquired. */
-    bool acquire;
-    struct hw__gil *gil = hw__gil_find(&memory->cond, &acquire);
-    return gil != NULL || hw__gil_add(memory, true) != NULL ? 0 : -EPROTO;
-}
-
 static int init_once(void) {
     static bool done;
     if (done) {
         return 0;
     }
-    hw__events_init(symbol("Py_IsFinalizing") != NULL ? symbol("Py_IsFinalizing")
-                                                      : symbol("_Py_IsFinalizing"));
+    hw__events_init(hw__interpreter_symbol("Py_IsFinalizing") != NULL
+                        ? hw__interpreter_symbol("Py_IsFinalizing")
+                        : hw__interpreter_symbol("_Py_IsFinalizing"));
     int error = hw__threads_init();
     if (error == 0) {
         error = -pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
@@ -93,7 +68,7 @@ static void record_gils(bool recorded) {
             hw__gil_record(gil);
         }
         /* Without hooks nobody tells us of its end; its next acquire makes a new record. */
-        if (!recorded && !gil->main) {
+        if (!recorded && !gil->main && !atomic_load(&gil->scheduled)) {
             hw__gil_remove(gil);
         }
     }
@@ -103,25 +78,28 @@ int hw_trace_start(const struct hw_trace_options *options) {
     if (hw__session.active) {
         return -EALREADY;
     }
-    const void *runtime = symbol("_PyRuntime");
+    const void *runtime = hw__interpreter_symbol("_PyRuntime");
     if (runtime == NULL) {
         return -ENOENT;
     }
+    bool alone = !hw__hooks_wanted();
     int error = init_once();
     if (error == 0) {
-        error = hw__hooks_install(runtime);
+        error = hw__hooks_install(runtime, HW__FOR_TRACE);
     }
     if (error != 0) {
         return error;
     }
 
-    hw__ticks_prepare();
+    if (alone) {
+        hw__ticks_prepare();
+    }
     struct hw__gil *gil = &hw__gils[0];
     if (!options->gil_enabled) {
         hw__gil_expect_later();
         error = hw__parking_install(runtime, options->has_layout ? &options->layout : NULL);
     } else if (atomic_load(&gil->memory) == NULL) {
-        error = find_gil();
+        error = hw__gil_find_main();
     }
     struct hw__gil_memory *memory = atomic_load(&gil->memory);
     struct hw__session_facts facts = {
@@ -140,7 +118,7 @@ int hw_trace_start(const struct hw_trace_options *options) {
         error = hw__session_open(options->path, options->max_bytes, &facts);
     }
     if (error != 0) {
-        hw__hooks_remove();
+        hw__hooks_remove(HW__FOR_TRACE);
         hw__parking_remove();
         return error;
     }
@@ -174,7 +152,7 @@ int hw_trace_stop(void) {
     record_gils(false); /* from here on no hook writes */
     hw__parks_stop();
     hw__session.active = false;
-    hw__hooks_remove();
+    hw__hooks_remove(HW__FOR_TRACE);
     hw__parking_remove();
     if (atomic_exchange(&hw__session.inherited, 0) != 0) {
         hw__session_abandon();

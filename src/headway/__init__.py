@@ -1,8 +1,9 @@
-"""Headway measures Python's concurrency models, shows who holds the GIL, and says what holds on this machine.
+"""Headway measures Python's concurrency models, shows who holds the GIL, and schedules it.
 
 from headway import lab
 with headway.trace() as t: ...
 headway.gil_times()
+with headway.schedule("fair"): ...
 """
 
 from typing import TYPE_CHECKING
@@ -12,12 +13,28 @@ if TYPE_CHECKING:
     from headway.live.recording import Recording as Recording
     from headway.live.recording import gil_times as gil_times
     from headway.live.recording import trace as trace
+    from headway.live.schedule import Schedule as Schedule
+    from headway.live.schedule import schedule as schedule
+    from headway.live.schedule import thread_priority as thread_priority
 
-__all__ = ["GilTimes", "Recording", "__version__", "gil_times", "lab", "trace"]
+__all__ = [
+    "GilTimes",
+    "Recording",
+    "Schedule",
+    "__version__",
+    "gil_times",
+    "lab",
+    "schedule",
+    "thread_priority",
+    "trace",
+]
 
 __version__ = "0.1.0"
 
-_RECORDING = ("GilTimes", "Recording", "gil_times", "trace")
+_LIVE = {
+    **dict.fromkeys(("GilTimes", "Recording", "gil_times", "trace"), "recording"),
+    **dict.fromkeys(("Schedule", "schedule", "thread_priority"), "schedule"),
+}
 
 
 def __getattr__(name: str) -> object:
@@ -26,6 +43,6 @@ def __getattr__(name: str) -> object:
 
     if name == "lab":
         return importlib.import_module("headway.lab")
-    if name in _RECORDING:
-        return getattr(importlib.import_module("headway.live.recording"), name)
+    if name in _LIVE:
+        return getattr(importlib.import_module(f"headway.live.{_LIVE[name]}"), name)
     raise AttributeError(f"module 'headway' has no attribute {name!r}")

@@ -11,6 +11,7 @@ __all__ = [
     "InterpreterError",
     "NativeError",
     "RecordingError",
+    "SchedulingError",
     "StoreError",
     "TraceError",
     "UsageError",
@@ -62,6 +63,12 @@ class TraceError(HeadwayError):
     """A trace file that is not there, is none, or is damaged beyond reading."""
 
     exit_code = 6
+
+
+class SchedulingError(HeadwayError):
+    """A process whose GIL cannot be scheduled, a policy that is none, or an option that it has not."""
+
+    exit_code = 8
 
 
 class RecordingError(HeadwayError):

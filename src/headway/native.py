@@ -5,15 +5,17 @@ its ABI once, so that a plan knows before it starts whether the native cells can
 """
 
 import ctypes
+import functools
 import os
 import sysconfig
+from dataclasses import dataclass
 from pathlib import Path
 
 from headway.errors import NativeError
 
-__all__ = ["ABI_VERSION", "library_path"]
+__all__ = ["ABI_VERSION", "Policy", "PolicyOption", "library_path", "policies"]
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 """HW_ABI_VERSION of native/include/headway/version.h that this package was written for."""
 
 _NAME = "libheadway.so"
@@ -59,3 +61,83 @@ def library_path() -> Path:
         f"the native library is not there (looked for {', '.join(map(str, candidates))})",
         hint="headway was installed without a C compiler; install one and reinstall, or go on without the native cells",
     )
+
+
+@dataclass(frozen=True)
+class PolicyOption:
+    """An option of a policy for the GIL; its unit stands in its name."""
+
+    name: str
+    least: int
+    most: int
+    preset: int
+    about: str
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy for the GIL (native/policy)."""
+
+    name: str
+    about: str
+    good_for: str
+    bad_at: str
+    options: tuple[PolicyOption, ...]
+
+
+class _Option(ctypes.Structure):
+    """struct hw_policy_option of native/include/headway/policy.h."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("least", ctypes.c_int64),
+        ("most", ctypes.c_int64),
+        ("preset", ctypes.c_int64),
+        ("about", ctypes.c_char_p),
+    )
+
+
+class _Policy(ctypes.Structure):
+    """What struct hw_policy begins with."""
+
+    _fields_ = (
+        ("abi", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("name", ctypes.c_char_p),
+        ("about", ctypes.c_char_p),
+        ("good_for", ctypes.c_char_p),
+        ("bad_at", ctypes.c_char_p),
+        ("options", ctypes.POINTER(_Option)),
+    )
+
+
+def _options(first: "ctypes._Pointer[_Option]") -> tuple[PolicyOption, ...]:
+    found: list[PolicyOption] = []
+    while (one := first[len(found)]).name is not None:
+        found.append(PolicyOption(one.name.decode(), one.least, one.most, one.preset, one.about.decode()))
+    return tuple(found)
+
+
+@functools.cache
+def policies() -> tuple[tuple[Policy, ...], tuple[PolicyOption, ...]]:
+    """Return the policies that are built in, the default one first, and the options that each of them has besides.
+
+    Raises:
+        NativeError: The library is missing or does not fit.
+    """
+    library = ctypes.CDLL(str(library_path()))
+    library.hw_policy_at.restype = ctypes.POINTER(_Policy)
+    library.hw_policy_engine_options.restype = ctypes.POINTER(_Option)
+    found: list[Policy] = []
+    while pointer := library.hw_policy_at(len(found)):
+        one = pointer.contents
+        found.append(
+            Policy(
+                name=one.name.decode(),
+                about=one.about.decode(),
+                good_for=one.good_for.decode(),
+                bad_at=one.bad_at.decode(),
+                options=_options(one.options),
+            )
+        )
+    return tuple(found), _options(library.hw_policy_engine_options())

@@ -1,4 +1,4 @@
-"""Record a Python process that runs already, for a while or until Ctrl-C, and summarise it.
+"""Record a Python process that runs already, or schedule its GIL, for a while or until Ctrl-C.
 
 The process goes on as before, and is left as it was. CPython 3.14 and later: by sys.remote_exec. Before: its main thread
 is stopped by ptrace for about a millisecond, on x86-64. Children that it forks meanwhile are followed.
@@ -6,14 +6,19 @@ is stopped by ptrace for about a millisecond, on x86-64. Children that it forks 
 Examples:
   headway attach 4711 --duration 10
   headway attach 4711 -o slow.hwt
+  headway attach 4711 --policy fair
 """
 
 import argparse
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headway.cli import console, options
 from headway.cli.trace_command import add_output, summarise
+
+if TYPE_CHECKING:
+    from headway.live import attach
 
 __all__ = ["prepare", "run"]
 
@@ -27,6 +32,11 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         type=options.seconds(above=True),
         help="record so long; else until Ctrl-C or the process's end",
+    )
+    parser.add_argument(
+        "--policy",
+        metavar="NAME",
+        help="schedule its GIL by this policy instead of recording (CPython 3.14 and later); see `headway policies`",
     )
     parser.add_argument(
         "--patience",
@@ -43,6 +53,8 @@ def run(arguments: argparse.Namespace) -> int:
     from headway.live import attach, files
 
     target = attach.look_at(arguments.pid)
+    if arguments.policy is not None:
+        return _schedule(target, arguments)
     if arguments.output is not None:
         file = files.check_new(arguments.output, force=arguments.force)
     else:
@@ -54,14 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     how_long = f"for {arguments.duration:g} s" if arguments.duration else "until Ctrl-C"
     console.say(f"recording process {target.pid} {how_long}")
-    deadline = time.monotonic() + (arguments.duration or float("inf"))
-    alive = True
-    try:
-        while alive and time.monotonic() < deadline:
-            time.sleep(min(0.1, max(0.0, deadline - time.monotonic())))
-            alive = Path(f"/proc/{target.pid}").exists()
-    except KeyboardInterrupt:
-        pass
+    alive = _wait(target.pid, arguments.duration)
     if alive:
         try:
             attach.detach(target, patience_s=arguments.patience)
@@ -72,4 +77,41 @@ def run(arguments: argparse.Namespace) -> int:
         if not alive:
             files.finish(path)
     summarise(file, brief=arguments.no_summary)
+    return 0
+
+
+def _wait(pid: int, duration_s: float | None) -> bool:
+    """Wait so long, or until Ctrl-C or the process's end; return whether it lives."""
+    deadline = time.monotonic() + (duration_s or float("inf"))
+    alive = True
+    try:
+        while alive and time.monotonic() < deadline:
+            time.sleep(min(0.1, max(0.0, deadline - time.monotonic())))
+            alive = Path(f"/proc/{pid}").exists()
+    except KeyboardInterrupt:
+        pass
+    return alive
+
+
+def _schedule(target: "attach.Target", arguments: argparse.Namespace) -> int:
+    """Put the policy on, wait, take it off."""
+    from headway.errors import SchedulingError
+    from headway.live import attach
+    from headway.live.schedule import check
+
+    if target.version < (3, 14):
+        raise SchedulingError(
+            f"process {target.pid} runs CPython {target.version[0]}.{target.version[1]}: its GIL is not scheduled from"
+            " outside",
+            hint="start the program with `headway run`, or use CPython 3.14 or later",
+        )
+    policy = arguments.policy
+    check(policy, {})
+    if "/" in policy:
+        policy = str(Path(policy).absolute())
+    attach.schedule(target, policy, patience_s=arguments.patience)
+    how_long = f"for {arguments.duration:g} s" if arguments.duration else "until Ctrl-C"
+    console.say(f"process {target.pid} is scheduled by {policy} {how_long}")
+    if _wait(target.pid, arguments.duration):
+        attach.schedule(target, "", patience_s=arguments.patience)
     return 0

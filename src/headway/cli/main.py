@@ -1,7 +1,8 @@
 """The parser, the list of commands, and the one handler of errors.
 
 stdout is data, stderr is talk. Exit codes: 0; 1 for failed launches or any other `HeadwayError`; 2 for bad arguments;
-3 to 7 for interpreters, stores, the native library, traces and recording; `trace` ends as its program ended; 130 after Ctrl-C.
+3 to 8 for interpreters, stores, the native library, traces, recording and scheduling; `trace` and `run` end as their
+program ended; 130 after Ctrl-C.
 """
 
 import argparse
@@ -30,10 +31,11 @@ class Command(Protocol):
         """Do it and return the exit code. Raises HeadwayError."""
 
 
-_COMMANDS = ("lab", "trace", "attach", "top", "report", "compare", "runs", "interpreters", "doctor")
+_COMMANDS = ("lab", "run", "policies", "trace", "attach", "top", "report", "compare", "runs", "interpreters", "doctor")
 
 _DESCRIPTION = (
-    "Measure Python's concurrency models on this machine's interpreters, and see who holds the GIL in your program."
+    "Measure Python's concurrency models on this machine's interpreters, see who holds the GIL in your program, and "
+    "schedule it."
 )
 
 

@@ -17,18 +17,34 @@ from pathlib import Path
 from headway.cli import console
 from headway.errors import UsageError
 
-__all__ = ["add_output", "prepare", "run", "summarise"]
+__all__ = ["add_output", "add_program", "prepare", "program", "run", "summarise"]
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.usage = "headway trace [-o FILE] [options] [--] SCRIPT|PROGRAM [ARGUMENT ...]\n       headway trace [-o FILE] [options] -m MODULE [ARGUMENT ...]"
     add_output(parser)
+    add_program(parser)
+
+
+def add_program(parser: argparse.ArgumentParser) -> None:
+    """Add what all commands that run a program take."""
     parser.add_argument(
         "--python", metavar="INTERPRETER", help="run the script or module with this one, as `python3.13` or a path"
     )
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="MODULE ...", help="run a module")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="SCRIPT ...", help="run a script or a program")
+
+
+def program(arguments: argparse.Namespace) -> tuple[list[str], str]:
+    """Return the command line of the program that is to run, and what a user calls it. Raises UsageError."""
+    from headway.live import launch
+
+    module = arguments.module is not None
+    words = arguments.module if module else arguments.program
+    if words[:1] == ["--"]:
+        words = words[1:]
+    return launch.command_line(words, module=module, python=_interpreter(arguments.python))
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -57,17 +73,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the program, summarise its trace, and end as it ended."""
     from headway.live import files, launch
 
-    words = arguments.module if arguments.module is not None else arguments.program
-    if words[:1] == ["--"]:
-        words = words[1:]
-    command, name = launch.command_line(
-        words, module=arguments.module is not None, python=_interpreter(arguments.python)
-    )
+    command, name = program(arguments)
     if arguments.output is not None:
         file = files.check_new(arguments.output, force=arguments.force)
     else:
         file = files.check_new(files.unused_name(Path.cwd(), name))
-    ending = launch.run(command, file, max_bytes=arguments.max_size)
+    ending = launch.run(command, launch.environment(file, max_bytes=arguments.max_size), file)
     if not ending.files:
         console.say(f"{name} was not traced: no Python process of it started the recorder (python -I, -E or -S?)")
     else:

@@ -22,7 +22,7 @@ from headway.live.inject import run_soon
 from headway.live.launch import DEFAULT_MAX_BYTES
 from headway.native import library_path
 
-__all__ = ["Target", "attach", "detach", "look_at"]
+__all__ = ["Target", "attach", "detach", "look_at", "schedule"]
 
 _REMOTE_EXEC = (3, 14)
 _BUSY_S = 60.0
@@ -40,11 +40,11 @@ def _headway():
     path = {agent!r}
     sys.path.insert(0, path)
     try:
-        from headway_agent import recorder
+        from headway_agent import {module}
     finally:
         sys.path.remove(path)
         sys.path_importer_cache.pop(path, None)
-    return recorder.{call}
+    return {module}.{call}
 def _headway_answers():
     try:
         answer = {{"answer": _headway()}}
@@ -109,8 +109,21 @@ def detach(target: Target, *, patience_s: float = 10.0) -> None:
     _call(target, f"detach({str(library_path())!r})", patience_s)
 
 
-def _call(target: Target, call: str, patience_s: float) -> object:
-    """Have the process run a function of the agent's recorder, and return what it returns."""
+def schedule(target: Target, policy: str, options: str = "", *, patience_s: float = 10.0) -> str:
+    """Put a policy on in a process in place of the one that is on, or with "" take that off.
+
+    Returns the name of the one that was on before, or "".
+
+    Raises:
+        RecordingError: The process cannot be reached, or refuses; it goes on as it was.
+        NativeError: The native library is missing or does not fit.
+    """
+    call = f"attach({str(library_path())!r}, {policy!r}, {options!r})"
+    return str(_call(target, call, patience_s, module="scheduler", what="scheduled"))
+
+
+def _call(target: Target, call: str, patience_s: float, *, module: str = "recorder", what: str = "recorded") -> object:
+    """Have the process run a function of a module of the agent, and return what it returns."""
     with tempfile.TemporaryDirectory(prefix="headway-attach-") as folder:
         os.chmod(folder, 0o711)  # noqa: S103 the process may be another user's, and is to find two names in there
         own = Path(f"/proc/{target.pid}")
@@ -118,7 +131,7 @@ def _call(target: Target, call: str, patience_s: float) -> object:
             os.chown(folder, own.stat().st_uid, own.stat().st_gid)  # as root: the process is to write its reply there
         reply, script = Path(folder, "reply"), Path(folder, "script.py")
         names = {"agent": str(AGENT_PATH), "script": str(script), "reply": str(reply)}
-        script.write_text(_CODE.format(pid=_own_pid(target), call=call, **names), encoding="utf-8")
+        script.write_text(_CODE.format(pid=_own_pid(target), call=call, module=module, **names), encoding="utf-8")
         script.chmod(0o644)
         if target.version >= _REMOTE_EXEC:
             _remote_exec(target, script)
@@ -126,7 +139,7 @@ def _call(target: Target, call: str, patience_s: float) -> object:
             _pending_call(target, script)
         answer = _wait_for(reply, script, target, patience_s)
     if "error" in answer:
-        raise RecordingError(f"process {target.pid} cannot be recorded: {answer['error']}")
+        raise RecordingError(f"process {target.pid} cannot be {what}: {answer['error']}")
     return answer["answer"]
 
 

@@ -1,4 +1,4 @@
-"""Run a program, and all Python processes that it starts, under the recorder, and be no one's business otherwise.
+"""Run a program, and all Python processes that it starts, under the recorder or a policy, and be no one's business otherwise.
 
 The program runs as it would without us: the same command line, `__main__`, standard streams and terminal. The recorder
 gets into each Python process by its environment: PYTHONPATH leads to a `sitecustomize` (agent/startup) that starts it.
@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.agent import STARTUP_PATH
+from headway.agent.headway_agent.scheduler import options_text
 from headway.errors import UsageError
 from headway.live.files import family_files, finish
 from headway.native import library_path
 
-__all__ = ["DEFAULT_MAX_BYTES", "Ending", "command_line", "end_like", "environment", "run"]
+__all__ = ["DEFAULT_MAX_BYTES", "Ending", "command_line", "end_like", "environment", "run", "scheduled_environment"]
 
 DEFAULT_MAX_BYTES = 512 << 20
 """What one process may record before the oldest events are overwritten."""
@@ -49,13 +50,39 @@ def environment(
         NativeError: The native library is missing or does not fit.
     """
     found = dict(os.environ if base is None else base)
-    paths = [str(STARTUP_PATH), *filter(None, found.get("PYTHONPATH", "").split(os.pathsep))]
-    found["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
-    found["HEADWAY_NATIVE"] = str(library_path())
+    _lead_to_startup(found)
     found["HEADWAY_TRACE_FILE"] = str(file.absolute())
     found["HEADWAY_TRACE_FAMILY"] = str(int.from_bytes(os.urandom(8), "little"))
     found["HEADWAY_TRACE_BYTES"] = str(max_bytes)
     return found
+
+
+def scheduled_environment(
+    policy: str | None,
+    options: Mapping[str, int] | None = None,
+    *,
+    switch_interval_s: float | None = None,
+    base: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return an environment in which each Python process has its GIL scheduled by a policy, or another switch interval.
+
+    Raises:
+        NativeError: The native library is missing or does not fit.
+    """
+    found = dict(os.environ if base is None else base)
+    _lead_to_startup(found)
+    if policy is not None:
+        found["HEADWAY_POLICY"] = policy
+        found["HEADWAY_POLICY_OPTIONS"] = options_text(options or {})
+    if switch_interval_s is not None:
+        found["HEADWAY_SWITCH_INTERVAL"] = repr(switch_interval_s)
+    return found
+
+
+def _lead_to_startup(found: dict[str, str]) -> None:
+    paths = [str(STARTUP_PATH), *filter(None, found.get("PYTHONPATH", "").split(os.pathsep))]
+    found["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    found["HEADWAY_NATIVE"] = str(library_path())
 
 
 def command_line(arguments: Sequence[str], *, module: bool = False, python: str | None = None) -> tuple[list[str], str]:
@@ -87,14 +114,26 @@ def command_line(arguments: Sequence[str], *, module: bool = False, python: str 
     return [program, *arguments[1:]], path.name
 
 
-def run(command: Sequence[str], file: Path, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Ending:
+def run(
+    command: Sequence[str], env: Mapping[str, str], file: Path | None = None, *, cpus: frozenset[int] | None = None
+) -> Ending:
     """Run a program to its end, passing on signals that were sent to us alone.
+
+    Args:
+        command: The program and its arguments.
+        env: What environment() or scheduled_environment() made.
+        file: Where it records, if it does.
+        cpus: The only CPUs that it may run on; else those that we may.
 
     Raises:
         UsageError: The program cannot be started.
-        NativeError: The native library is missing or does not fit.
     """
-    env = environment(file, max_bytes=max_bytes)
+
+    def prepare() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if cpus is not None:
+            os.sched_setaffinity(0, cpus)
+
     waited = {signal.SIGCHLD, *_FORWARDED}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     try:
@@ -103,7 +142,7 @@ def run(command: Sequence[str], file: Path, *, max_bytes: int = DEFAULT_MAX_BYTE
                 command,
                 env=env,
                 close_fds=False,  # it has what it would have had from the shell
-                preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),  # noqa: PLW1509 no threads here
+                preexec_fn=prepare,  # noqa: PLW1509 no threads here
             )
         except OSError as error:
             raise UsageError(f"{command[0]} cannot be run: {error.strerror}", hint="is it a program?") from error
@@ -116,7 +155,7 @@ def run(command: Sequence[str], file: Path, *, max_bytes: int = DEFAULT_MAX_BYTE
         while signal.sigtimedwait(waited, 0) is not None:
             pass  # a Ctrl-C that ended the program is no reason to end before its report
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    files = tuple(family_files(file))
+    files = tuple(family_files(file)) if file is not None else ()
     for path in files:
         finish(path)
     return Ending(child.returncode, files)

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, final
 
-from headway.agent.headway_agent.recorder import CannotRecordError, Recorder
+from headway.agent.headway_agent.library import UnfitError
+from headway.agent.headway_agent.recorder import Recorder
 from headway.errors import RecordingError
 from headway.live.files import check_new
 from headway.live.launch import DEFAULT_MAX_BYTES
@@ -40,7 +41,7 @@ def _the_recorder() -> Recorder:
     if _recorder is None:
         try:
             _recorder = Recorder(str(library_path()))
-        except CannotRecordError as error:
+        except UnfitError as error:
             raise RecordingError(f"this process cannot be recorded: {error}") from error
     return _recorder
 
@@ -67,7 +68,7 @@ def gil_times() -> GilTimes:
 def _start(recorder: Recorder, path: str, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
     try:
         recorder.start(path, None, max_bytes)
-    except CannotRecordError as error:
+    except UnfitError as error:
         raise RecordingError(f"this process cannot be recorded: {error}") from error
 
 

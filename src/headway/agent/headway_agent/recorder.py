@@ -1,23 +1,18 @@
 """Starts and stops the recording of the GIL in this process, and tells it the names of threads.
 
 The program, `headway attach` and `headway.trace()` all come here; what records is native/trace. CPython 3.8 to 3.15 on
-Linux; stacks from 3.11 on. Anything that is not as expected raises `CannotRecordError`, and the program goes on as it was.
+Linux; stacks from 3.11 on. Anything that is not as expected raises `UnfitError`, and the program goes on as it was.
 """
 
-import _imp
 import os
-import platform
 import struct
 import sys
 
 from . import frames
+from .library import UnfitError, errno_name, gil_enabled, load, say
 
-__all__ = ["CannotRecordError", "Recorder", "attach", "detach", "start_from_environment"]
+__all__ = ["Recorder", "attach", "detach", "start_from_environment"]
 
-ABI_VERSION = 4
-"""HW_ABI_VERSION of native/include/headway/version.h that this module was written for."""
-
-NEWEST = (3, 15)
 DEFAULT_BYTES = 512 << 20
 
 _PROBLEMS = {
@@ -29,34 +24,6 @@ _PROBLEMS = {
     "EPROTO": "the GIL is not where this CPython should have it",
     "ETIMEDOUT": "this thread does not hold the main interpreter's GIL: start from the main interpreter",
 }
-
-
-class CannotRecordError(Exception):
-    """Why this process is not recorded, in one sentence."""
-
-
-def _load(path):
-    """Return the shared library as the extension module that it is, too (native/trace/module.c)."""
-    spec = type(sys.__spec__)("headway_recorder", None, origin=path)
-    try:
-        library = _imp.create_dynamic(spec)
-        _imp.exec_dynamic(library)
-        found = library.version()
-    except (ImportError, SystemError, AttributeError) as error:
-        raise CannotRecordError("%s does not load: %s" % (path, error))
-    if found != ABI_VERSION:
-        raise CannotRecordError("%s has ABI version %d, expected %d" % (path, found, ABI_VERSION))
-    return library
-
-
-def _check_interpreter():
-    version = sys.version_info[:2]
-    if sys.implementation.name != "cpython":
-        raise CannotRecordError("this is %s, not CPython" % sys.implementation.name)
-    if not (3, 8) <= version <= NEWEST:
-        raise CannotRecordError("CPython %d.%d is not known to this version of headway" % version)
-    if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
-        raise CannotRecordError("%s on %s is not supported" % (sys.platform, platform.machine()))
 
 
 def _command():
@@ -85,14 +52,13 @@ class Recorder:
     """The recorder of this process; there is one session at a time, however many objects."""
 
     def __init__(self, library):
-        """Load the shared library. Raises CannotRecordError."""
-        _check_interpreter()
-        self._library = _load(library)
+        """Load the shared library. Raises UnfitError."""
+        self._library = load(library)
         self.without_stacks = ""
         """Why there are no stacks; "" where there are."""
 
     def start(self, path, family=None, max_bytes=DEFAULT_BYTES):
-        """Record into a new file, or with "" count only. Raises CannotRecordError."""
+        """Record into a new file, or with "" count only. Raises UnfitError."""
         command = _command()
         options = (
             os.fsencode(os.path.abspath(path)) if path else b"",
@@ -100,7 +66,7 @@ class Recorder:
             family if family is not None else struct.unpack("Q", os.urandom(8))[0],
             sys.hexversion,
             _free_threaded(),
-            _gil_enabled(),
+            int(gil_enabled()),
             command,
             os.fsencode(sys.executable or ""),
             _program(command),
@@ -110,11 +76,11 @@ class Recorder:
         try:
             failed = self._library.start(*options)
         except (ValueError, OverflowError) as error:  # a NUL in a path, a size beyond 64 bits
-            raise CannotRecordError("%s: %s" % (named, error))
+            raise UnfitError("%s: %s" % (named, error))
         if failed:
-            name = _errno_name(-failed)
+            name = errno_name(-failed)
             text = _PROBLEMS.get(name, os.strerror(-failed) + " (%(path)s)")
-            raise CannotRecordError(text % {"path": named})
+            raise UnfitError(text % {"path": named})
         _names.watch(self._name)
 
     def _layout(self):
@@ -152,21 +118,10 @@ class Recorder:
         self._library.name(tid, name.encode("utf-8", "replace").replace(b"\0", b"?"))
 
 
-def _errno_name(number):
-    import errno
-
-    return errno.errorcode.get(number, "")
-
-
 def _free_threaded():
     import sysconfig
 
     return int(bool(sysconfig.get_config_var("Py_GIL_DISABLED")))
-
-
-def _gil_enabled():
-    check = getattr(sys, "_is_gil_enabled", None)
-    return int(check() if check is not None else True)
 
 
 class _Names:
@@ -251,9 +206,9 @@ def start_from_environment():
         max_bytes = int(os.environ.get("HEADWAY_TRACE_BYTES", str(DEFAULT_BYTES)))
         recorder.start(_free_path(path), family, max_bytes)
         if recorder.without_stacks and sys.version_info >= (3, 11):
-            _say("process %d is traced without stacks: %s" % (os.getpid(), recorder.without_stacks))
-    except (CannotRecordError, KeyError, ValueError, OSError) as error:
-        _say("process %d is not traced: %s" % (os.getpid(), error))
+            say("process %d is traced without stacks: %s" % (os.getpid(), recorder.without_stacks))
+    except (UnfitError, KeyError, ValueError, OSError) as error:
+        say("process %d is not traced: %s" % (os.getpid(), error))
 
 
 def attach(library, path, max_bytes):
@@ -282,10 +237,3 @@ def _free_path(path):
         if not os.path.lexists(found):
             return found
         attempt += 1
-
-
-def _say(text):
-    try:
-        os.write(2, ("headway: %s\n" % text).encode("utf-8", "replace"))
-    except OSError:
-        pass  # no stderr: nobody listens

@@ -1,4 +1,4 @@
-"""Starts the recorder in every Python process that has this folder on its PYTHONPATH, before the program runs.
+"""Starts the recorder, and a policy for the GIL, in every Python process that has this folder on its PYTHONPATH, before the program runs.
 
 CPython's `site` imports `sitecustomize` at startup, unless it is told not to (-I, -E with PYTHONPATH, -S). Afterwards
 the program's world is as it would be: this folder is off sys.path, and the sitecustomize that this one hides is run and
@@ -13,15 +13,23 @@ def _start():
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
     sys.path_importer_cache.pop(here, None)
-    if "HEADWAY_TRACE_FILE" in os.environ and not _is_there():
+    traced, scheduled = "HEADWAY_TRACE_FILE" in os.environ, "HEADWAY_POLICY" in os.environ
+    scheduled = scheduled or "HEADWAY_SWITCH_INTERVAL" in os.environ
+    if (traced or scheduled) and not _is_there():
         agent = os.path.dirname(here)
         sys.path.insert(0, agent)
         try:
-            from headway_agent import recorder
+            if scheduled:
+                from headway_agent import scheduler
+
+                scheduler.start_from_environment()
+            if traced:
+                from headway_agent import recorder
+
+                recorder.start_from_environment()
         except ImportError as error:  # a module of the standard library is missing
-            os.write(2, ("headway: process %d is not traced: %s\n" % (os.getpid(), error)).encode())
-        else:
-            recorder.start_from_environment()
+            what = "traced" if traced else "scheduled"
+            os.write(2, ("headway: process %d is not %s: %s\n" % (os.getpid(), what, error)).encode())
         finally:
             sys.path.remove(agent)
             sys.path_importer_cache.pop(agent, None)

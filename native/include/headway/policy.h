@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#ifndef HEADWAY_POLICY_H
+#define HEADWAY_POLICY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a scheduling policy for the GIL is: a few functions that say who goes next and when the one
+ * that has the GIL is to be asked for it. Everything else (waiting, waking, CPython's protocol, the
+ * watchdog) is the engine's (native/schedule).
+ *
+ * A policy of your own is a shared library that defines
+ *
+ *     const struct hw_policy headway_policy = {.abi = HW_POLICY_ABI, .name = "mine", ...};
+ *
+ * and is named by its path: `headway run --policy ./mine.so app.py`.
+ *
+ * Its functions are called with the GIL's own mutex held, in any thread, in the middle of taking or
+ * dropping the GIL: they must not block, allocate, print, or call anything of Python. They may be
+ * called from a simulation, too: what they know of time is what they are told. All times are in
+ * nanoseconds. */
+
+/* Grows by one when a struct here changes. */
+#define HW_POLICY_ABI 1
+
+#define HW_POLICY_MAX_OPTIONS 8
+
+/* A time that does not come. */
+#define HW_NEVER INT64_MAX
+
+/* Flags of a thread. */
+#define HW_THREAD_FORCED 1u /* it let the GIL go last because it was asked to */
+#define HW_THREAD_URGENT 2u /* the program says that its latency matters most */
+
+/* A thread, at one GIL. Zeroed when it is new there; the engine writes all but `key` and `own`. */
+struct hw_policy_thread {
+    int64_t key;         /* set by ready(): of those that wait, the one with the least goes next */
+    int64_t ready_ns;    /* when it began to wait, or 0 */
+    int64_t acquired_ns; /* when it got the GIL last, or 0 */
+    int64_t released_ns; /* when it let it go last, or 0 */
+    int64_t run_ns;      /* how long it has held since it last let go unasked, ended holds only */
+    int64_t burst_ns;    /* how long it mostly holds from one unasked release to the next */
+    int64_t used_ns;     /* how long it has held in all */
+    int32_t priority;    /* what the program says, as nice(2): -20 the most favoured, 0, 19 */
+    uint32_t flags;
+    int64_t own[6]; /* the policy's */
+};
+
+/* A GIL. Zeroed when the policy begins; the engine writes all but `own`. */
+struct hw_policy_gil {
+    int64_t now_ns;                        /* the time of this call */
+    int64_t interval_ns;                   /* sys.setswitchinterval() */
+    int64_t least_key;                     /* of those that wait; INT64_MAX: nobody waits */
+    const struct hw_policy_thread *holder; /* NULL: nobody has it, or nobody that is known */
+    uint32_t waiting;                      /* how many wait */
+    uint32_t unused;
+    int64_t options[HW_POLICY_MAX_OPTIONS]; /* in the order of the policy's list */
+    int64_t own[8];                         /* the policy's */
+};
+
+struct hw_policy_option {
+    const char *name; /* with its unit: "slice_us"; NULL ends the list */
+    int64_t least, most, preset;
+    const char *about; /* one line */
+};
+
+/* The engine does as CPython does, and no more: no spinning, no grace, a forced release waits until
+ * another thread has taken over. */
+#define HW_POLICY_PLAIN 1u
+
+struct hw_policy {
+    uint32_t abi; /* HW_POLICY_ABI */
+    uint32_t flags;
+    const char *name;
+    const char *about, *good_for, *bad_at; /* a line each */
+    const struct hw_policy_option *options;
+
+    /* The thread begins to wait: sets its `key`. */
+    void (*ready)(struct hw_policy_gil *gil, struct hw_policy_thread *thread);
+
+    /* The thread has the GIL; gil->holder is it. */
+    void (*acquired)(struct hw_policy_gil *gil, struct hw_policy_thread *thread);
+
+    /* The thread has let it go after `held_ns`; gil->holder is it still, `run_ns` and `used_ns`
+     * have grown already, HW_THREAD_FORCED tells whether it was asked to. */
+    void (*released)(struct hw_policy_gil *gil, struct hw_policy_thread *thread, int64_t held_ns);
+
+    /* How long from now on `waiter` is to wait before `holder` is asked: 0 or less is now. The
+     * engine asks again when the GIL changes hands. */
+    int64_t (*patience)(struct hw_policy_gil *gil, const struct hw_policy_thread *waiter,
+                        const struct hw_policy_thread *holder);
+
+    /* NULL, or how long `next` may be left asleep after `releaser` let the GIL go for a call that
+     * the engine expects to return at once. */
+    int64_t (*grace)(struct hw_policy_gil *gil, const struct hw_policy_thread *next,
+                     const struct hw_policy_thread *releaser);
+};
+
+#endif

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+/* Virtual deadlines: a thread gets a slice and with it a deadline; the earliest deadline goes next,
+ * and who wakes with an earlier one than the holder's has it asked. A new slice, with a later
+ * deadline, comes only when the old one is used up: sleeping does not earn one. Nir Aides's
+ * bfs.patch (bpo-7946, msg101612), after Con Kolivas's BFS. */
+#include "policy/policies.h"
+
+#define SLICE 0
+
+#define DEADLINE own[0]
+#define LEFT own[1]
+
+static void refill(const struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
+    int64_t slice_ns = gil->options[SLICE] * 1000;
+    thread->LEFT = slice_ns;
+    thread->DEADLINE = gil->now_ns + slice_ns * 1024 / hw__policy_weight(thread->priority);
+}
+
+static void ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
+    if (thread->LEFT <= 0) {
+        refill(gil, thread);
+    }
+    thread->key = thread->DEADLINE;
+}
+
+static void acquired(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
+    if (thread->LEFT <= 0) {
+        refill(gil, thread); /* the first time, without having waited */
+    }
+}
+
+static void released(struct hw_policy_gil *gil, struct hw_policy_thread *thread, int64_t held_ns) {
+    (void)gil;
+    thread->LEFT -= held_ns;
+}
+
+static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread *waiter,
+                        const struct hw_policy_thread *holder) {
+    if (waiter->DEADLINE < holder->DEADLINE) {
+        return 0;
+    }
+    return holder->LEFT - (gil->now_ns - holder->acquired_ns);
+}
+
+static const struct hw_policy_option options[] = {
+    {"slice_us", 100, 1000000, 10000, "GIL time that a thread gets with one deadline"},
+    {.name = NULL},
+};
+
+const struct hw_policy hw__policy_bfs = {
+    .abi = HW_POLICY_ABI,
+    .name = "bfs",
+    .about = "virtual deadlines: the earliest goes next; a slice comes anew only when used up "
+             "(Aides)",
+    .good_for = "threads that do I/O beside a few threads that compute",
+    .bad_at = "threads that use much of their slices between calls: they wait for everyone's slice",
+    .options = options,
+    .ready = ready,
+    .acquired = acquired,
+    .released = released,
+    .patience = patience,
+};

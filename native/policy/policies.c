@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#include "policy/policies.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "headway/schedule.h"
+
+static const struct hw_policy *const built_in[] = {&hw__policy_fair, &hw__policy_priority,
+                                                   &hw__policy_bfs, &hw__policy_stock};
+#define BUILT_IN (int)(sizeof built_in / sizeof *built_in)
+
+int64_t hw__policy_weight(int32_t priority) {
+    int64_t weight = 1024;
+    for (; priority < 0; priority++) {
+        weight = weight * 5 / 4;
+    }
+    for (; priority > 0; priority--) {
+        weight = weight * 4 / 5;
+    }
+    return weight;
+}
+
+const struct hw_policy *hw_policy_at(int index) {
+    return index >= 0 && index < BUILT_IN ? built_in[index] : NULL;
+}
+
+static bool complete(const struct hw_policy *policy) {
+    return policy->name != NULL && policy->options != NULL && policy->ready != NULL &&
+           policy->acquired != NULL && policy->released != NULL && policy->patience != NULL;
+}
+
+/* Never unloaded: a thread may be in it at any time. */
+static const struct hw_policy *load(const char *path, char *problem, int room) {
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    const struct hw_policy *policy = library == NULL ? NULL : dlsym(library, "headway_policy");
+    if (policy == NULL) {
+        snprintf(problem, (size_t)room, "%s", dlerror());
+        return NULL;
+    }
+    if (policy->abi != HW_POLICY_ABI) {
+        snprintf(problem, (size_t)room, "%s is for version %u of headway/policy.h, expected %u",
+                 path, policy->abi, HW_POLICY_ABI);
+        return NULL;
+    }
+    if (!complete(policy)) {
+        snprintf(problem, (size_t)room, "%s lacks a name, its options or a function", path);
+        return NULL;
+    }
+    return policy;
+}
+
+const struct hw_policy *hw_policy_find(const char *name, char *problem, int room) {
+    if (strchr(name, '/') != NULL) {
+        return load(name, problem, room);
+    }
+    for (int i = 0; i < BUILT_IN; i++) {
+        if (strcmp(built_in[i]->name, name) == 0) {
+            return built_in[i];
+        }
+    }
+    snprintf(problem, (size_t)room, "there is no policy '%s'", name);
+    return NULL;
+}

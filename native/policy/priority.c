@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+/* Two classes, told apart by how a thread let the GIL go last: asked to, it computes; unasked, it
+ * does I/O, as all do at first. Who does I/O goes before those that compute and has them asked at
+ * once; equals wait a switch interval for each other. David Beazley, "Revisiting thread priorities
+ * and the new GIL" (2010), and bpo-7946. */
+#include "policy/policies.h"
+
+#define COMPUTING (INT64_C(1) << 62)
+
+static bool computes(const struct hw_policy_thread *thread) {
+    return (thread->flags & HW_THREAD_FORCED) != 0;
+}
+
+static void ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
+    thread->key = hw__policy_turn(gil) + (computes(thread) ? COMPUTING : 0);
+}
+
+static void acquired(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
+    (void)gil, (void)thread;
+}
+
+static void released(struct hw_policy_gil *gil, struct hw_policy_thread *thread, int64_t held_ns) {
+    (void)gil, (void)thread, (void)held_ns;
+}
+
+static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread *waiter,
+                        const struct hw_policy_thread *holder) {
+    bool preempts = !computes(waiter) && computes(holder);
+    return preempts ? 0 : hw__policy_interval(gil, waiter, holder);
+}
+
+static const struct hw_policy_option options[] = {{.name = NULL}};
+
+const struct hw_policy hw__policy_priority = {
+    .abi = HW_POLICY_ABI,
+    .name = "priority",
+    .about = "two classes: threads that let go by themselves come before threads that had to be "
+             "asked (Beazley)",
+    .good_for = "a few threads that do little beside threads that compute",
+    .bad_at = "threads that compute a little and let go often: they starve those that compute",
+    .options = options,
+    .ready = ready,
+    .acquired = acquired,
+    .released = released,
+    .patience = patience,
+};

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+/* What CPython does by itself, done by us: the reference that the others are held against. Who
+ * waits longest goes next (the C library's condition variables wake in about that order), and the
+ * holder is asked after a switch interval (take_gil() in Python/ceval_gil.c). */
+#include "policy/policies.h"
+
+static void ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
+    thread->key = hw__policy_turn(gil);
+}
+
+static void acquired(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
+    (void)gil, (void)thread;
+}
+
+static void released(struct hw_policy_gil *gil, struct hw_policy_thread *thread, int64_t held_ns) {
+    (void)gil, (void)thread, (void)held_ns;
+}
+
+static const struct hw_policy_option options[] = {{.name = NULL}};
+
+const struct hw_policy hw__policy_stock = {
+    .abi = HW_POLICY_ABI,
+    .flags = HW_POLICY_PLAIN,
+    .name = "stock",
+    .about = "what CPython does by itself, done by us: first come, first served, each waits a "
+             "switch interval before it asks",
+    .good_for = "a reference: what the hooks themselves cost",
+    .bad_at = "threads that do I/O beside threads that compute: the convoy effect",
+    .options = options,
+    .ready = ready,
+    .acquired = acquired,
+    .released = released,
+    .patience = hw__policy_interval,
+};

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+#include "schedule/engine.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* glibc keeps the values of the first keys in the thread itself; setting a later one allocates. */
+#define KEYS_WITHOUT_ALLOCATION 32
+
+/* Set once, before any hook looks. Pages that no thread used take no memory. */
+static struct hw__runner *runners;
+
+static pthread_key_t key;
+static bool key_usable;
+static _Atomic int count;
+static _Atomic uint32_t turn; /* where to look first for a free record; any value will do */
+
+static __thread struct hw__runner *self __attribute__((tls_model("initial-exec")));
+
+/* The thread has let its GIL go for good; it waits for none, but may be taken for waiting. */
+static void on_exit_of_thread(void *value) {
+    struct hw__runner *runner = value;
+    hw__sched_leave(runner);
+    self = NULL;
+    atomic_fetch_sub(&count, 1);
+    atomic_store_explicit(&runner->used, false, memory_order_release);
+}
+
+int hw__runners_init(void) {
+    if (runners != NULL) {
+        return 0;
+    }
+    int error = pthread_key_create(&key, on_exit_of_thread);
+    if (error != 0) {
+        return -error;
+    }
+    key_usable = key < KEYS_WITHOUT_ALLOCATION;
+    void *memory = mmap(NULL, HW__MAX_RUNNERS * sizeof(struct hw__runner), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        return -errno;
+    }
+    runners = memory;
+    return 0;
+}
+
+struct hw__runner *hw__runner_known(void) { return self; }
+
+struct hw__runner *hw__runner_self(void) {
+    if (self != NULL) {
+        return self;
+    }
+    /* Without a usable key nobody would tell of a thread's end, and records would run out. */
+    if (runners == NULL || !key_usable) {
+        return NULL;
+    }
+    uint32_t first = atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed);
+    int most = atomic_load(&count) + 1;
+    for (uint32_t i = 0; i < HW__MAX_RUNNERS && most <= HW__MAX_RUNNERS; i++) {
+        /* The lowest that is free, so that few pages are touched; from `turn` on where many end and
+         * begin. */
+        struct hw__runner *runner = &runners[i < 64 ? i : (first + i) % HW__MAX_RUNNERS];
+        bool used = false;
+        if (!atomic_load_explicit(&runner->used, memory_order_relaxed) &&
+            atomic_compare_exchange_strong(&runner->used, &used, true)) {
+            memset((char *)runner + offsetof(struct hw__runner, place), 0,
+                   offsetof(struct hw__runner, used) - offsetof(struct hw__runner, place));
+            runner->tid = gettid();
+            runner->cpu = -1;
+            if (pthread_setspecific(key, runner) != 0) {
+                atomic_store(&runner->used, false);
+                return NULL;
+            }
+            atomic_fetch_add(&count, 1);
+            return self = runner;
+        }
+    }
+    return NULL;
+}
+
+void hw__runners_after_fork(void) {
+    for (int i = 0; runners != NULL && i < HW__MAX_RUNNERS && atomic_load(&count) > 0; i++) {
+        if (atomic_load_explicit(&runners[i].used, memory_order_relaxed)) {
+            atomic_fetch_sub(&count, 1);
+            if (&runners[i] != self) {
+                atomic_store(&runners[i].used, false);
+            }
+        }
+    }
+    if (self != NULL) {
+        atomic_store(&count, 1);
+        self->tid = gettid();
+        self->place = 0;
+        self->waiting = false;
+        self->left_ns = 0;
+    }
+}
+
+int hw__runners_count(void) { return atomic_load(&count); }

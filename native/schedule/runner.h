@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+/* The threads that take GILs under a policy: a record each, which lives as long as the process, so
+ * that a wake that comes late touches nothing of anybody else's. */
+#ifndef HEADWAY_SCHEDULE_RUNNER_H
+#define HEADWAY_SCHEDULE_RUNNER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "headway/policy.h"
+
+#define HW__MAX_RUNNERS 16384
+
+struct hw__sched;
+
+/* What `word` of a runner says. */
+enum {
+    HW__AWAKE,    /* it runs: it spins, or has not gone to sleep yet */
+    HW__SLEEPING, /* in futex(2) */
+    HW__CALLED    /* it is to look */
+};
+
+/* Guarded by the mutex of the GIL that it waits for or has, but for what is marked. */
+struct hw__runner {
+    _Alignas(64) _Atomic uint32_t word; /* written by the thread and by who wakes it */
+    uint32_t place;                     /* in the queue, from 1 on; 0: not in it */
+    uint64_t order;                     /* of arrival, among equal keys */
+    struct hw__sched *sched;            /* where `seen` is about */
+    struct hw_policy_thread seen;
+    bool waiting;           /* from ready() to acquired() */
+    bool has_asked;         /* for the holder to let go, this very moment ... */
+    int64_t spin_ns;        /* ... and is then to spin for so long */
+    bool spun;              /* it has, in this wait */
+    atomic_bool spinning;   /* while it waits; written by the thread without a mutex */
+    int64_t wake_at_ns;     /* when it wakes by itself */
+    int64_t guard_ns;       /* how long it sleeps while the GIL may come free unannounced */
+    uint64_t releases;      /* of the GIL, when it began to wait */
+    uint64_t takes;         /* of the GIL, when it let it go last */
+    int32_t cpu;            /* where it got the GIL last */
+    uint8_t past;           /* its last releases: 1 for each that came back at once */
+    uint8_t comes_back[16]; /* by `past`: 0, 1 it does not, 2, 3 it does come back at once */
+    uint8_t forced;         /* after a forced release it wants the GIL at once: 0 ... 3 */
+    int64_t left_ns;        /* when it ended its wait for a hand-over; 0: not since */
+    pid_t tid;
+    _Atomic bool used;
+};
+
+/* Makes the table. Returns 0 or a negative errno. */
+int hw__runners_init(void);
+
+/* The calling thread's record, or NULL: there is no room. Async-signal-safe but in a thread that
+ * has none yet. */
+struct hw__runner *hw__runner_self(void);
+
+/* The calling thread's record if it has one. */
+struct hw__runner *hw__runner_known(void);
+
+/* In a forked child: only the calling thread is left. */
+void hw__runners_after_fork(void);
+
+/* How many there are. */
+int hw__runners_count(void);
+
+#endif

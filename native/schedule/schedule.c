@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT
+#include "headway/schedule.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/ticks.h"
+#include "elf/got.h"
+#include "elf/patch.h"
+#include "gil/hooks.h"
+#include "gil/probe.h"
+#include "schedule/engine.h"
+
+/* Of the engine itself, for every policy. */
+static const struct hw_policy_option engine_options[] = {
+    {"spin_us", 0, 1000, 20, "how long a waiter may spin for a GIL that another core has"},
+    {"watchdog_ms", 0, 3600000, 3000, "after how long a wait a policy is removed; 0: never"},
+    {.name = NULL},
+};
+
+/* The interpreter's calls that lock and unlock a mutex, while a policy is on. */
+static struct hw__patch mutex_patch;
+
+static int hook_lock(pthread_mutex_t *mutex) {
+    /* Without an owner's error checks, which a trylock would not make. */
+    if (hw__sched_is_mutex(mutex)) {
+        hw__sched_lock(mutex);
+        return 0;
+    }
+    return pthread_mutex_lock(mutex);
+}
+
+static int hook_unlock(pthread_mutex_t *mutex) {
+    int result = pthread_mutex_unlock(mutex);
+    hw__sched_unlocked(mutex);
+    return result;
+}
+
+static int init_once(void) {
+    static bool done;
+    if (done) {
+        return 0;
+    }
+    int error = hw__runners_init();
+    if (error == 0) {
+        error = hw__sched_init();
+    }
+    if (error == 0) {
+        error = -pthread_atfork(NULL, NULL, hw__sched_after_fork);
+    }
+    done = error == 0;
+    return error;
+}
+
+/* ---------------------------------------------------------------- options */
+struct values {
+    int64_t policy[HW_POLICY_MAX_OPTIONS];
+    int64_t engine[HW_POLICY_MAX_OPTIONS];
+};
+
+static void preset(const struct hw_policy_option *options, int64_t *values) {
+    for (int i = 0; i < HW_POLICY_MAX_OPTIONS && options[i].name != NULL; i++) {
+        values[i] = options[i].preset;
+    }
+}
+
+/* Sets the option of that name in one list. Returns 0, -ENOENT or -EINVAL. */
+static int set_in(const struct hw_policy_option *options, int64_t *values, const char *name,
+                  size_t length, const char *text, char *problem, int room) {
+    for (int i = 0; i < HW_POLICY_MAX_OPTIONS && options[i].name != NULL; i++) {
+        if (strlen(options[i].name) != length || memcmp(options[i].name, name, length) != 0) {
+            continue;
+        }
+        char *end;
+        errno = 0;
+        long long value = strtoll(text, &end, 10);
+        if (end == text || (*end != '\0' && *end != ' ') || errno != 0 ||
+            value < options[i].least || value > options[i].most) {
+            snprintf(problem, (size_t)room, "%s is %.*s, expected a whole number from %lld to %lld",
+                     options[i].name, (int)strcspn(text, " "), text, (long long)options[i].least,
+                     (long long)options[i].most);
+            return -EINVAL;
+        }
+        values[i] = value;
+        return 0;
+    }
+    return -ENOENT;
+}
+
+static int read_options(const struct hw_policy *policy, const char *text, struct values *values,
+                        char *problem, int room) {
+    preset(policy->options, values->policy);
+    preset(engine_options, values->engine);
+    while (text != NULL && *text != '\0') {
+        size_t length = strcspn(text, "= ");
+        if (text[length] != '=') {
+            snprintf(problem, (size_t)room, "%.*s is no option, expected NAME=VALUE", (int)length,
+                     text);
+            return -EINVAL;
+        }
+        const char *value = text + length + 1;
+        int error = set_in(policy->options, values->policy, text, length, value, problem, room);
+        if (error == -ENOENT) {
+            error = set_in(engine_options, values->engine, text, length, value, problem, room);
+        }
+        if (error != 0) {
+            if (error == -ENOENT) {
+                snprintf(problem, (size_t)room, "the policy %s has no option %.*s", policy->name,
+                         (int)length, text);
+            }
+            return -EINVAL;
+        }
+        text = value + strcspn(value, " ");
+        text += *text == ' ';
+    }
+    return 0;
+}
+
+const struct hw_policy_option *hw_policy_engine_options(void) { return engine_options; }
+
+/* ---------------------------------------------------------------- start and stop */
+static void remove_hooks(void) {
+    hw__sched_unlocks(false);
+    hw__patch_remove(&mutex_patch);
+    hw__hooks_remove(HW__FOR_SCHEDULE);
+}
+
+int hw_schedule_start(const struct hw_policy *policy, const char *options, char *problem,
+                      int room) {
+    struct values values = {{0}, {0}};
+    problem[0] = '\0';
+    if (hw__sched_policy() != NULL) {
+        return -EALREADY;
+    }
+    int error = read_options(policy, options, &values, problem, room);
+    const void *runtime = hw__interpreter_symbol("_PyRuntime");
+    if (error == 0 && runtime == NULL) {
+        error = -ENOENT;
+    }
+    if (error == 0) {
+        error = init_once();
+    }
+    if (error != 0) {
+        return error;
+    }
+    if (!hw__hooks_wanted()) {
+        hw__ticks_prepare();
+    }
+    /* What the watchdog left. */
+    remove_hooks();
+    error = hw__hooks_install(runtime, HW__FOR_SCHEDULE);
+    if (error != 0) {
+        return error;
+    }
+    struct hw__gil *gil = &hw__gils[0];
+    if (atomic_load(&gil->memory) == NULL) {
+        error = hw__gil_find_main();
+    }
+    if (error != 0) {
+        remove_hooks();
+        return error;
+    }
+    /* Without it a wake is made with the mutex held, which costs, and does no harm. */
+    struct hw__patch_entry mutex[] = {{"pthread_mutex_lock", (uintptr_t)hook_lock, true},
+                                      {"pthread_mutex_unlock", (uintptr_t)hook_unlock, true}};
+    hw__sched_unlocks(hw__patch_install(&mutex_patch, runtime, mutex, 2) == 0);
+
+    hw__registry_lock();
+    hw__sched_options.spin_ns = values.engine[0] * 1000;
+    hw__sched_options.watchdog_ns = values.engine[1] * 1000000;
+    hw__sched_set_policy(policy, values.policy);
+    struct hw__gil_memory *memory = atomic_load(&gil->memory);
+    pthread_mutex_lock(&memory->mutex);
+    hw__sched_adopt(gil); /* the others when they are next acquired */
+    hw__sched_found_holding(hw__sched_of(gil));
+    pthread_mutex_unlock(&memory->mutex);
+    hw__registry_unlock();
+    hw__hooks_repair();
+    return 0;
+}
+
+int hw_schedule_stop(void) {
+    if (!hw__hooks_wanted()) {
+        return -ESRCH;
+    }
+    hw__registry_lock();
+    bool was_on = hw__sched_policy() != NULL;
+    hw__sched_set_policy(NULL, NULL);
+    struct hw__gil *gil = &hw__gils[0];
+    struct hw__gil_memory *memory = atomic_load(&gil->memory);
+    if (memory != NULL && atomic_load(&gil->scheduled)) {
+        pthread_mutex_lock(&memory->mutex);
+        hw__sched_end(gil);
+        pthread_mutex_unlock(&memory->mutex);
+        hw__sched_unlocked(&memory->mutex);
+    }
+    remove_hooks();
+    hw__registry_unlock();
+    return was_on ? 0 : -ESRCH;
+}
+
+const char *hw_schedule_active(void) {
+    const struct hw_policy *policy = hw__sched_policy();
+    return policy == NULL ? "" : policy->name;
+}
+
+int hw_schedule_counts(struct hw_schedule_counts *counts) {
+    struct hw__gil *gil = &hw__gils[0];
+    struct hw__gil_memory *memory = atomic_load(&gil->memory);
+    const struct hw__sched *sched = hw__sched_of(gil);
+    if (memory == NULL || sched->memory != memory) {
+        return -ESRCH;
+    }
+    pthread_mutex_lock(&memory->mutex);
+    *counts = sched->counts;
+    pthread_mutex_unlock(&memory->mutex);
+    counts->threads = hw__runners_count();
+    return 0;
+}
+
+int hw_schedule_hint(int priority, int urgent) {
+    if (priority < -20 || priority > 19) {
+        return -EINVAL;
+    }
+    int error = init_once();
+    if (error != 0) {
+        return error;
+    }
+    struct hw__runner *runner = hw__runner_self();
+    if (runner == NULL) {
+        return -ENOSPC;
+    }
+    struct hw__sched *sched = runner->sched;
+    struct hw__gil_memory *memory = sched == NULL ? NULL : sched->memory;
+    if (memory != NULL) {
+        pthread_mutex_lock(&memory->mutex); /* the caller has this GIL: it is there */
+    }
+    runner->seen.priority = priority;
+    runner->seen.flags = (runner->seen.flags & ~HW_THREAD_URGENT) | (urgent ? HW_THREAD_URGENT : 0);
+    if (memory != NULL) {
+        pthread_mutex_unlock(&memory->mutex);
+    }
+    return 0;
+}

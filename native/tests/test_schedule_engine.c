@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: MIT
+/* The engine under the stand-in for the interpreter: threads take and drop a GIL by CPython's
+ * protocol while a policy is on, comes and goes, errs, or the process forks. */
+#define T_TIMEOUT_S 60
+#include "gil_world.h"
+#include "headway/schedule.h"
+#include "schedule/engine.h"
+#include "trace_file.h"
+
+#define WORKERS 6
+#define ROUNDS 100
+#define LONG                                                                                       \
+    (WORLD_TSAN ? 30000                                                                            \
+                : 300000) /* checks of the drop request in a hold: longer than an interval */
+
+static char problem[300];
+
+static void schedule(const struct hw_policy *policy, const char *options) {
+    T_EQ(0, hw_schedule_start(policy, options, problem, sizeof problem));
+}
+
+static void unschedule(void) {
+    T_EQ(0, hw_schedule_stop());
+    T_TRUE(!world_hooked());
+}
+
+static struct hw_schedule_counts counts(void) {
+    struct hw_schedule_counts found;
+    T_EQ(0, hw_schedule_counts(&found));
+    return found;
+}
+
+static struct world_worker workers[WORKERS];
+
+static void start_workers(struct fake_gil *gil, long rounds, int spins, atomic_bool *stop) {
+    memset(workers, 0, sizeof workers);
+    for (int i = 0; i < WORKERS; i++) {
+        workers[i].gil = gil;
+        workers[i].rounds = rounds;
+        workers[i].spins = i % 2 == 0 ? spins : 1; /* half compute, half let go often */
+        workers[i].stop = stop;
+        world_go(&workers[i]);
+    }
+}
+
+static void join_workers(void) {
+    for (int i = 0; i < WORKERS; i++) {
+        world_join(workers[i].thread);
+    }
+}
+
+/* Under each policy all threads come to their end, and the engine has seen each acquire. */
+static void test_all_come_through(void) {
+    for (int i = 0; hw_policy_at(i) != NULL; i++) {
+        schedule(hw_policy_at(i), "");
+        T_TRUE(strcmp(hw_policy_at(i)->name, hw_schedule_active()) == 0);
+        struct hw_schedule_counts before = counts();
+        start_workers(fake_main_gil(), ROUNDS, LONG, NULL);
+        join_workers();
+        struct hw_schedule_counts after = counts();
+        long taken = 0, forced = 0;
+        for (int j = 0; j < WORKERS; j++) {
+            taken += atomic_load(&workers[j].taken);
+            forced += atomic_load(&workers[j].forced);
+            T_TRUE(atomic_load(&workers[j].taken) >= ROUNDS);
+        }
+        /* The main thread's after each join, too, if it had to take it. */
+        T_TRUE(after.acquires - before.acquires >= taken);
+        T_TRUE(after.acquires - before.acquires <= taken + 2 * WORKERS);
+        T_TRUE(forced > 0);
+        T_TRUE(after.asked > 0);
+        T_TRUE(after.worst_wait_ns <= after.wait_ns);
+        T_EQ(1, after.threads); /* those that ended gave their records back */
+        T_EQ(0, after.without);
+        unschedule();
+        T_TRUE(hw_schedule_active()[0] == '\0');
+    }
+}
+
+/* A policy that begins and ends while threads wait, hold, and sleep in either kind of wait. */
+static void test_comes_and_goes(void) {
+    atomic_bool stop = false;
+    start_workers(fake_main_gil(), 0, 500, &stop);
+    for (int i = 0; i < 40; i++) {
+        schedule(hw_policy_at(i % 4), "");
+        world_await(&workers[i % WORKERS].taken, 3);
+        unschedule();
+        world_await(&workers[(i + 1) % WORKERS].taken, 3);
+    }
+    atomic_store(&stop, true);
+    join_workers();
+}
+
+/* One session at a time, and a stop without a start, are told. */
+static void test_twice(void) {
+    T_EQ(-ESRCH, hw_schedule_stop());
+    schedule(hw_policy_at(0), "");
+    T_EQ(-EALREADY, hw_schedule_start(hw_policy_at(1), "", problem, sizeof problem));
+    unschedule();
+    T_EQ(-ESRCH, hw_schedule_stop());
+}
+
+/* Options: each wrong one is named, and nothing is on then. */
+static void test_options(void) {
+    const struct hw_policy *fair = hw_policy_at(0);
+    static const char *const wrong[] = {"nothing=1",      "latency_us",
+                                        "latency_us=",    "latency_us=1e3",
+                                        "latency_us=999", "spin_us=1001",
+                                        "spin_us=-1",     "=5",
+                                        "spin_us=5 x",    "latency_us=99999999999999999999999"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        T_EQ(-EINVAL, hw_schedule_start(fair, wrong[i], problem, sizeof problem));
+        T_TRUE(problem[0] != '\0');
+        T_TRUE(!world_hooked());
+    }
+    schedule(fair, "latency_us=20000 spin_us=5");
+    T_EQ(20000, hw__sched_of(world_record(fake_main_gil()))->view.options[0]);
+    T_EQ(5000, hw__sched_options.spin_ns);
+    unschedule();
+}
+
+/* A policy and a recording at once, each ending first: the file is whole, and its waits are those
+ * of the policy. */
+static void test_recorded_meanwhile(void) {
+    for (int i = 0; i < 8; i++) {
+        atomic_bool stop = false;
+        start_workers(fake_main_gil(), 0, 500, &stop);
+        bool outside = i % 2 == 0;
+        if (outside) {
+            schedule(hw_policy_at(i / 2), "");
+        }
+        world_start("scheduled.hwt");
+        if (!outside) {
+            schedule(hw_policy_at(i / 2), "");
+        }
+        for (int j = 0; j < WORKERS; j++) {
+            world_await(&workers[j].taken, 5);
+        }
+        if (!outside) {
+            T_EQ(0, hw_schedule_stop());
+            T_TRUE(world_hooked());
+        }
+        T_EQ(0, hw_trace_stop());
+        if (outside) {
+            T_TRUE(world_hooked());
+            unschedule();
+        }
+        atomic_store(&stop, true);
+        join_workers();
+        struct trace trace = trace_open(world_path("scheduled.hwt"));
+        T_TRUE(trace.complete);
+        T_TRUE(trace.kinds[HW__ACQUIRE] > 0);
+        T_TRUE(trace.kinds[HW__WAIT] > 0);
+        trace_check_slots(&trace);
+        trace_close(&trace);
+        T_EQ(0, unlink(world_path("scheduled.hwt")));
+    }
+}
+
+/* ------------------------------------------------------------ policies that err */
+static void no_ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
+    thread->key = gil->now_ns; /* first come, first served */
+}
+static void no_acquired(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
+    (void)gil, (void)thread;
+}
+static void no_released(struct hw_policy_gil *gil, struct hw_policy_thread *thread, int64_t held) {
+    (void)gil, (void)thread, (void)held;
+}
+static int64_t no_patience(struct hw_policy_gil *gil, const struct hw_policy_thread *waiter,
+                           const struct hw_policy_thread *holder) {
+    (void)gil, (void)waiter, (void)holder;
+    return HW_NEVER;
+}
+static int64_t all_patience(struct hw_policy_gil *gil, const struct hw_policy_thread *waiter,
+                            const struct hw_policy_thread *holder) {
+    (void)gil, (void)waiter, (void)holder;
+    return INT64_MIN;
+}
+
+/* Who came last goes first: who waits longest waits for ever. */
+static void last_ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
+    thread->key = -gil->now_ns;
+}
+
+static const struct hw_policy_option none[] = {{.name = NULL}};
+static const struct hw_policy never = {.abi = HW_POLICY_ABI,
+                                       .name = "never",
+                                       .options = none,
+                                       .ready = no_ready,
+                                       .acquired = no_acquired,
+                                       .released = no_released,
+                                       .patience = no_patience};
+static const struct hw_policy always = {.abi = HW_POLICY_ABI,
+                                        .name = "always",
+                                        .options = none,
+                                        .ready = no_ready,
+                                        .acquired = no_acquired,
+                                        .released = no_released,
+                                        .patience = all_patience};
+static const struct hw_policy last_first = {.abi = HW_POLICY_ABI,
+                                            .name = "last-first",
+                                            .options = none,
+                                            .ready = last_ready,
+                                            .acquired = no_acquired,
+                                            .released = no_released,
+                                            .patience = all_patience};
+
+/* Values that make no sense do no harm: who asks at once for ever, or never while others let go. */
+static void test_strange_patience(void) {
+    schedule(&always, "watchdog_ms=0");
+    start_workers(fake_main_gil(), ROUNDS, 500, NULL);
+    join_workers();
+    unschedule();
+    schedule(&never, "watchdog_ms=0");
+    start_workers(fake_main_gil(), ROUNDS, 500, NULL);
+    join_workers();
+    unschedule();
+}
+
+/* A thread that starves is found, the policy is gone, one line says so, and the thread gets the
+ * GIL. Those that starve it compute, and are asked for the GIL by each other. */
+static void test_watchdog(void) {
+    int pipes[2], saved = dup(STDERR_FILENO);
+    T_EQ(0, pipe(pipes));
+    atomic_bool stop = false;
+    schedule(&last_first, "watchdog_ms=50");
+    T_EQ(STDERR_FILENO, dup2(pipes[1], STDERR_FILENO));
+    start_workers(fake_main_gil(), 0, 200000, &stop);
+    while (hw_schedule_active()[0] != '\0') {
+        void *me = PyEval_SaveThread();
+        sched_yield();
+        PyEval_RestoreThread(me);
+    }
+    for (int i = 0; i < WORKERS; i++) {
+        world_await(&workers[i].taken, 1);
+    }
+    atomic_store(&stop, true);
+    join_workers();
+    T_EQ(STDERR_FILENO, dup2(saved, STDERR_FILENO));
+    close(pipes[1]);
+    char line[500] = "";
+    T_TRUE(read(pipes[0], line, sizeof line - 1) > 0);
+    T_TRUE(strstr(line, "headway: the policy last-first is removed") == line);
+    T_TRUE(strchr(line, '\n') == line + strlen(line) - 1);
+    close(pipes[0]);
+    close(saved);
+    T_EQ(-ESRCH, hw_schedule_stop()); /* takes the hooks out, which the watchdog cannot */
+    T_TRUE(!world_hooked());
+    schedule(hw_policy_at(0), "");
+    unschedule();
+}
+
+/* ------------------------------------------------------------ fork, threads, interpreters */
+static void in_child(void) {
+    T_TRUE(hw_schedule_active()[0] != '\0');
+    if (!WORLD_TSAN) { /* which has no threads after a fork */
+        start_workers(fake_main_gil(), 20, 500, NULL);
+        join_workers();
+    }
+    world_yield();
+    T_TRUE(counts().acquires > 0);
+    T_EQ(0, hw_schedule_stop());
+}
+
+/* Forks in the middle of everything: in the child nobody waits for those that are not there. */
+static void test_fork(void) {
+    for (int i = 0; i < 12; i++) {
+        atomic_bool stop = false;
+        schedule(hw_policy_at(i % 4), "");
+        start_workers(fake_main_gil(), 0, 500, &stop);
+        world_await(&workers[0].taken, 3);
+        pid_t child = world_fork(in_child);
+        world_await(&workers[1].taken, 3);
+        atomic_store(&stop, true);
+        join_workers();
+        void *me = PyEval_SaveThread();
+        world_wait(child);
+        PyEval_RestoreThread(me);
+        unschedule();
+    }
+}
+
+static void *take_once(void *argument) {
+    struct fake_state *me = fake_state_new(fake_main_gil());
+    PyEval_RestoreThread(me);
+    fake_check();
+    PyEval_SaveThread();
+    fake_state_free(me);
+    return argument;
+}
+
+/* A thousand threads at once, three times: each gets its turn, none keeps a record. */
+static void test_a_thousand_threads(void) {
+    enum { MANY = WORLD_TSAN ? 200 : 1000 };
+    static pthread_t threads[MANY];
+    schedule(hw_policy_at(0), "");
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < MANY; i++) {
+            T_EQ(0, pthread_create(&threads[i], NULL, take_once, NULL));
+        }
+        void *me = PyEval_SaveThread();
+        for (int i = 0; i < MANY; i++) {
+            T_EQ(0, pthread_join(threads[i], NULL));
+        }
+        PyEval_RestoreThread(me);
+        T_EQ(1, counts().threads);
+    }
+    unschedule();
+}
+
+/* A sub-interpreter's own GIL has a queue of its own: the main GIL is held all the time. */
+static void test_own_gil(void) {
+    static struct fake_gil own;
+    fake_gil_init(&own);
+    schedule(hw_policy_at(0), "");
+    start_workers(&own, ROUNDS, 500, NULL);
+    for (int i = 0; i < WORKERS; i++) {
+        T_EQ(0, pthread_join(workers[i].thread, NULL)); /* with the main GIL held */
+    }
+    struct hw__gil *record = world_record(&own);
+    T_TRUE(record != NULL && !record->main);
+    T_TRUE(hw__sched_of(record)->counts.acquires >= WORKERS * ROUNDS);
+    T_EQ(0, counts().acquires);
+    fake_gil_destroy(&own);
+    T_TRUE(world_record(&own) == NULL);
+    unschedule();
+}
+
+/* Hints hold from before the policy on, and for the thread that gave them only. */
+static void *give_hint(void *argument) {
+    T_EQ(-EINVAL, hw_schedule_hint(20, 0));
+    T_EQ(-EINVAL, hw_schedule_hint(-21, 0));
+    T_EQ(0, hw_schedule_hint(-5, 1));
+    struct fake_state *me = fake_state_new(fake_main_gil());
+    PyEval_RestoreThread(me);
+    const struct hw__runner *runner = hw__runner_known();
+    T_EQ(-5, runner->seen.priority);
+    T_TRUE((runner->seen.flags & HW_THREAD_URGENT) != 0);
+    PyEval_SaveThread();
+    fake_state_free(me);
+    return argument;
+}
+
+static void test_hints(void) {
+    pthread_t thread;
+    schedule(hw_policy_at(0), "");
+    T_EQ(0, pthread_create(&thread, NULL, give_hint, NULL));
+    world_join(thread);
+    T_EQ(0, hw__runner_known()->seen.priority);
+    unschedule();
+}
+
+/* A thread that was called and does not come (it ended in the meantime) stops nobody. */
+static void test_called_in_vain(void) {
+    schedule(hw_policy_at(0), "");
+    struct hw__sched *sched = hw__sched_of(world_record(fake_main_gil()));
+    static struct hw__runner ghost;
+    start_workers(fake_main_gil(), ROUNDS, 500, NULL);
+    for (int i = 0; i < 50; i++) {
+        pthread_mutex_lock(&fake_main_gil()->memory.mutex);
+        sched->called = &ghost;
+        sched->called_ns = hw_now_ns();
+        pthread_mutex_unlock(&fake_main_gil()->memory.mutex);
+        world_yield();
+    }
+    join_workers();
+    unschedule();
+}
+
+int main(void) {
+    t_start();
+    world_begin();
+    world_enter();
+    T_RUN(test_twice);
+    T_RUN(test_options);
+    T_RUN(test_hints);
+    T_RUN(test_all_come_through);
+    T_RUN(test_comes_and_goes);
+    T_RUN(test_recorded_meanwhile);
+    T_RUN(test_strange_patience);
+    T_RUN(test_watchdog);
+    T_RUN(test_called_in_vain);
+    T_RUN(test_own_gil);
+    T_RUN(test_a_thousand_threads);
+    T_RUN(test_fork);
+    world_leave();
+    return 0;
+}

@@ -1,0 +1,66 @@
+"""The shared library in this process, as the extension module that it is, too (native/trace/module.c).
+
+CPython 3.8 to 3.15 on Linux. Anything that is not as expected raises `UnfitError`, and the program goes on as it was.
+"""
+
+import _imp
+import os
+import platform
+import sys
+
+__all__ = ["UnfitError", "errno_name", "gil_enabled", "load", "say"]
+
+ABI_VERSION = 5
+"""HW_ABI_VERSION of native/include/headway/version.h that the agent was written for."""
+
+NEWEST = (3, 15)
+
+
+class UnfitError(Exception):
+    """Why this process cannot be recorded, or its GIL be scheduled, in one sentence."""
+
+
+def load(path):
+    """Return the library at that path. Raises UnfitError."""
+    _check_interpreter()
+    spec = type(sys.__spec__)("headway_recorder", None, origin=path)
+    try:
+        library = _imp.create_dynamic(spec)
+        _imp.exec_dynamic(library)
+        found = library.version()
+    except (ImportError, SystemError, AttributeError) as error:
+        raise UnfitError("%s does not load: %s" % (path, error))
+    if found != ABI_VERSION:
+        raise UnfitError("%s has ABI version %d, expected %d" % (path, found, ABI_VERSION))
+    return library
+
+
+def _check_interpreter():
+    version = sys.version_info[:2]
+    if sys.implementation.name != "cpython":
+        raise UnfitError("this is %s, not CPython" % sys.implementation.name)
+    if not (3, 8) <= version <= NEWEST:
+        raise UnfitError("CPython %d.%d is not known to this version of headway" % version)
+    if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
+        raise UnfitError("%s on %s is not supported" % (sys.platform, platform.machine()))
+
+
+def gil_enabled():
+    """Return whether this interpreter has a GIL, and it is on."""
+    check = getattr(sys, "_is_gil_enabled", None)
+    return bool(check() if check is not None else True)
+
+
+def errno_name(number):
+    """Return "ENOENT" and the like, "" for a number that is none."""
+    import errno
+
+    return errno.errorcode.get(number, "")
+
+
+def say(text):
+    """Say a line on stderr, past Python's own streams."""
+    try:
+        os.write(2, ("headway: %s\n" % text).encode("utf-8", "replace"))
+    except OSError:
+        pass  # no stderr: nobody listens

@@ -1,0 +1,46 @@
+"""List the policies that can schedule the GIL: what each does, is good for and bad at, and its options."""
+
+import argparse
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from headway.cli import console
+from headway.cli.options import add_json
+
+if TYPE_CHECKING:
+    from headway.native import PolicyOption
+
+__all__ = ["prepare", "run"]
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_json(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do it."""
+    from headway.native import policies
+
+    found, engine = policies()
+    if arguments.json:
+        console.print_json({"policies": [asdict(one) for one in found], "options": [asdict(one) for one in engine]})
+        return 0
+    from rich.console import Group
+    from rich.text import Text
+
+    lines: list[str] = []
+    for one in found:
+        lines += [one.name, f"  {one.about}", f"  good for: {one.good_for}", f"  bad at:   {one.bad_at}"]
+        lines += [_option(option) for option in one.options] + [""]
+    lines += ["all of them", *(_option(option) for option in engine)]
+    lines += [
+        "",
+        "`headway run --policy NAME --option latency_us=20000 app.py`; your own policy: by the path of its library",
+    ]
+    console.print_rendered(Group(*(Text(line) for line in lines)))
+    return 0
+
+
+def _option(one: "PolicyOption") -> str:
+    return f"  {one.name}={one.preset}: {one.about} ({one.least} to {one.most})"
