@@ -264,13 +264,14 @@ static struct hw__runner *runner_of(struct hw__sched *sched) {
         sched->counts.without++;
         return NULL;
     }
-    if (runner->sched != sched) {
+    if (runner->sched != sched || runner->generation != sched->generation) {
         int32_t priority = runner->seen.priority;
         uint32_t urgent = runner->seen.flags & HW_THREAD_URGENT;
         memset(&runner->seen, 0, sizeof runner->seen);
         runner->seen.priority = priority;
         runner->seen.flags = urgent;
         runner->sched = sched;
+        runner->generation = sched->generation;
         runner->waiting = false;
         runner->past = 0;
         runner->forced = 0;
@@ -451,10 +452,16 @@ HW__RARE static void remove_policy(struct hw__gil *gil, struct hw__sched *sched,
 static bool watch(struct hw__gil *gil, struct hw__sched *sched, struct hw__runner *runner,
                   int64_t now) {
     int64_t limit = hw__sched_options.watchdog_ns;
-    if (limit > 0 && now - runner->seen.ready_ns > limit &&
-        sched->releases - runner->releases > STARVED_RELEASES) {
-        remove_policy(gil, sched, "it let a thread starve", runner);
-        return true;
+    if (limit > 0 && now - runner->seen.ready_ns > limit) {
+        /* Neither is so where one thread is in a long call of C that cannot let go. */
+        const char *why =
+            sched->releases - runner->releases > STARVED_RELEASES ? "it let a thread starve"
+            : sched->holder != NULL && !sched->asked              ? "it lets nobody ask for the GIL"
+                                                                  : NULL;
+        if (why != NULL) {
+            remove_policy(gil, sched, why, runner);
+            return true;
+        }
     }
     if (HW__READ(sched->memory->locked) == 0 && sched->called == NULL && !sched->graced) {
         if (++sched->missed > MISSED_MOST) {
@@ -481,6 +488,30 @@ static bool is_on(struct hw__gil *gil, struct hw__sched *sched) {
         return false;
     }
     return true;
+}
+
+/* Another thread has been told that it is its turn, and is on its way. */
+static bool other_comes(struct hw__sched *sched, const struct hw__runner *runner) {
+    return sched->called != NULL && sched->called != runner &&
+           tell_time(sched) - sched->called_ns < CALLED_NS;
+}
+
+/* Spins, or sleeps, in the queue, without the GIL's mutex that the caller has. Who wakes by itself
+ * and finds the GIL free does not snatch it from the one that was called: as who is awake is
+ * quicker, it would do so each time. */
+static void doze(struct hw__sched *sched, struct hw__runner *runner, int64_t spin,
+                 int64_t longest) {
+    pthread_mutex_t *mutex = &sched->memory->mutex;
+    do {
+        pthread_mutex_unlock(mutex);
+        hw__sched_unlocked(mutex);
+        sleep_on(runner, spin, longest);
+        hw__sched_lock(mutex);
+        spin = 0;
+        longest = CALLED_NS;
+        atomic_store(&runner->word, HW__AWAKE);
+    } while (runner->place != 0 && HW__READ(sched->memory->locked) == 0 &&
+             other_comes(sched, runner));
 }
 
 int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex,
@@ -517,12 +548,7 @@ int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex
         runner->wake_at_ns = now + sleep_ns(sched, runner, due_ns);
         spin = spin_ns(sched, runner);
     }
-    int64_t longest = runner->wake_at_ns - now;
-    pthread_mutex_unlock(mutex);
-    hw__sched_unlocked(mutex);
-    sleep_on(runner, spin, longest);
-    hw__sched_lock(mutex);
-
+    doze(sched, runner, spin, runner->wake_at_ns - now);
     if (runner->place == 0) { /* called, or the policy is over */
         sched->missed = 0;
         runner->guard_ns = GUARD_NS;
@@ -709,11 +735,7 @@ int hw__sched_wait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *m
         int64_t due_ns = sched->holder == NULL ? NEXT_SLEEP_NS : due(sched, runner, now);
         int64_t longest = sleep_ns(sched, runner, due_ns < GUARD_NS ? GUARD_NS : due_ns);
         runner->wake_at_ns = now + longest;
-        int64_t spin = spin_ns(sched, runner);
-        pthread_mutex_unlock(&memory->mutex);
-        hw__sched_unlocked(&memory->mutex);
-        sleep_on(runner, spin, longest);
-        hw__sched_lock(&memory->mutex);
+        doze(sched, runner, spin_ns(sched, runner), longest);
     }
     runner->left_ns = hw_now_ns();
     pthread_mutex_unlock(&memory->mutex);

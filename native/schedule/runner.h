@@ -27,7 +27,8 @@ struct hw__runner {
     _Alignas(64) _Atomic uint32_t word; /* written by the thread and by who wakes it */
     uint32_t place;                     /* in the queue, from 1 on; 0: not in it */
     uint64_t order;                     /* of arrival, among equal keys */
-    struct hw__sched *sched;            /* where `seen` is about */
+    struct hw__sched *sched;            /* where `seen` is about ... */
+    uint32_t generation;                /* ... and under which policy */
     struct hw_policy_thread seen;
     bool waiting;           /* from ready() to acquired() */
     bool has_asked;         /* for the holder to let go, this very moment ... */

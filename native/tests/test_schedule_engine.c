@@ -219,14 +219,15 @@ static void test_strange_patience(void) {
 }
 
 /* A thread that starves is found, the policy is gone, one line says so, and the thread gets the
- * GIL. Those that starve it compute, and are asked for the GIL by each other. */
-static void test_watchdog(void) {
+ * GIL.
+ */
+static void check_removal(const struct hw_policy *policy, int spins, const char *why) {
     int pipes[2], saved = dup(STDERR_FILENO);
     T_EQ(0, pipe(pipes));
     atomic_bool stop = false;
-    schedule(&last_first, "watchdog_ms=50");
+    schedule(policy, "watchdog_ms=50");
     T_EQ(STDERR_FILENO, dup2(pipes[1], STDERR_FILENO));
-    start_workers(fake_main_gil(), 0, 200000, &stop);
+    start_workers(fake_main_gil(), 0, spins, &stop);
     while (hw_schedule_active()[0] != '\0') {
         void *me = PyEval_SaveThread();
         sched_yield();
@@ -241,13 +242,36 @@ static void test_watchdog(void) {
     close(pipes[1]);
     char line[500] = "";
     T_TRUE(read(pipes[0], line, sizeof line - 1) > 0);
-    T_TRUE(strstr(line, "headway: the policy last-first is removed") == line);
+    T_TRUE(strstr(line, "headway: the policy ") == line);
+    T_TRUE(strstr(line, policy->name) != NULL && strstr(line, why) != NULL);
     T_TRUE(strchr(line, '\n') == line + strlen(line) - 1);
     close(pipes[0]);
     close(saved);
     T_EQ(-ESRCH, hw_schedule_stop()); /* takes the hooks out, which the watchdog cannot */
     T_TRUE(!world_hooked());
     schedule(hw_policy_at(0), "");
+    unschedule();
+}
+
+/* Those that starve it compute, and are asked for the GIL by each other; or nobody asks. */
+static void test_watchdog(void) {
+    check_removal(&last_first, LONG, "it let a thread starve");
+    check_removal(&never, 200 * LONG, "it lets nobody ask for the GIL");
+}
+
+/* A policy finds nothing of another one's, neither in a thread nor in the GIL. */
+static void test_nothing_left_over(void) {
+    static const int64_t zero[8];
+    schedule(hw_policy_at(0), "");
+    world_yield();
+    const struct hw__runner *me = hw__runner_known();
+    T_TRUE(memcmp(me->seen.own, zero, sizeof me->seen.own) != 0);
+    unschedule();
+    schedule(&never, "");
+    world_yield();
+    T_EQ(0, memcmp(me->seen.own, zero, sizeof me->seen.own));
+    T_EQ(0, memcmp(me->sched->view.own, zero, sizeof me->sched->view.own));
+    T_EQ(0, me->seen.key);
     unschedule();
 }
 
@@ -380,6 +404,7 @@ int main(void) {
     T_RUN(test_recorded_meanwhile);
     T_RUN(test_strange_patience);
     T_RUN(test_watchdog);
+    T_RUN(test_nothing_left_over);
     T_RUN(test_called_in_vain);
     T_RUN(test_own_gil);
     T_RUN(test_a_thousand_threads);

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headway.errors import NativeError
 
-__all__ = ["ABI_VERSION", "Policy", "PolicyOption", "library_path", "policies"]
+__all__ = ["ABI_VERSION", "Policy", "PolicyOption", "headers_path", "library_path", "policies"]
 
 ABI_VERSION = 5
 """HW_ABI_VERSION of native/include/headway/version.h that this package was written for."""
@@ -30,6 +30,16 @@ def _candidates() -> list[Path]:
         Path(__file__).resolve().parent / "lib" / _NAME,
         Path(sysconfig.get_path("platlib")) / "headway" / "lib" / _NAME,
     ]
+
+
+def headers_path() -> Path:
+    """Return the folder with the public C headers of the library. Raises NativeError."""
+    folder = library_path().parent.parent / "include"
+    if not (folder / "headway" / "policy.h").is_file():
+        raise NativeError(
+            f"the headers are not at {folder}", hint="build them again: `make native`, or reinstall headway"
+        )
+    return folder
 
 
 def library_path() -> Path:

@@ -12,7 +12,16 @@ from headway.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["check_output", "complain", "print_json", "print_rendered", "say", "say_rendered", "write_json"]
+__all__ = [
+    "check_output",
+    "complain",
+    "print_json",
+    "print_plain",
+    "print_rendered",
+    "say",
+    "say_rendered",
+    "write_json",
+]
 
 _LEAST_COLUMNS = 64
 _PIPE_COLUMNS = 120
@@ -34,6 +43,11 @@ def print_json(value: Any) -> None:
     """Print JSON to stdout."""
     json.dump(value, sys.stdout, indent=2, allow_nan=False)
     print()
+
+
+def print_plain(text: str) -> None:
+    """Print text to stdout, as it is."""
+    print(text)
 
 
 def print_rendered(what: "RenderableType") -> None:

@@ -16,18 +16,22 @@ __all__ = ["prepare", "run"]
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_json(parser)
+    parser.add_argument(
+        "--include", action="store_true", help="print the folder of headway/policy.h, to build a policy of one's own"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Do it."""
-    from headway.native import policies
+    from headway.native import headers_path, policies
 
+    if arguments.include:
+        console.print_plain(str(headers_path()))
+        return 0
     found, engine = policies()
     if arguments.json:
         console.print_json({"policies": [asdict(one) for one in found], "options": [asdict(one) for one in engine]})
         return 0
-    from rich.console import Group
-    from rich.text import Text
 
     lines: list[str] = []
     for one in found:
@@ -38,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         "",
         "`headway run --policy NAME --option latency_us=20000 app.py`; your own policy: by the path of its library",
     ]
-    console.print_rendered(Group(*(Text(line) for line in lines)))
+    console.print_plain("\n".join(lines))
     return 0
 
 

@@ -1,0 +1,352 @@
+"""Policies for the GIL in real programs on every interpreter: the program is as without one, but for who waits how long."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from lifecycle_program import CASES
+from test_recorder import FOUND, PROGRAM, WITH_A_GIL, ran
+
+import headway
+from headway.errors import SchedulingError
+from headway.live.attach import look_at
+from headway.live.attach import schedule as schedule_process
+from headway.live.files import family_files, finish
+from headway.live.launch import environment, scheduled_environment
+from headway.native import policies
+from headway.traces.invariants import violations
+from headway.traces.reader import read_family
+
+BY_NAME = {one.name: one for one in FOUND}
+POLICIES = [one.name for one in policies()[0]]
+LOTTERY = Path(__file__).parents[2] / "docs" / "guides" / "examples" / "lottery.c"
+HEADERS = Path(__file__).parents[2] / "native" / "include"
+HEADWAY = [sys.executable, "-m", "headway"]
+LIMIT_S = 60
+
+pytestmark = pytest.mark.slow
+
+
+def run(*arguments, **more):
+    """Run the command line."""
+    return subprocess.run([*HEADWAY, *arguments], capture_output=True, text=True, timeout=LIMIT_S, check=False, **more)
+
+
+def plain():
+    """Return an environment without anything of ours."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(("HEADWAY_P", "PYTHON"))}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("interpreter", "policy"),
+    [(one, "fair") for one in WITH_A_GIL] + [(BY_NAME["3.13"], name) for name in POLICIES if name != "fair"],
+    ids=lambda one: one if isinstance(one, str) else one.name,
+)
+def test_a_program_is_as_without_a_policy(interpreter, policy, case, tmp_path):
+    """However a program begins and ends, forks and starts others: under a policy it says and returns what it would."""
+    command = [interpreter.executable, PROGRAM, case]
+
+    assert ran(command, scheduled_environment(policy, base=plain()), tmp_path) == ran(command, plain(), tmp_path)
+
+
+@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.name)
+def test_a_trace_of_a_scheduled_program_keeps_the_laws(interpreter, tmp_path):
+    """One holder at a time, takes and releases in turn, waits that end: also where the waits are a policy's."""
+    file = tmp_path / "x.hwt"
+    env = environment(file, base=scheduled_environment("fair", base=plain()))
+    for case in ("daemons", "fork", "signals", "many_threads"):
+        subprocess.run(
+            [interpreter.executable, PROGRAM, case], env=env, capture_output=True, timeout=LIMIT_S, check=False
+        )
+    for one in family_files(file):
+        finish(one)
+
+    traces = read_family(file)
+
+    assert len(traces) >= 4
+    for trace in traces:
+        assert violations(trace) == []
+
+
+# Sleeps beside threads that compute: how much later than asked it wakes, without and with a policy, in turns.
+PROMPT = """
+import json, os, statistics, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+from headway_agent.scheduler import Scheduler
+scheduler = Scheduler(os.environ["HEADWAY_NATIVE"])
+stop = False
+done = [0, 0]
+def compute(i):
+    while not stop:
+        sum(range(200))
+        done[i] += 1
+threads = [threading.Thread(target=compute, args=(i,)) for i in range(2)]
+for thread in threads: thread.start()
+def late():
+    found = []
+    for _ in range(40):
+        begun = time.perf_counter()
+        time.sleep(0.001)
+        found.append(time.perf_counter() - begun - 0.001)
+    return statistics.median(found)
+answers = {"": []}
+for _ in range(2):
+    answers[""].append(late())
+    for policy in sys.argv[2:]:
+        scheduler.start(policy)
+        assert scheduler.active == policy
+        answers.setdefault(policy, []).append(late())
+        assert scheduler.counts()["acquires"] > 40
+        assert scheduler.stop() and not scheduler.active and not scheduler.stop()
+stop = True
+for thread in threads: thread.join()
+answers["done"] = done
+print(json.dumps(answers))
+"""
+
+
+@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.name)
+def test_who_wants_little_is_prompt(interpreter):
+    """Beside threads that compute, a sleeper wakes in a fraction of the time that it takes without a policy, or under `stock`."""
+    env = scheduled_environment(None, base=plain())
+    command = [interpreter.executable, "-c", PROMPT, str(Path(headway.__file__).parent / "agent"), *POLICIES]
+
+    said = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
+
+    late = {policy: statistics.median(found) for policy, found in json.loads(said).items() if policy != "done"}
+    assert late[""] > 0.004  # an interval of 5 ms
+    assert late["stock"] > 0.004
+    for policy in ("fair", "priority", "bfs"):
+        assert late[policy] < late[""] / 4, policy
+    assert min(json.loads(said)["done"]) > 0
+
+
+def test_no_gil_no_policy():
+    """A free-threaded interpreter runs the program as ever, and one line says that there is nothing to schedule."""
+    done = run("run", "--python", BY_NAME["3.13t"].executable, PROGRAM, "plain")
+
+    assert done.returncode == 0
+    assert "is not scheduled: this interpreter has no GIL to schedule" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_children_have_the_policy(tmp_path):
+    """Processes that the program starts or forks are scheduled, too."""
+    program = tmp_path / "parent.py"
+    program.write_text(
+        "import os, subprocess, sys\n"
+        "code = 'import os, sys; from headway_agent.scheduler import Scheduler;"
+        ' print(Scheduler(os.environ["HEADWAY_NATIVE"]).active)\'\n'
+        "sys.path.insert(0, sys.argv[1])\n"
+        "exec(code)\n"
+        "sys.stdout.flush()\n"
+        "if os.fork() == 0:\n    exec(code)\n    sys.stdout.flush()\n    os._exit(0)\n"
+        "os.wait()\n"
+        "subprocess.run([sys.executable, '-c', 'import sys; sys.path.insert(0, sys.argv[1]); ' + code, sys.argv[1]])\n"
+    )
+
+    done = run("run", "--policy", "bfs", str(program), str(Path(headway.__file__).parent / "agent"))
+
+    assert done.stdout.split() == ["bfs"] * 3
+
+
+def test_the_classic_remedies(tmp_path):
+    """`--switch-interval` and `--pin` do what their names say, with no policy unless one is asked for."""
+    program = tmp_path / "show.py"
+    program.write_text(
+        "import os, sys\nprint(round(sys.getswitchinterval(), 6), sorted(os.sched_getaffinity(0)),"
+        " os.environ.get('HEADWAY_POLICY'))\n"
+    )
+    cpu = min(os.sched_getaffinity(0))
+
+    assert run("run", "--switch-interval", "0.0007", "--pin", str(cpu), str(program)).stdout == f"0.0007 [{cpu}] None\n"
+    both = run("run", "--switch-interval", "0.0007", "--policy", "priority", str(program))
+    assert both.stdout == f"0.0007 {sorted(os.sched_getaffinity(0))} priority\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (["--policy", "nobody"], 8, "there is no policy 'nobody'"),
+        (["--policy", "./nobody.so"], 8, "there is no policy at ./nobody.so"),
+        (["--option", "depth=3"], 8, "the policy fair has no option 'depth'"),
+        (["--option", "latency_us=1"], 8, "latency_us is 1, expected a whole number from 1000 to 10000000"),
+        (["--option", "latency_us"], 2, "'latency_us' is no option, expected NAME=NUMBER"),
+        (["--policy", "none", "--option", "x=1"], 2, "there is no policy that the options could be of"),
+        (["--pin", "4711"], 2, "CPUs [4711] are not all there"),
+        (["--pin", "a"], 2, "'a' is no list of CPUs"),
+        (["--switch-interval", "0"], 2, "'0' is no number of seconds above 0"),
+        (["--trace", "/nowhere/x.hwt"], 2, "/nowhere"),
+    ],
+)
+def test_wrong_arguments_are_told_before_anything_runs(arguments, code, complaint, tmp_path):
+    """What cannot be is refused with its value, a hint and an exit code, and the program does not start."""
+    witness = tmp_path / "witness"
+
+    done = run("run", *arguments, "--", "touch", str(witness))
+
+    assert done.returncode == code
+    assert complaint in done.stderr
+    assert "hint:" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not witness.exists()
+
+
+def test_policies_are_listed():
+    """`headway policies` names each with what it is good for and bad at, and its options; as JSON, too."""
+    listed = json.loads(run("policies", "--json").stdout)
+    text = run("policies").stdout
+
+    assert [one["name"] for one in listed["policies"]] == ["fair", "priority", "bfs", "stock"]
+    for one in listed["policies"]:
+        assert one["about"] in text
+        assert one["bad_at"] in text
+        for option in one["options"]:
+            assert f"{option['name']}={option['preset']}" in text
+
+
+def test_a_policy_of_ones_own(tmp_path):
+    """The example of the guide builds against the public header, is loaded by its path, and schedules."""
+    library = tmp_path / "lottery.so"
+    headers = run("policies", "--include").stdout.strip()
+    assert (Path(headers) / "headway" / "policy.h").read_text() == (HEADERS / "headway" / "policy.h").read_text()
+    compiler = shutil.which("cc")
+    assert compiler
+    command = [compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-I", headers, "-o", str(library), str(LOTTERY)]
+    subprocess.run(command, check=True)
+
+    done = run("run", "--policy", str(library), "--option", "turn_us=500", PROGRAM, "daemons")
+    wrong = run("run", "--policy", str(library), "--option", "turn_us=5", PROGRAM, "plain")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "turn_us is 5, expected a whole number from 100 to 1000000" in wrong.stderr
+
+
+def test_no_policy_in_a_library_that_holds_none(tmp_path):
+    """A library without a policy, and a file that is no library, are told in one line; the program runs."""
+    nothing = tmp_path / "nothing.so"
+    nothing.write_text("no library")
+
+    done = run("run", "--policy", str(nothing), PROGRAM, "plain")
+
+    assert done.returncode == 0
+    assert "is not scheduled" in done.stderr
+    assert str(nothing) in done.stderr
+
+
+def test_in_process():
+    """`with headway.schedule(...)` puts a policy on and takes it off; counts and hints hold in between."""
+    with headway.schedule("fair", latency_us=20000) as policy:
+        assert policy.active
+        with pytest.raises(SchedulingError, match="a policy is on already"):
+            headway.schedule("stock")
+        headway.thread_priority(-3, urgent=True)
+        headway.thread_priority()
+        time.sleep(0.01)
+        assert policy.counts().acquires > 0
+    assert not policy.active
+    policy.stop()
+    with pytest.raises(SchedulingError, match="is not on any more"):
+        policy.counts()
+    with headway.schedule():
+        pass
+    with pytest.raises(SchedulingError, match="priority is 20, expected -20 to 19"):
+        headway.thread_priority(20)
+    with pytest.raises(SchedulingError, match="latency_us is 1.5, expected a whole number"):
+        headway.schedule("fair", latency_us=1.5)
+
+
+COMPUTING = """
+import threading, time
+def compute():
+    while True:
+        sum(range(100))
+for _ in range(16):
+    threading.Thread(target=compute, daemon=True).start()
+try:
+    print("ready", flush=True)
+    while True:
+        time.sleep(0.01)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_ctrl_c_beside_sixteen_threads_that_compute(policy):
+    """An interrupt comes through, and the program ends though its threads compute on."""
+    env = scheduled_environment(policy, base=plain())
+    command = [BY_NAME["3.13"].executable, "-c", COMPUTING]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        assert process.wait(LIMIT_S) == 0
+
+
+C_CALL = """
+import gc, threading, time
+garbage = [[i] for i in range(300000)]
+def collect():
+    for _ in range(5):
+        gc.collect()
+        "a".join(map(str, range(200000)))
+thread = threading.Thread(target=collect)
+thread.start()
+while thread.is_alive():
+    time.sleep(0.0005)
+print(len(garbage))
+"""
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_long_calls_of_c_are_waited_for(policy):
+    """Who cannot be asked for the GIL (a collection of a large heap, C code) does no harm but the wait."""
+    env = scheduled_environment(policy, base=plain())
+    done = subprocess.run(
+        [BY_NAME["3.14"].executable, "-c", C_CALL], env=env, capture_output=True, text=True, timeout=LIMIT_S, check=True
+    )
+
+    assert (done.stdout, done.stderr) == ("300000\n", "")
+
+
+@pytest.mark.parametrize("name", ["3.14", "3.15"])
+def test_attached(name):
+    """A policy is put on in a process that runs already, replaced, and taken off."""
+    code = "import sys, time\nprint('ready', flush=True)\nwhile True: time.sleep(0.001)"
+    with subprocess.Popen(
+        [BY_NAME[name].executable, "-c", code], stdout=subprocess.PIPE, text=True, env=plain()
+    ) as one:
+        with contextlib.ExitStack() as stack:
+            stack.callback(one.kill)
+            assert one.stdout.readline() == "ready\n"
+            target = look_at(one.pid)
+            assert schedule_process(target, "fair") == ""
+            assert schedule_process(target, "bfs", "slice_us=5000") == "fair"
+            assert schedule_process(target, "") == "bfs"
+            assert schedule_process(target, "") == ""
+            done = run("attach", str(one.pid), "--policy", "fair", "--duration", "0.2")
+            assert done.returncode == 0, done.stderr
+            assert "is scheduled by fair for 0.2 s" in done.stderr
+            assert schedule_process(target, "") == ""
+            assert one.poll() is None
+
+
+def test_not_attached_to_older_ones():
+    """Before 3.14 the answer is what to do instead."""
+    with subprocess.Popen([BY_NAME["3.12"].executable, "-c", "input()"], stdin=subprocess.PIPE, env=plain()) as one:
+        done = run("attach", str(one.pid), "--policy", "fair")
+        one.kill()
+
+    assert done.returncode == 8
+    assert "runs CPython 3.12" in done.stderr
+    assert "headway run" in done.stderr
