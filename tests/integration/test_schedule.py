@@ -261,7 +261,7 @@ def test_in_process():
         pass
     with pytest.raises(SchedulingError, match="priority is 20, expected -20 to 19"):
         headway.thread_priority(20)
-    with pytest.raises(SchedulingError, match="latency_us is 1.5, expected a whole number"):
+    with pytest.raises(SchedulingError, match=r"latency_us is 1\.5, expected a whole number"):
         headway.schedule("fair", latency_us=1.5)
 
 
@@ -323,22 +323,21 @@ def test_long_calls_of_c_are_waited_for(policy):
 def test_attached(name):
     """A policy is put on in a process that runs already, replaced, and taken off."""
     code = "import sys, time\nprint('ready', flush=True)\nwhile True: time.sleep(0.001)"
-    with subprocess.Popen(
-        [BY_NAME[name].executable, "-c", code], stdout=subprocess.PIPE, text=True, env=plain()
-    ) as one:
-        with contextlib.ExitStack() as stack:
-            stack.callback(one.kill)
-            assert one.stdout.readline() == "ready\n"
-            target = look_at(one.pid)
-            assert schedule_process(target, "fair") == ""
-            assert schedule_process(target, "bfs", "slice_us=5000") == "fair"
-            assert schedule_process(target, "") == "bfs"
-            assert schedule_process(target, "") == ""
-            done = run("attach", str(one.pid), "--policy", "fair", "--duration", "0.2")
-            assert done.returncode == 0, done.stderr
-            assert "is scheduled by fair for 0.2 s" in done.stderr
-            assert schedule_process(target, "") == ""
-            assert one.poll() is None
+    with contextlib.ExitStack() as stack:
+        command = [BY_NAME[name].executable, "-c", code]
+        one = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=plain()))
+        stack.callback(one.kill)
+        assert one.stdout.readline() == "ready\n"
+        target = look_at(one.pid)
+        assert schedule_process(target, "fair") == ""
+        assert schedule_process(target, "bfs", "slice_us=5000") == "fair"
+        assert schedule_process(target, "") == "bfs"
+        assert schedule_process(target, "") == ""
+        done = run("attach", str(one.pid), "--policy", "fair", "--duration", "0.2")
+        assert done.returncode == 0, done.stderr
+        assert "is scheduled by fair for 0.2 s" in done.stderr
+        assert schedule_process(target, "") == ""
+        assert one.poll() is None
 
 
 def test_not_attached_to_older_ones():

@@ -58,6 +58,13 @@ def load(name):
     return getattr(importlib.import_module(module), attribute)
 
 
+def _schedule(job):
+    from . import scheduler
+
+    job["scheduler"] = scheduler.Scheduler(job["library"])
+    job["scheduler"].start(job["policy"])
+
+
 def run_job(job, emit):
     """Run one job and pass each answer (a dict) to `emit`. Whatever the workload raises goes through."""
     # Before we pin ourselves: a launch's other side may run on any of these.
@@ -65,6 +72,8 @@ def run_job(job, emit):
     proc.pin(job.get("cpus"))
     if job.get("switch_interval_s"):
         sys.setswitchinterval(job["switch_interval_s"])
+    if job.get("policy"):
+        _schedule(job)
     workload = load(job["workload"])(job)
     emit({"kind": "setup", "metrics": workload.open()})
     for _ in range(job["warmups"]):
@@ -77,6 +86,7 @@ def run_job(job, emit):
             "kind": "facts",
             "gil_enabled": proc.gil_enabled(),
             "switch_interval_s": sys.getswitchinterval(),
+            "policy": job["scheduler"].active if job.get("policy") else "",
             "affinity": sorted(os.sched_getaffinity(0)),
             "version": sys.version.split()[0],
         }
@@ -101,6 +111,8 @@ def run_job(job, emit):
         "involuntary_switches": switches[1],
         "max_rss_bytes": proc.max_rss_bytes(),
     }
+    if job.get("policy") and not job["scheduler"].active:
+        raise RuntimeError("the policy %s was removed" % job["policy"])
     end["details"] = workload.close() or {}
     emit(end)
 

@@ -6,7 +6,19 @@ because that much is what interleaved launches on a shared 2-core machine tell a
 
 from headway.errors import UsageError
 from headway.lab.design import Experiment
-from headway.lab.experiments import convoy, cpu, databases, files, intervals, sharing, speed, switching, waiting, web
+from headway.lab.experiments import (
+    convoy,
+    cpu,
+    databases,
+    files,
+    intervals,
+    policies,
+    sharing,
+    speed,
+    switching,
+    waiting,
+    web,
+)
 
 __all__ = ["experiment", "experiments"]
 
@@ -20,6 +32,7 @@ _ALL = (
     *files.EXPERIMENTS,
     *convoy.EXPERIMENTS,
     *intervals.EXPERIMENTS,
+    *policies.EXPERIMENTS,
     *switching.EXPERIMENTS,
 )
 

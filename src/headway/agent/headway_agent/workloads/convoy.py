@@ -111,7 +111,9 @@ def _timer_slack_s():
 class _BesideCpu:
     """`cpu` CPU-bound `beside` ("threads", "processes") that do units of `unit` ("count", "bz2").
 
-    Metric: `work_per_s`, units that they did a second, together.
+    Metrics: `work_per_s`, units that they did a second, together; `evenness`, Jain's index of what each did, 1 / `cpu` to
+    1 (Jain, Chiu, Hawe 1984); under a policy `idle_share`, the part of the time that the GIL was free and wanted, and
+    `worst_wait_s`, the longest wait of any thread since the policy began.
     """
 
     def __init__(self, job):
@@ -134,13 +136,26 @@ class _BesideCpu:
         """Start what is measured beside the CPU-bound work."""
         raise NotImplementedError
 
-    def _work(self):
-        """Return (units done so far, when)."""
-        return sum(self._done[i] for i in range(self._cpu)), time.monotonic_ns()
+    def _begin(self):
+        """Return what to hand to `_ended` after the work: (units done by each, when, the scheduler's counts)."""
+        scheduler = self.job.get("scheduler")
+        counts = scheduler.counts() if scheduler is not None else {}
+        return [self._done[i] for i in range(self._cpu)], time.monotonic_ns(), counts
 
-    def _work_per_s(self, before):
-        done, now_ns = self._work()
-        return (done - before[0]) / ((now_ns - before[1]) / 1e9)
+    def _ended(self, before):
+        """Return the metrics of what was done beside: `work_per_s`, `evenness`, and under a policy its own counts."""
+        done, now_ns, counts = self._begin()
+        elapsed_ns = now_ns - before[1]
+        each = [now - then for now, then in zip(done, before[0])]
+        metrics = {}
+        if self._cpu:
+            metrics["work_per_s"] = sum(each) / (elapsed_ns / 1e9)
+            squares = sum(one * one for one in each)
+            metrics["evenness"] = sum(each) ** 2 / (len(each) * squares) if squares else 0.0
+        if counts:
+            metrics["idle_share"] = (counts["idle_ns"] - before[2]["idle_ns"]) / elapsed_ns
+            metrics["worst_wait_s"] = counts["worst_wait_ns"] / 1e9
+        return metrics
 
     def close(self):
         global _stop
@@ -199,7 +214,7 @@ class Convoy(_BesideCpu):
         self._slack_s = _timer_slack_s()
 
     def sample(self):
-        before = self._work()
+        before = self._begin()
         result = self._client.run(self._config)
         requests_per_s = result["requests_per_s"]
         if self._config["model"] == "open":
@@ -212,8 +227,8 @@ class Convoy(_BesideCpu):
         }
         for name in ("p50", "p90", "p99", "p999", "max"):
             metrics["latency_%s_s" % name] = result[name + "_s"]
+        metrics.update(self._ended(before))
         if self._cpu:
-            metrics["work_per_s"] = self._work_per_s(before)
             threads = self.params.get("beside", "threads") == "threads"
             if threads and proc.gil_enabled() and not self.params.get("rate_per_s"):
                 each = result["requests_per_s"] / self._config["connections"]
@@ -249,11 +264,10 @@ class TinyWrites(_BesideCpu):
             writes[0] += 1
 
     def sample(self):
-        before = self._work()
+        before = self._begin()
         begun, begun_ns = self._writes[0], time.monotonic_ns()
         time.sleep(self.params["duration_s"])
         ended, ended_ns = self._writes[0], time.monotonic_ns()
         metrics = {"requests_per_s": (ended - begun) / ((ended_ns - begun_ns) / 1e9)}
-        if self._cpu:
-            metrics["work_per_s"] = self._work_per_s(before)
+        metrics.update(self._ended(before))
         return metrics

@@ -1,0 +1,139 @@
+"""What scheduling the GIL does for the convoy: every policy beside stock, the best switch interval and processes."""
+
+from headway.lab.design import (
+    Claim,
+    Comparison,
+    Experiment,
+    Level,
+    Placement,
+    Relation,
+    Size,
+    Variant,
+    above,
+    below,
+    newest_with_gil,
+    with_a_gil,
+)
+from headway.lab.experiments.convoy import HOW, IN_FIGURE, SPLIT, WORK, echo
+
+__all__ = ["EXPERIMENTS"]
+
+_CPU = (1, 2, 4, 8)
+_FAIR = "fair"
+_PLAIN = "no policy"
+_INTERVAL = "10 us interval"
+_PROCESSES = "processes"
+_BESIDES = ("stock", "priority", "bfs")
+_WHERE: tuple[Placement, ...] = ("split", "free")
+
+
+def _setting(count: int) -> str:
+    return "1 CPU task" if count == 1 else f"{count} CPU tasks"
+
+
+def _cell(series: str, size: Size, count: int, **more: object) -> Variant:
+    return echo(
+        series,
+        size,
+        cpu=count,
+        setting=_setting(count),
+        placements=_WHERE,
+        min_requests=3 if size == "quick" else 20,
+        unfit=with_a_gil,
+        **more,
+    )
+
+
+def _variants(size: Size) -> list[Variant]:
+    found = []
+    for count in (1, 4) if size == "quick" else _CPU:
+        found.append(_cell(_PLAIN, size, count))
+        found.append(_cell(_FAIR, size, count, policy=_FAIR))
+        found += [_cell(name, size, count, policy=name) for name in _BESIDES]
+        found.append(_cell(_INTERVAL, size, count, switch_interval_s=1e-5))
+        found.append(_cell(_PROCESSES, size, count, beside="processes"))
+    return found
+
+
+def _compare(counts: tuple[int, ...], bottom: str, relation: Relation, metric: str = "") -> list[Comparison]:
+    return [
+        Comparison(
+            top=f"{_FAIR}, {_setting(count)}", bottom=f"{bottom}, {_setting(count)}", relation=relation, metric=metric
+        )
+        for count in counts
+    ]
+
+
+_POLICIES = Experiment(
+    name="policies",
+    question="What do policies for the GIL give the server, and what do they leave to those that compute?",
+    method=HOW
+    + " Beside it run 1, 2, 4 or 8 CPU-bound threads: under no policy, under each of Headway's (headway run --policy), "
+    "and with a switch interval of 10 us, the best one for the server; and as many CPU-bound processes instead."
+    + SPLIT
+    + " Under `free` all go where the system puts them.",
+    included=IN_FIGURE,
+    metric="requests_per_s",
+    unit="per_s",
+    shows="levels",
+    besides=(
+        ("latency_p50_s latency_p99_s latency_max_s", "latency: median, 99th percentile, largest"),
+        WORK,
+        ("evenness", "how evenly the CPU-bound threads share the work: Jain's index, 1 is even"),
+        ("idle_share", "part of the time that the GIL was free while a thread wanted it (the policy's own count)"),
+        ("worst_wait_s", "the longest that any thread waited for the GIL (the policy's own count)"),
+    ),
+    baseline=_PLAIN,
+    variants=_variants,
+    sources=("C3",),
+    quick_on=newest_with_gil,
+    claims=(
+        Claim(
+            id="policies/fair-beats-none",
+            text="under `fair` the server answers twenty times more than under no policy, beside one CPU-bound thread",
+            evidence=lambda _: _compare((1,), _PLAIN, above(20)),
+            source="Headway",
+            where="gil",
+            why="the server's thread has the CPU-bound one asked for the GIL at once, not after a switch interval",
+            says="Scheduling the GIL (`headway run`) lets a server beside a CPU-bound thread answer {ratio} times more.",
+            advice="Try `headway run app.py`: no change of code, and `headway policies` tells what it does.",
+        ),
+        Claim(
+            id="policies/fair-beats-intervals",
+            text="under `fair` it answers more than with the best switch interval",
+            evidence=lambda _: _compare((1, 4), _INTERVAL, above(1)),
+            source="Headway",
+            where="gil",
+            why="no thread waits for an interval, and only the one that is to go next is woken",
+        ),
+        Claim(
+            id="policies/fair-like-processes",
+            text="under `fair` it answers at least 0.8 of what the same work in processes leaves it",
+            evidence=lambda _: _compare((1, 4), _PROCESSES, above(0.8)),
+            source="Headway",
+            where="gil",
+            why="the operating system schedules threads and processes alike; the GIL must still be handed over",
+            denies="With the work in processes the server still answers more than under `fair`, which leaves it {ratio}.",
+        ),
+        Claim(
+            id="policies/fair-latency",
+            text="under `fair` its 99th percentile is at most three times that beside processes",
+            evidence=lambda _: _compare((1, 4), _PROCESSES, below(3), "latency_p99_s"),
+            source="Headway",
+            where="gil",
+            why="a request waits until the CPU-bound thread notices that it is asked, not for an interval",
+        ),
+        Claim(
+            id="policies/fair-is-even",
+            text="under `fair` CPU-bound threads share what is left evenly",
+            evidence=lambda _: [
+                Level(label=f"{_FAIR}, {_setting(4)}", metric="evenness", relation=above(0.95)),
+            ],
+            source="Headway",
+            where="gil",
+            why="who has used least goes first among them",
+        ),
+    ),
+)
+
+EXPERIMENTS = (_POLICIES,)
