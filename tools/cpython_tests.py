@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Run CPython's own thread tests on each interpreter, plainly and traced by Headway, and print the difference.
 
-    python tools/cpython_tests.py [--interpreter 3.13 ...] [--tests test_thread ...] [--short]
+    python tools/cpython_tests.py [--interpreter 3.13 ...] [--tests test_thread ...] [--short] [--policy fair]
+
+With --policy, "traced" is traced and with its GIL scheduled by that policy.
 
 Exit status: 0 every case has the same outcome both ways, 1 some case is worse under tracing, or a traced run was not
 traced, 2 wrong usage. stdout is the table (or JSON), stderr is talk.
@@ -43,7 +45,7 @@ from typing import NoReturn
 
 from headway.errors import HeadwayError
 from headway.lab import Interpreter, discover
-from headway.live.launch import environment
+from headway.live.launch import environment, scheduled_environment
 from headway.native import library_path
 
 RECORDER = Path(__file__).with_name("cpython_test_recorder.py")
@@ -166,6 +168,7 @@ class Job:
     Attributes:
         tests: The folder of the test modules.
         logs: Where to leave each run's output, or None.
+        policy: Which schedules the GIL of the traced run; "" for none.
     """
 
     interpreter: Interpreter
@@ -174,6 +177,7 @@ class Job:
     borrowed_from: str
     timeout_s: float
     logs: Path | None
+    policy: str = ""
 
     @property
     def title(self) -> str:
@@ -192,13 +196,14 @@ def plain_environment(folder: Path) -> dict[str, str]:
     }
 
 
-def traced_environment(folder: Path) -> dict[str, str]:
+def traced_environment(folder: Path, policy: str = "") -> dict[str, str]:
     """The same, such that every Python process that inherits it is traced into a file below `folder`/traces.
 
     Raises:
         NativeError: The native library is missing or does not fit.
     """
-    return environment(folder / "traces/test.hwt", max_bytes=TRACE_BYTES, base=plain_environment(folder))
+    found = environment(folder / "traces/test.hwt", max_bytes=TRACE_BYTES, base=plain_environment(folder))
+    return scheduled_environment(policy, base=found) if policy else found
 
 
 def run(job: Job, name: str, *, traced: bool, only: Collection[str] = ()) -> Run:
@@ -212,7 +217,7 @@ def run(job: Job, name: str, *, traced: bool, only: Collection[str] = ()) -> Run
     try:
         for part in ("home", "tmp", "traces", "borrowed"):
             (folder / part).mkdir()
-        env = traced_environment(folder) if traced else plain_environment(folder)
+        env = traced_environment(folder, job.policy) if traced else plain_environment(folder)
         command = command_line(job, folder, only)
         begun_s = time.monotonic()
         with (folder / "output.txt").open("wb") as output:
@@ -457,17 +462,22 @@ def interpreters_for(versions: Sequence[str]) -> list[Interpreter]:
 
 
 def jobs_for(
-    interpreter: Interpreter, modules: Sequence[str], *, timeout_s: float = TIMEOUT_S, logs: Path | None = None
+    interpreter: Interpreter,
+    modules: Sequence[str],
+    *,
+    timeout_s: float = TIMEOUT_S,
+    logs: Path | None = None,
+    policy: str = "",
 ) -> Iterator[Job]:
     """Those of `modules` that the interpreter has, or can borrow."""
     tests = tests_folder(interpreter)
     for module in modules:
         if has_module(tests, module):
-            yield Job(interpreter, module, tests, "", timeout_s, logs)
+            yield Job(interpreter, module, tests, "", timeout_s, logs, policy)
         elif module in BORROWED:
             lender = next(iter(lenders(interpreter, module)), None)
             if lender is not None:
-                yield Job(interpreter, module, tests_folder(lender), lender.id, timeout_s, logs)
+                yield Job(interpreter, module, tests_folder(lender), lender.id, timeout_s, logs, policy)
 
 
 def lenders(interpreter: Interpreter, module: str) -> Iterator[Interpreter]:
@@ -545,6 +555,7 @@ def parse_command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tests", nargs="+", choices=MODULES, metavar="test_X", help=f"some of {' '.join(MODULES)}")
     parser.add_argument("--short", action="store_true", help="only the modules that take seconds")
     parser.add_argument("--plain-only", action="store_true", help="without tracing: what fails on this machine anyway")
+    parser.add_argument("--policy", default="", metavar="NAME", help="schedule the GIL too, by this policy")
     parser.add_argument("--json", action="store_true", help="print JSON, with the outcome of every case")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="modules at once (default: 1)")
     parser.add_argument(

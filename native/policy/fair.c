@@ -139,7 +139,7 @@ static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread
 
 static int64_t grace(struct hw_policy_gil *gil, const struct hw_policy_thread *next,
                      const struct hw_policy_thread *releaser) {
-    return releaser->key <= next->key ? option_ns(gil, GRACE) : 0;
+    return releaser->VIRTUAL <= next->key ? option_ns(gil, GRACE) : 0;
 }
 
 static const struct hw_policy_option options[] = {

@@ -41,6 +41,10 @@
 #include "trace/events.h"
 
 #define US 1000
+
+/* When the holder has got the GIL: it was not asked, as nobody else wanted it. */
+#define UNTOLD (-1)
+
 #define MS 1000000
 
 /* A request may be lost (up to 3.12 the interpreter clears its flag in passing) or not be served
@@ -62,6 +66,12 @@
 
 /* What comes so soon is no reason to sleep: Linux adds 50 us to a sleep. */
 #define SOON_NS (15 * US)
+
+/* Who mostly lets go by itself within so long is given the time for it. */
+#define MODERATE_NS (300 * US)
+
+/* What a call that comes back at once may take without being a loss: two hand-overs take longer. */
+#define FREE_OF_CHARGE_NS (1500)
 
 /* A call came back at once if it took no longer. */
 #define AT_ONCE_NS (12 * US)
@@ -329,6 +339,17 @@ static void begin_wait(struct hw__sched *sched, struct hw__runner *runner, int64
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/* After how long a holder will have let the GIL go by itself, for all that is known. 0: it
+ * computes.
+ *
+ * Threads that meet in locks and queues let go often. To interrupt one that has such a lock makes
+ * the others queue up for it, and then all of them go in step for long (Blasgen et al., "The convoy
+ * phenomenon", 1979): which costs much more than to wait. */
+static int64_t lets_go_after(const struct hw__runner *holder) {
+    bool computes = holder->seen.burst_ns > MODERATE_NS || holder->seen.run_ns > MODERATE_NS;
+    return computes ? 0 : MODERATE_NS;
+}
+
 /* In how long the holder is to be asked for this waiter: 0 or less is now. */
 static int64_t due(struct hw__sched *sched, const struct hw__runner *runner, int64_t now) {
     if (sched->asked) {
@@ -341,9 +362,9 @@ static int64_t due(struct hw__sched *sched, const struct hw__runner *runner, int
     }
     int64_t patience = sched->policy->patience(&sched->view, &runner->seen, &holder->seen);
     patience = patience < 0 ? 0 : least(patience, OTHERS_SLEEP_NS); /* whatever it says */
-    if ((sched->policy->flags & HW_POLICY_PLAIN) == 0 && is_short(sched, holder)) {
-        int64_t moment = SHORT_NS - (now - holder->seen.acquired_ns);
-        patience = patience < moment ? moment : patience;
+    if ((sched->policy->flags & HW_POLICY_PLAIN) == 0) {
+        int64_t soon_ns = lets_go_after(holder) - (now - holder->seen.acquired_ns);
+        patience = patience < soon_ns ? soon_ns : patience;
     }
     /* A sleep of less is longer by the timer's slack. */
     return patience < SOON_NS && (sched->policy->flags & HW_POLICY_PLAIN) == 0 ? 0 : patience;
@@ -490,6 +511,16 @@ static bool is_on(struct hw__gil *gil, struct hw__sched *sched) {
     return true;
 }
 
+/* Somebody has come who wants the GIL too: the policy is told who has it. From now on its time
+ * counts; before, it was nobody else's. */
+static void tell_holder(struct hw__sched *sched, int64_t now) {
+    struct hw__runner *holder = sched->holder;
+    if (holder != NULL && holder->seen.acquired_ns == UNTOLD) {
+        holder->seen.acquired_ns = now;
+        sched->policy->acquired(&sched->view, &holder->seen);
+    }
+}
+
 /* Another thread has been told that it is its turn, and is on its way. */
 static bool other_comes(struct hw__sched *sched, const struct hw__runner *runner) {
     return sched->called != NULL && sched->called != runner &&
@@ -536,6 +567,7 @@ int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex
             sched->counts.barged++;
         }
         dequeue(sched, runner);
+        tell_holder(sched, now);
         learn(runner, now);
         if (!runner->waiting) {
             begin_wait(sched, runner, now);
@@ -608,9 +640,18 @@ void hw__sched_release(struct hw__gil *gil) {
     if (HW__READ(sched->memory->locked) != 0 || !is_on(gil, sched)) {
         return;
     }
-    int64_t now = tell_time(sched);
     struct hw__runner *runner = sched->holder;
     sched->releases++;
+    if (runner != NULL && runner->seen.acquired_ns == UNTOLD && runner == hw__runner_known()) {
+        runner->seen.run_ns = 0;
+        runner->seen.released_ns = 0;
+        runner->seen.flags &= ~HW_THREAD_FORCED;
+        runner->takes = sched->takes;
+        sched->holder = NULL;
+        sched->view.holder = NULL;
+        return;
+    }
+    int64_t now = tell_time(sched);
     sched->free_ns = now;
     sched->graced = false;
     if (runner != NULL && runner == hw__runner_known()) {
@@ -653,13 +694,28 @@ void hw__sched_acquire(struct hw__gil *gil) {
     if (!is_on(gil, sched)) {
         return;
     }
-    read_interval(sched);
-    int64_t now = tell_time(sched);
     struct hw__runner *runner = runner_of(sched);
     bool wanted = sched->called != NULL || sched->queue.count > 0;
+    if (!wanted && runner != NULL && !runner->waiting) {
+        /* Nobody wants it but this thread: then there is nothing to be told, and no time to ask. */
+        runner->seen.acquired_ns = UNTOLD;
+        runner->seen.ready_ns = 0;
+        runner->left_ns = 0;
+        runner->cpu = sched_getcpu();
+        sched->takes++;
+        sched->counts.acquires++;
+        sched->free_ns = 0;
+        sched->graced = sched->asked = false;
+        sched->holder = runner;
+        sched->view.holder = &runner->seen;
+        return;
+    }
+    read_interval(sched);
+    int64_t now = tell_time(sched);
     if (wanted && sched->free_ns != 0) {
         sched->counts.idle_ns += now - sched->free_ns;
-        sched->budget_ns -= sched->graced ? now - sched->free_ns : 0;
+        int64_t charge_ns = now - sched->free_ns - FREE_OF_CHARGE_NS;
+        sched->budget_ns -= sched->graced && charge_ns > 0 ? charge_ns : 0;
     }
     sched->graced = false;
     sched->free_ns = 0;
