@@ -35,7 +35,7 @@ def trips():
         os.read(NOTHING, 0)
 
 
-def repeat(work, deadline, done, lock=None):
+def repeat(work, deadline, done):
     """Do it until the deadline and note how often."""
     times = 0
     while time.perf_counter() < deadline:

@@ -608,7 +608,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         jobs = [
             job
             for interpreter in interpreters_for(options.interpreter)
-            for job in jobs_for(interpreter, modules, timeout_s=options.timeout, logs=options.logs)
+            for job in jobs_for(
+                interpreter, modules, timeout_s=options.timeout, logs=options.logs, policy=options.policy
+            )
         ]
         signal.signal(signal.SIGTERM, end_on_signal)
         reports = compare_all(jobs, at_once=options.jobs, plain_only=options.plain_only)
