@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "schedule/engine.h"
+#include "schedule/runner.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "schedule/sched.h"
 
 /* glibc keeps the values of the first keys in the thread itself; setting a later one allocates. */
 #define KEYS_WITHOUT_ALLOCATION 32

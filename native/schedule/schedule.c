@@ -12,7 +12,8 @@
 #include "elf/patch.h"
 #include "gil/hooks.h"
 #include "gil/probe.h"
-#include "schedule/engine.h"
+#include "schedule/sched.h"
+#include "schedule/wake.h"
 
 /* Of the engine itself, for every policy. */
 static const struct hw_policy_option engine_options[] = {
@@ -27,7 +28,7 @@ static struct hw__patch mutex_patch;
 static int hook_lock(pthread_mutex_t *mutex) {
     /* Without an owner's error checks, which a trylock would not make. */
     if (hw__sched_is_mutex(mutex)) {
-        hw__sched_lock(mutex);
+        hw__wake_lock(mutex);
         return 0;
     }
     return pthread_mutex_lock(mutex);
@@ -35,7 +36,7 @@ static int hook_lock(pthread_mutex_t *mutex) {
 
 static int hook_unlock(pthread_mutex_t *mutex) {
     int result = pthread_mutex_unlock(mutex);
-    hw__sched_unlocked(mutex);
+    hw__wake_unlocked(mutex);
     return result;
 }
 
@@ -123,7 +124,7 @@ const struct hw_policy_option *hw_policy_engine_options(void) { return engine_op
 
 /* ---------------------------------------------------------------- start and stop */
 static void remove_hooks(void) {
-    hw__sched_unlocks(false);
+    hw__wake_unlocks(false);
     hw__patch_remove(&mutex_patch);
     hw__hooks_remove(HW__FOR_SCHEDULE);
 }
@@ -166,7 +167,7 @@ int hw_schedule_start(const struct hw_policy *policy, const char *options, char 
     /* Without it a wake is made with the mutex held, which costs, and does no harm. */
     struct hw__patch_entry mutex[] = {{"pthread_mutex_lock", (uintptr_t)hook_lock, true},
                                       {"pthread_mutex_unlock", (uintptr_t)hook_unlock, true}};
-    hw__sched_unlocks(hw__patch_install(&mutex_patch, runtime, mutex, 2) == 0);
+    hw__wake_unlocks(hw__patch_install(&mutex_patch, runtime, mutex, 2) == 0);
 
     hw__registry_lock();
     hw__sched_options.spin_ns = values.engine[0] * 1000;
@@ -195,7 +196,7 @@ int hw_schedule_stop(void) {
         pthread_mutex_lock(&memory->mutex);
         hw__sched_end(gil);
         pthread_mutex_unlock(&memory->mutex);
-        hw__sched_unlocked(&memory->mutex);
+        hw__wake_unlocked(&memory->mutex);
     }
     remove_hooks();
     hw__registry_unlock();

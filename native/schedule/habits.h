@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+/* What a thread is likely to do, by what it did. */
+#ifndef HEADWAY_SCHEDULE_HABITS_H
+#define HEADWAY_SCHEDULE_HABITS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "schedule/sched.h"
+
+/* The thread wants the GIL: learns from what it did since its last release. */
+void hw__habits_learn(struct hw__runner *runner, int64_t now_ns);
+
+/* It mostly holds for a moment only, also this time so far. */
+bool hw__habits_short(const struct hw__sched *sched, const struct hw__runner *runner);
+
+/* After how long a holder will have let the GIL go by itself. 0: it computes.
+ *
+ * Threads that meet in locks and queues let go often. To interrupt one that has such a lock makes
+ * the others queue up for it, and then all of them go in step for long (Blasgen et al., "The convoy
+ * phenomenon", 1979): which costs much more than to wait. */
+int64_t hw__habits_lets_go_after(const struct hw__runner *holder);
+
+/* After this release, its call will return at once: two-level adaptive prediction by its last four
+ * (Yeh and Patt 1991). */
+bool hw__habits_back_at_once(const struct hw__runner *runner);
+
+/* Made to let go, it wants the GIL back at once: it computes. */
+bool hw__habits_waits_on(const struct hw__runner *runner);
+
+#endif

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+#include "schedule/sched.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "schedule/wake.h"
+
+struct hw__sched_options hw__sched_options;
+
+static struct hw__sched scheds[HW__MAX_GILS];
+
+/* The policy for GILs to come. Written with the registry's lock held; the options do not change
+ * while a policy is on. */
+static const struct hw_policy *_Atomic current;
+static int64_t current_options[HW_POLICY_MAX_OPTIONS];
+static _Atomic uint32_t generation; /* changes with it */
+
+int hw__sched_init(void) {
+    if (scheds[0].queue.members != NULL) {
+        return 0;
+    }
+    size_t bytes = HW__MAX_RUNNERS * sizeof(struct hw__runner *);
+    char *memory = mmap(NULL, HW__MAX_GILS * bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        return -errno;
+    }
+    for (int i = 0; i < HW__MAX_GILS; i++) {
+        scheds[i].queue.members = (struct hw__runner **)(void *)(memory + (size_t)i * bytes);
+    }
+    return 0;
+}
+
+struct hw__sched *hw__sched_of(const struct hw__gil *gil) { return &scheds[gil->index]; }
+
+const struct hw_policy *hw__sched_policy(void) { return atomic_load(&current); }
+
+void hw__sched_set_policy(const struct hw_policy *policy, const int64_t *options) {
+    if (policy != NULL) {
+        memcpy(current_options, options, sizeof current_options);
+        hw__wake_prepare();
+    }
+    atomic_fetch_add(&generation, 1);
+    atomic_store(&current, policy);
+}
+
+bool hw__sched_is_mutex(const pthread_mutex_t *mutex) {
+    const struct hw__gil_memory *memory =
+        atomic_load_explicit(&hw__gils[0].memory, memory_order_relaxed);
+    return memory != NULL && mutex == &memory->mutex;
+}
+
+static void queue_changed(struct hw__sched *sched) {
+    struct hw__runner *first = hw__waiters_first(&sched->queue);
+    sched->view.least_key = first == NULL ? INT64_MAX : first->seen.key;
+    sched->view.waiting = sched->queue.count;
+}
+
+void hw__sched_enqueue(struct hw__sched *sched, struct hw__runner *runner) {
+    atomic_store(&runner->word, HW__AWAKE);
+    hw__waiters_push(&sched->queue, runner);
+    queue_changed(sched);
+}
+
+void hw__sched_dequeue(struct hw__sched *sched, struct hw__runner *runner) {
+    hw__waiters_remove(&sched->queue, runner);
+    queue_changed(sched);
+}
+
+/* Takes a waiter out of the queue and has it look. */
+void hw__sched_call(struct hw__sched *sched, struct hw__runner *runner) {
+    hw__sched_dequeue(sched, runner);
+    hw__wake(runner, &sched->memory->mutex);
+}
+
+int64_t hw__sched_time(struct hw__sched *sched) {
+    int64_t now = hw__ticks_now(&sched->ticks);
+    if (now > sched->view.now_ns) {
+        sched->view.now_ns = now;
+    }
+    return sched->view.now_ns;
+}
+
+struct hw__runner *hw__sched_runner(struct hw__sched *sched) {
+    struct hw__runner *runner = hw__runner_self();
+    if (runner == NULL) {
+        sched->counts.without++;
+        return NULL;
+    }
+    if (runner->sched != sched || runner->generation != sched->generation) {
+        int32_t priority = runner->seen.priority;
+        uint32_t urgent = runner->seen.flags & HW_THREAD_URGENT;
+        memset(&runner->seen, 0, sizeof runner->seen);
+        runner->seen.priority = priority;
+        runner->seen.flags = urgent;
+        runner->sched = sched;
+        runner->generation = sched->generation;
+        runner->waiting = false;
+        runner->past = 0;
+        runner->forced = 0;
+        runner->left_ns = 0;
+        memset(runner->comes_back, 0, sizeof runner->comes_back);
+    }
+    return runner;
+}
+
+void hw__sched_read_interval(struct hw__sched *sched) {
+    sched->view.interval_ns = (int64_t)HW__READ(sched->memory->interval_us) * 1000;
+}
+
+bool hw__sched_is_on(struct hw__gil *gil, struct hw__sched *sched) {
+    if (sched->policy == NULL) {
+        return false;
+    }
+    if (atomic_load_explicit(&generation, memory_order_relaxed) != sched->generation) {
+        hw__sched_end(gil);
+        return false;
+    }
+    return true;
+}
+
+static void call_all(struct hw__sched *sched) {
+    while (sched->queue.count > 0) {
+        struct hw__runner *runner = sched->queue.members[0];
+        hw__sched_call(sched, runner);
+    }
+}
+
+static void begin(struct hw__gil *gil, const struct hw_policy *policy, const int64_t *options) {
+    struct hw__sched *sched = hw__sched_of(gil);
+    call_all(sched); /* who sleeps from before */
+    struct hw__waiters queue = {.members = sched->queue.members};
+    *sched = (struct hw__sched){.queue = queue, .generation = atomic_load(&generation)};
+    sched->memory = atomic_load(&gil->memory);
+    memcpy(sched->view.options, options, sizeof sched->view.options);
+    queue_changed(sched);
+    sched->budget_at_ns = hw__sched_time(sched);
+    hw__sched_read_interval(sched);
+    sched->policy = policy;
+    atomic_store(&gil->scheduled, true);
+}
+
+void hw__sched_found_holding(struct hw__sched *sched) {
+    struct hw__runner *runner = hw__sched_runner(sched);
+    if (runner != NULL) {
+        runner->seen.acquired_ns = hw__sched_time(sched);
+        sched->holder = runner;
+        sched->view.holder = &runner->seen;
+        sched->policy->acquired(&sched->view, &runner->seen);
+    }
+}
+
+void hw__sched_end(struct hw__gil *gil) {
+    struct hw__sched *sched = hw__sched_of(gil);
+    call_all(sched);
+    sched->policy = NULL;
+    sched->holder = sched->called = NULL;
+    sched->view.holder = NULL;
+    atomic_store(&gil->scheduled, false);
+}
+
+void hw__sched_leave(struct hw__runner *runner) {
+    /* In a queue it can be that of the main GIL only, whose memory is there for ever. */
+    struct hw__sched *sched = runner->sched;
+    if (sched == &scheds[0]) {
+        pthread_mutex_t *mutex = &sched->memory->mutex;
+        hw__wake_lock(mutex);
+        hw__sched_dequeue(sched, runner);
+        if (sched->called == runner) {
+            sched->called = NULL;
+        }
+        pthread_mutex_unlock(mutex);
+    }
+}
+
+void hw__sched_adopt(struct hw__gil *gil) {
+    const struct hw_policy *policy = atomic_load(&current);
+    if (policy != NULL) {
+        begin(gil, policy, current_options);
+    }
+}
+
+void hw__sched_forget(struct hw__gil *gil) {
+    if (atomic_load(&gil->scheduled)) {
+        hw__sched_end(gil);
+    }
+}
+
+void hw__sched_after_fork(void) {
+    hw__runners_after_fork();
+    hw__wake_after_fork();
+    for (int i = 0; i < hw__gil_count(); i++) {
+        struct hw__sched *sched = &scheds[i];
+        if (sched->policy != NULL) {
+            const struct hw_policy *policy = sched->policy;
+            int64_t options[HW_POLICY_MAX_OPTIONS];
+            memcpy(options, sched->view.options, sizeof options);
+            sched->queue.count = 0; /* they are not here */
+            begin(&hw__gils[i], policy, options);
+        }
+    }
+    struct hw__runner *self = hw__runner_known();
+    if (self != NULL) {
+        self->sched = NULL;
+    }
+}

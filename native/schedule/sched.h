@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+/* What the engine knows of each GIL while a policy is on, and how a policy begins and ends. */
+#ifndef HEADWAY_SCHEDULE_SCHED_H
+#define HEADWAY_SCHEDULE_SCHED_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/ticks.h"
+#include "gil/gil.h"
+#include "headway/schedule.h"
+#include "schedule/waiters.h"
+
+/* Of a GIL, at the same index as its record; lives as long as the process. Guarded by the GIL's
+ * mutex. */
+struct hw__sched {
+    const struct hw_policy *policy; /* NULL: none */
+    uint32_t generation;            /* of all that have been on */
+    struct hw__gil_memory *memory;
+    struct hw__waiters queue;
+    struct hw_policy_gil view; /* what the policy sees */
+    struct hw__runner *holder; /* NULL: nobody, or one without a record */
+    struct hw__runner *called; /* has been told that it is its turn, and has not come yet */
+    int64_t called_ns;
+    bool asked;       /* the holder has been asked to let go ... */
+    int64_t asked_ns; /* ... then, and is to be asked again ... */
+    int64_t again_ns; /* ... after so long */
+    bool graced;      /* it is free and nobody was called */
+    int64_t free_ns;  /* since when it is free */
+    int64_t budget_ns;
+    int64_t budget_at_ns;
+    uint64_t releases, arrivals;
+    int missed; /* times in a row that a waiter found the GIL free by itself */
+    struct hw__ticks ticks;
+    struct hw_schedule_counts counts;
+};
+
+/* The engine's own options; written while no policy is on, though a thread may still be waking from
+ * the last one. */
+struct hw__sched_options {
+    _Atomic int64_t spin_ns;
+    _Atomic int64_t watchdog_ns;
+};
+extern struct hw__sched_options hw__sched_options;
+
+/* Makes the table of queues. Returns 0 or a negative errno. */
+int hw__sched_init(void);
+
+struct hw__sched *hw__sched_of(const struct hw__gil *gil);
+
+/* This is the main GIL's mutex. */
+bool hw__sched_is_mutex(const pthread_mutex_t *mutex);
+
+/* The policy that is on, also for GILs that come to life; NULL: none. Any thread. Setting it does
+ * nothing at a GIL before the next thing that happens there. */
+const struct hw_policy *hw__sched_policy(void);
+void hw__sched_set_policy(const struct hw_policy *policy, const int64_t *options);
+
+/* The policy that is on, if any, begins at this GIL, or ends; its mutex must be held. */
+void hw__sched_adopt(struct hw__gil *gil);
+void hw__sched_end(struct hw__gil *gil);
+
+/* Its memory is about to end: nobody uses it. */
+void hw__sched_forget(struct hw__gil *gil);
+
+/* The thread that calls has the GIL, and had it before the policy began. */
+void hw__sched_found_holding(struct hw__sched *sched);
+
+/* A thread ends. */
+void hw__sched_leave(struct hw__runner *runner);
+
+/* In a forked child. */
+void hw__sched_after_fork(void);
+
+/* For the engine, with the GIL's mutex held. */
+
+/* There is a policy still. Who removes it does so at the one GIL whose mutex it has; at the others
+ * it ends here. */
+bool hw__sched_is_on(struct hw__gil *gil, struct hw__sched *sched);
+
+/* The time, never before the last one; also for the policy. */
+int64_t hw__sched_time(struct hw__sched *sched);
+
+/* Has the policy know the switch interval. */
+void hw__sched_read_interval(struct hw__sched *sched);
+
+/* The calling thread's record, as of this GIL and policy; NULL: there is no room. */
+struct hw__runner *hw__sched_runner(struct hw__sched *sched);
+
+/* Puts a waiter into the queue, takes it out if it is in it, takes it out and has it look. */
+void hw__sched_enqueue(struct hw__sched *sched, struct hw__runner *runner);
+void hw__sched_dequeue(struct hw__sched *sched, struct hw__runner *runner);
+void hw__sched_call(struct hw__sched *sched, struct hw__runner *runner);
+
+#endif

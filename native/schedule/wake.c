@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+#include "schedule/wake.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "headway/clock.h"
+
+/* So often a mutex is tried before who wants it goes to sleep. */
+#define LOCK_TRIES 50
+
+static atomic_bool unlock_hooked;
+static atomic_int spinners;
+static atomic_int cores; /* that this process may run on */
+
+/* Whom this thread has called, and is to wake when it has unlocked this mutex. */
+static __thread struct hw__runner *to_wake[2] __attribute__((tls_model("initial-exec")));
+static __thread pthread_mutex_t *wake_after __attribute__((tls_model("initial-exec")));
+
+void hw__wake_prepare(void) {
+    cpu_set_t set;
+    cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+void hw__wake_unlocks(bool hooked) { atomic_store(&unlock_hooked, hooked); }
+
+void hw__wake_after_fork(void) {
+    memset(to_wake, 0, sizeof to_wake);
+    atomic_store(&spinners, 0);
+}
+
+bool hw__wake_may_spin(struct hw__runner *runner) {
+    if (atomic_fetch_add(&spinners, 1) >= cores - 1) {
+        atomic_fetch_sub(&spinners, 1);
+        return false;
+    }
+    atomic_store_explicit(&runner->spinning, true, memory_order_relaxed);
+    return true;
+}
+
+/* Has it look. It may have done so by itself, and wait anew: then it looks once more. */
+static void wake_now(struct hw__runner *runner) {
+    if (atomic_exchange(&runner->word, HW__CALLED) == HW__SLEEPING) {
+        int saved = errno;
+        syscall(SYS_futex, &runner->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+        errno = saved;
+    }
+}
+
+static void wake_all(void) {
+    for (int i = 0; i < 2; i++) {
+        struct hw__runner *runner = to_wake[i];
+        to_wake[i] = NULL;
+        if (runner != NULL) {
+            wake_now(runner);
+        }
+    }
+}
+
+void hw__wake_unlocked(pthread_mutex_t *mutex) {
+    if (to_wake[0] != NULL && mutex == wake_after) {
+        wake_all();
+    }
+}
+
+void hw__wake(struct hw__runner *runner, pthread_mutex_t *mutex) {
+    if (!atomic_load_explicit(&unlock_hooked, memory_order_relaxed)) {
+        wake_now(runner);
+        return;
+    }
+    if (to_wake[1] != NULL || wake_after != mutex) {
+        wake_all();
+    }
+    wake_after = mutex;
+    to_wake[to_wake[0] == NULL ? 0 : 1] = runner;
+}
+
+static void pause_core(void) {
+#ifdef __x86_64__
+    __builtin_ia32_pause();
+#else
+    __asm__ volatile("yield");
+#endif
+}
+
+void hw__wake_lock(pthread_mutex_t *mutex) {
+    for (int i = 0; i < LOCK_TRIES && cores > 1; i++) {
+        if (pthread_mutex_trylock(mutex) == 0) {
+            return;
+        }
+        pause_core();
+    }
+    pthread_mutex_lock(mutex);
+}
+
+static bool is_called(const struct hw__runner *runner) {
+    return atomic_load_explicit(&runner->word, memory_order_acquire) == HW__CALLED;
+}
+
+static void spin_on(struct hw__runner *runner, int64_t spin) {
+    int64_t until = hw_now_ns() + spin;
+    do {
+        for (int i = 0; i < 10 && !is_called(runner); i++) {
+            pause_core();
+        }
+    } while (!is_called(runner) && hw_now_ns() < until);
+    atomic_store_explicit(&runner->spinning, false, memory_order_relaxed);
+    atomic_fetch_sub(&spinners, 1);
+}
+
+void hw__wake_sleep(struct hw__runner *runner, int64_t spin_ns, int64_t sleep_ns) {
+    if (spin_ns > 0) {
+        spin_on(runner, spin_ns);
+        return;
+    }
+    uint32_t awake = HW__AWAKE;
+    if (!atomic_compare_exchange_strong(&runner->word, &awake, HW__SLEEPING)) {
+        return;
+    }
+    struct timespec span = {sleep_ns / 1000000000, sleep_ns % 1000000000};
+    int saved = errno;
+    syscall(SYS_futex, &runner->word, FUTEX_WAIT_PRIVATE, HW__SLEEPING, &span, NULL, 0);
+    errno = saved;
+}

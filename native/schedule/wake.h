@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+/* How a waiter sleeps, and how it is woken: each on a word of its own, futex(2). */
+#ifndef HEADWAY_SCHEDULE_WAKE_H
+#define HEADWAY_SCHEDULE_WAKE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "schedule/runner.h"
+
+/* Looks how many cores there are. While no policy is on. */
+void hw__wake_prepare(void);
+
+/* Has a waiter look, when the calling thread has unlocked `mutex`, which it holds: the other one
+ * wants that at once. Async-signal-safe. */
+void hw__wake(struct hw__runner *runner, pthread_mutex_t *mutex);
+
+/* A mutex was unlocked by this thread: wakes whom it has called while it held that one. */
+void hw__wake_unlocked(pthread_mutex_t *mutex);
+
+/* Whether hw__wake_unlocked() is called at each unlock; else hw__wake() wakes at once. */
+void hw__wake_unlocks(bool hooked);
+
+/* Locks a GIL's mutex. Who holds one does so for a fraction of a microsecond: less than a sleep
+ * would take. */
+void hw__wake_lock(pthread_mutex_t *mutex);
+
+/* Whether there is a core to spin on. Who may must then call hw__wake_sleep() with a time to spin.
+ */
+bool hw__wake_may_spin(struct hw__runner *runner);
+
+/* Returns when called, or after `sleep_ns`; with `spin_ns` above 0 it spins for that long instead,
+ * and does not sleep after it. Without any mutex. */
+void hw__wake_sleep(struct hw__runner *runner, int64_t spin_ns, int64_t sleep_ns);
+
+/* In a forked child. */
+void hw__wake_after_fork(void);
+
+#endif
