@@ -21,7 +21,8 @@ const char *hw__watchdog_finds(struct hw__sched *sched, const struct hw__runner 
         if (sched->releases - runner->releases > STARVED_RELEASES) {
             return "it let a thread starve";
         }
-        if (sched->holder != NULL && !sched->asked) {
+        const struct hw__runner *holder = sched->holder;
+        if (holder != NULL && !sched->asked && now_ns - holder->seen.acquired_ns > limit_ns) {
             return "it lets nobody ask for the GIL";
         }
     }

@@ -256,7 +256,7 @@ static void check_removal(const struct hw_policy *policy, int spins, const char 
 /* Those that starve it compute, and are asked for the GIL by each other; or nobody asks. */
 static void test_watchdog(void) {
     check_removal(&last_first, LONG, "it let a thread starve");
-    check_removal(&never, 200 * LONG, "it lets nobody ask for the GIL");
+    check_removal(&never, 600 * LONG, "it lets nobody ask for the GIL");
 }
 
 /* A policy finds nothing of another one's, neither in a thread nor in the GIL. */
