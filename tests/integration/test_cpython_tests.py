@@ -187,7 +187,9 @@ def test_cases_that_end_alike_are_no_difference(made_up):
 
 def test_a_run_that_was_not_traced_is_an_error(made_up, monkeypatch):
     """Where no trace is left by a traced run, its good outcomes prove nothing."""
-    monkeypatch.setattr(cpython_tests, "traced_environment", cpython_tests.plain_environment)
+    monkeypatch.setattr(
+        cpython_tests, "traced_environment", lambda folder, _policy: cpython_tests.plain_environment(folder)
+    )
     job = made_up("class Cases(unittest.TestCase):\n    def test_passes(self): pass")
 
     report = cpython_tests.compare(job)
