@@ -25,8 +25,8 @@ enum { LATENCY, LEAST_SLICE, CREDIT, HOLD, GRACE };
 #define VIRTUAL own[0]  /* its virtual time */
 #define DEADLINE own[1] /* its virtual deadline */
 #define TURN_END own[2] /* when its slice is over; 0: it has not begun */
-#define SLICE own[4]
-#define KNOWN own[3]
+#define KNOWN own[3]    /* it has been here before */
+#define SLICE own[4]    /* how long its turn is to last, by the clock */
 
 #define CLOCK own[1] /* of the GIL: the virtual time that the slowest has come to; grows only */
 

@@ -38,11 +38,10 @@
 #include "trace/events.h"
 
 #define US 1000
-
-/* When the holder has got the GIL: it was not asked, as nobody else wanted it. */
-#define UNTOLD (-1)
-
 #define MS 1000000
+
+/* When the holder has got the GIL: the clock was not asked, as nobody else wanted it. */
+#define UNTOLD (-1)
 
 /* A request may be lost (up to 3.12 the interpreter clears its flag in passing) or not be served
  * for long (C code that holds the GIL): it is made again after this long, then twice as long ... */

@@ -69,7 +69,6 @@ void hw__sched_dequeue(struct hw__sched *sched, struct hw__runner *runner) {
     queue_changed(sched);
 }
 
-/* Takes a waiter out of the queue and has it look. */
 void hw__sched_call(struct hw__sched *sched, struct hw__runner *runner) {
     hw__sched_dequeue(sched, runner);
     hw__wake(runner, &sched->memory->mutex);
@@ -162,9 +161,10 @@ void hw__sched_end(struct hw__gil *gil) {
 }
 
 void hw__sched_leave(struct hw__runner *runner) {
-    /* In a queue it can be that of the main GIL only, whose memory is there for ever. */
+    /* In a queue it can be that of the main GIL only, whose memory is there for ever. Its mutex is
+     * not to be touched once the interpreter has ended it: no policy has it then. */
     struct hw__sched *sched = runner->sched;
-    if (sched == &scheds[0]) {
+    if (sched == &scheds[0] && atomic_load(&hw__gils[0].scheduled)) {
         pthread_mutex_t *mutex = &sched->memory->mutex;
         hw__wake_lock(mutex);
         hw__sched_dequeue(sched, runner);

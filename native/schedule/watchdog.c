@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 #define MS 1000000
 
 /* So often in a row, a waiter that finds the GIL free by itself is no accident. */
@@ -33,40 +35,18 @@ const char *hw__watchdog_finds(struct hw__sched *sched, const struct hw__runner 
     return NULL;
 }
 
-static void say(const char *text) {
-    int saved = errno;
-    (void)!write(STDERR_FILENO, text, strlen(text));
-    errno = saved;
-}
-
-static size_t add_text(char *line, size_t at, size_t room, const char *text) {
-    while (*text != '\0' && at + 1 < room) {
-        line[at++] = *text++;
-    }
-    line[at] = '\0';
-    return at;
-}
-
-static size_t add_number(char *line, size_t at, size_t room, int64_t number) {
-    char digits[24] = "";
-    int i = (int)sizeof digits - 1;
-    do {
-        digits[--i] = (char)('0' + number % 10);
-    } while ((number /= 10) > 0);
-    return add_text(line, at, room, digits + i);
-}
-
 void hw__watchdog_say(const struct hw__sched *sched, const struct hw__runner *runner,
                       const char *why) {
-    char line[300];
-    size_t at = add_text(line, 0, sizeof line, "headway: the policy ");
-    at = add_text(line, at, sizeof line, sched->policy->name);
-    at = add_text(line, at, sizeof line, " is removed, CPython schedules again: ");
-    at = add_text(line, at, sizeof line, why);
-    at = add_text(line, at, sizeof line, " (thread ");
-    at = add_number(line, at, sizeof line, runner->tid);
-    at = add_text(line, at, sizeof line, ", ");
-    at = add_number(line, at, sizeof line, (sched->view.now_ns - runner->seen.ready_ns) / MS);
-    add_text(line, at, sizeof line, " ms)\n");
-    say(line);
+    char line[300] = "headway: the policy ";
+    hw__text_append(line, sizeof line, sched->policy->name);
+    hw__text_append(line, sizeof line, " is removed, CPython schedules again: ");
+    hw__text_append(line, sizeof line, why);
+    hw__text_append(line, sizeof line, " (thread ");
+    hw__text_append_number(line, sizeof line, runner->tid);
+    hw__text_append(line, sizeof line, ", ");
+    hw__text_append_number(line, sizeof line, (sched->view.now_ns - runner->seen.ready_ns) / MS);
+    hw__text_append(line, sizeof line, " ms)\n");
+    int saved = errno;
+    (void)!write(STDERR_FILENO, line, strlen(line));
+    errno = saved;
 }

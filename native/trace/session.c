@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "headway/clock.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -217,24 +218,6 @@ void hw__session_after_fork(void) {
     atomic_store(&hw__session.inherited, HW__INHERITED);
 }
 
-/* Adds to a text; stops at its end. */
-static void append(char *text, size_t room, const char *more) {
-    size_t length = strlen(text);
-    while (*more != '\0' && length + 1 < room) {
-        text[length++] = *more++;
-    }
-    text[length] = '\0';
-}
-
-static void append_number(char *text, size_t room, long number) {
-    char digits[24] = "";
-    int i = (int)sizeof digits - 1;
-    do {
-        digits[--i] = (char)('0' + number % 10);
-    } while ((number /= 10) > 0);
-    append(text, room, digits + i);
-}
-
 /* Writes the name of a child's file: `app.hwt` -> `app.PID.hwt`, `app.PID-2.hwt`, ... where `stem`
  * is how much of the first file's name comes before `.hwt`. No stdio: after fork() in a process
  * with threads. */
@@ -242,17 +225,17 @@ static void child_path(char *path, size_t room, long pid, int attempt) {
     size_t length = strlen(base);
     bool suffix = length > 4 && strcmp(base + length - 4, ".hwt") == 0;
     path[0] = '\0';
-    append(path, room, base);
+    hw__text_append(path, room, base);
     if (suffix) {
         path[length - 4] = '\0';
     }
-    append(path, room, ".");
-    append_number(path, room, pid);
+    hw__text_append(path, room, ".");
+    hw__text_append_number(path, room, pid);
     if (attempt > 1) {
-        append(path, room, "-");
-        append_number(path, room, attempt);
+        hw__text_append(path, room, "-");
+        hw__text_append_number(path, room, attempt);
     }
-    append(path, room, ".hwt");
+    hw__text_append(path, room, ".hwt");
 }
 
 bool hw__session_adopt(void) {
