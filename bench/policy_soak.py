@@ -1,0 +1,81 @@
+"""What gets lost, and whether memory grows, in one process under a policy that does a bit of everything for long.
+
+Threads that compute, echo over sockets, pass items on, meet in locks, begin and end, fork, start programs, collect
+garbage and run sub-interpreters, side by side; each checks what it gets. Every load has to get on between any two
+reports. Memory is compared between the middle and the end. Where the machine was stopped for a while, so was this.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from headway.lab import discover, select
+from headway.live.launch import scheduled_environment
+from headway.native import policies
+
+WORKLOAD = Path(__file__).with_name("policy_soak_workload.py")
+MOST_GROWTH = 0.02
+
+
+def main() -> int:
+    """Print a line per report; 1 if anything was lost or grew."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--interpreter", default="3.13", help="which (default: %(default)s)")
+    parser.add_argument("--policy", default="fair", choices=["none", *(one.name for one in policies()[0])])
+    parser.add_argument("--minutes", type=float, default=120.0, help="(default: %(default)s)")
+    parser.add_argument("--reports", type=int, default=60, help="4 at least (default: %(default)s)")
+    arguments = parser.parse_args()
+    if arguments.reports < 4:
+        parser.error("--reports: 4 at least, to compare its second half")
+    (interpreter,) = select(discover()[0], [arguments.interpreter])
+    seconds = arguments.minutes * 60
+    process = subprocess.Popen(
+        [interpreter.executable, "-W", "ignore", WORKLOAD, str(seconds), str(seconds / arguments.reports)],
+        env=scheduled_environment(None if arguments.policy == "none" else arguments.policy),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    print(f"{interpreter.name}, {arguments.policy}, {arguments.minutes:g} minutes", flush=True)
+    reports: list[dict[str, Any]] = []
+    stuck: set[str] = set()
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for line in process.stdout:
+            found = json.loads(line)
+            before = reports[-1]["done"] if reports else {}
+            stuck |= {name for name, times in found["done"].items() if times == before.get(name, 0)}
+            reports.append(found)
+            print(
+                f"{found['s']:6} s  {found['rss_kib'] / 1024:6.1f} MiB  {found['threads']:3} threads  "
+                f"{found['descriptors']:3} descriptors  {sum(found['done'].values()):12,} done  {found['wrongs']} wrong  "
+                f"{'; '.join(found['wrong'])}",
+                flush=True,
+            )
+        said = process.stderr.read()
+    missed = []
+    if process.returncode != 0 or not reports or reports[-1]["wrongs"]:
+        missed.append(f"it ended with {process.returncode} or something was lost")
+    if said:
+        missed.append(f"it said: {said.strip()}")
+    if stuck:
+        missed.append(f"did nothing between two reports: {', '.join(sorted(stuck))}")
+    if reports:
+        second = [one["rss_kib"] for one in reports[len(reports) // 2 :]]
+        quarter = max(1, len(second) // 4)
+        growth = min(second[-quarter:]) / max(second[:quarter]) - 1
+        print(f"memory from the middle to the end: {100 * growth:+.1f} %")
+        if growth > MOST_GROWTH:
+            missed.append("memory grew")
+        for name, times in sorted(reports[-1]["done"].items()):
+            print(f"  {name:16} {times:14,}")
+    print("\n".join(missed) or "nothing lost, nothing grew")
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
