@@ -33,6 +33,7 @@
 
 #include "headway/clock.h"
 #include "schedule/habits.h"
+#include "schedule/help.h"
 #include "schedule/wake.h"
 #include "schedule/watchdog.h"
 #include "trace/events.h"
@@ -178,6 +179,7 @@ static void doze(struct hw__sched *sched, struct hw__runner *runner, int64_t spi
     do {
         pthread_mutex_unlock(mutex);
         hw__wake_unlocked(mutex);
+        hw__help_apply(runner);
         hw__wake_sleep(runner, spin, longest);
         hw__wake_lock(mutex);
         spin = 0;
@@ -213,6 +215,7 @@ int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex
         hw__habits_learn(runner, now);
         if (!runner->waiting) {
             begin_wait(sched, runner, now);
+            hw__help_note(runner, hw__habits_lets_go_after(runner) == 0);
         }
         int64_t due_ns = due(sched, runner, now);
         if (due_ns <= 0) {
@@ -239,6 +242,7 @@ int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex
         hw__watchdog_say(sched, runner, why);
         hw__sched_set_policy(NULL, NULL);
         hw__sched_end(gil);
+        hw__help_end();
         return 0;
     }
     if (HW__READ(sched->memory->locked) == 0) {
@@ -314,6 +318,7 @@ void hw__sched_release(struct hw__gil *gil) {
             /* It wants the GIL back at once: it stands in the queue before it comes to wait. Else
              * another one would be called that is not to go next. */
             begin_wait(sched, runner, now);
+            hw__help_note(runner, true);
             hw__sched_enqueue(sched, runner);
             runner->wake_at_ns = now;
         }

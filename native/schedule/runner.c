@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "schedule/help.h"
 #include "schedule/sched.h"
 
 /* glibc keeps the values of the first keys in the thread itself; setting a later one allocates. */
@@ -77,6 +78,7 @@ struct hw__runner *hw__runner_self(void) {
                 atomic_store(&runner->used, false);
                 return NULL;
             }
+            hw__help_begin(runner);
             atomic_fetch_add(&count, 1);
             return self = runner;
         }
@@ -99,6 +101,16 @@ void hw__runners_after_fork(void) {
         self->place = 0;
         self->waiting = false;
         self->left_ns = 0;
+    }
+}
+
+void hw__runners_each(void (*visit)(struct hw__runner *runner)) {
+    int left = atomic_load(&count);
+    for (int i = 0; runners != NULL && i < HW__MAX_RUNNERS && left > 0; i++) {
+        if (atomic_load(&runners[i].used)) {
+            visit(&runners[i]);
+            left--;
+        }
     }
 }
 

@@ -43,6 +43,8 @@ struct hw__runner {
     uint8_t comes_back[16]; /* by `past`: 0, 1 it does not, 2, 3 it does come back at once */
     uint8_t forced;         /* after a forced release it wants the GIL at once: 0 ... 3 */
     int64_t left_ns;        /* when it ended its wait for a hand-over; 0: not since */
+    int8_t lean;            /* of its waits: less than 0 it computes (schedule/help.h) */
+    _Atomic int helped;     /* what the system does for it; written by whoever says so to it */
     pid_t tid;
     _Atomic bool used;
 };
@@ -59,6 +61,9 @@ struct hw__runner *hw__runner_known(void);
 
 /* In a forked child: only the calling thread is left. */
 void hw__runners_after_fork(void);
+
+/* Calls `visit` with each thread's record; threads may begin and end meanwhile. */
+void hw__runners_each(void (*visit)(struct hw__runner *runner));
 
 /* How many there are. */
 int hw__runners_count(void);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "schedule/help.h"
 #include "schedule/wake.h"
 
 struct hw__sched_options hw__sched_options;
@@ -191,6 +192,7 @@ void hw__sched_forget(struct hw__gil *gil) {
 void hw__sched_after_fork(void) {
     hw__runners_after_fork();
     hw__wake_after_fork();
+    hw__help_after_fork();
     for (int i = 0; i < hw__gil_count(); i++) {
         struct hw__sched *sched = &scheds[i];
         if (sched->policy != NULL) {

@@ -104,6 +104,29 @@ def fork_of_a_fork():
     assert os.waitpid(child, 0)[1] == 0
 
 
+def fork_storm():
+    """Fork from several threads at a time, beside others that compute."""
+    stop, failed = [], []
+
+    def forks():
+        for _ in range(10):
+            child = os.fork()
+            if child == 0:
+                threads(1)
+                os._exit(3)
+            if os.waitpid(child, 0)[1] != 3 << 8:
+                failed.append(child)
+
+    spinning = [threading.Thread(target=spin_until, args=(stop,)) for _ in range(2)]
+    forking = [threading.Thread(target=forks) for _ in range(4)]
+    for thread in spinning + forking:
+        thread.start()
+    for thread in forking:
+        thread.join()
+    stop.append(True)
+    assert not failed
+
+
 def execute():
     """Become another program."""
     threads(1)
@@ -151,6 +174,39 @@ def many_threads():
         threads(20)
 
 
+def crowd():
+    """A thousand threads at a time, that all want the GIL."""
+    gate = threading.Event()
+    arrived = []
+
+    def one():
+        gate.wait()
+        sum(range(100))
+        arrived.append(1)
+
+    crowd = [threading.Thread(target=one) for _ in range(1000)]
+    for thread in crowd:
+        thread.start()
+    gate.set()
+    for thread in crowd:
+        thread.join()
+    assert len(arrived) == 1000
+
+
+def never_returns():
+    """End while a thread is in a call of C, without the GIL, that never returns."""
+    begun = threading.Event()
+    hanging = os.pipe()
+
+    def hang():
+        begun.set()
+        os.read(hanging[0], 1)
+
+    threading.Thread(target=hang, daemon=True).start()
+    begun.wait()
+    threads(3)
+
+
 def signals():
     """Signals that interrupt threads anywhere."""
     caught = []
@@ -190,6 +246,29 @@ def interpreters():
         one()
 
 
+def shared_interpreters():
+    """Sub-interpreters that share the GIL of the main one, in threads beside a thread that computes now and then."""
+    try:
+        import _interpreters as module
+    except ImportError:
+        import _xxsubinterpreters as module
+    if sys.version_info >= (3, 13):
+        made = [module.create("legacy") for _ in range(2)]
+    elif sys.version_info >= (3, 12):
+        made = [module.create(isolated=False) for _ in range(2)]
+    else:
+        made = [module.create() for _ in range(2)]
+    code = "import time\nfor _ in range(5):\n  sum(range(10000))\n  time.sleep(0.001)"
+    running = [threading.Thread(target=module.run_string, args=(one, code)) for one in made]
+    for thread in running:
+        thread.start()
+    while any(thread.is_alive() for thread in running):
+        sum(range(20000))
+        time.sleep(0.0005)
+    for one in made:
+        module.destroy(one)
+
+
 CASES = {
     one.__name__: one
     for one in (
@@ -202,6 +281,7 @@ CASES = {
         daemons,
         fork,
         fork_of_a_fork,
+        fork_storm,
         execute,
         subprocesses,
         pool_spawn,
@@ -209,8 +289,11 @@ CASES = {
         pool_forkserver,
         surroundings,
         many_threads,
+        crowd,
+        never_returns,
         signals,
         interpreters,
+        shared_interpreters,
     )
 }
 

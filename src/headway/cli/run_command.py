@@ -90,7 +90,12 @@ def run(arguments: argparse.Namespace) -> int:
     file = None if arguments.trace is None else files.check_new(arguments.trace)
     env = None if file is None else launch.environment(file)
     env = launch.scheduled_environment(policy, settings, switch_interval_s=arguments.switch_interval, base=env)
-    ending = launch.run(command, env, file, cpus=arguments.pin)
+    with launch.witness(env) as was_there:
+        ending = launch.run(command, env, file, cpus=arguments.pin)
+        if not was_there() and (policy is not None or arguments.switch_interval is not None):
+            console.say(
+                f"{name} was not scheduled: no Python process of it began as headway needs it (python -I, -E or -S?)"
+            )
     if file is not None and ending.files:
         summarise(file)
     elif file is not None:

@@ -11,7 +11,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,16 @@ from headway.errors import UsageError
 from headway.live.files import family_files, finish
 from headway.native import library_path
 
-__all__ = ["DEFAULT_MAX_BYTES", "Ending", "command_line", "end_like", "environment", "run", "scheduled_environment"]
+__all__ = [
+    "DEFAULT_MAX_BYTES",
+    "Ending",
+    "command_line",
+    "end_like",
+    "environment",
+    "run",
+    "scheduled_environment",
+    "witness",
+]
 
 DEFAULT_MAX_BYTES = 512 << 20
 """What one process may record before the oldest events are overwritten."""
@@ -77,6 +87,14 @@ def scheduled_environment(
     if switch_interval_s is not None:
         found["HEADWAY_SWITCH_INTERVAL"] = repr(switch_interval_s)
     return found
+
+
+@contextlib.contextmanager
+def witness(env: dict[str, str]) -> Iterator[Callable[[], bool]]:
+    """Add to what scheduled_environment() made; gives whether a Python process was there to read it (python -I is not)."""
+    with tempfile.NamedTemporaryFile(prefix="headway-") as file:
+        env["HEADWAY_WITNESS"] = file.name
+        yield lambda: os.fstat(file.fileno()).st_size > 0
 
 
 def _lead_to_startup(found: dict[str, str]) -> None:

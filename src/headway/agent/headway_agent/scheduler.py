@@ -88,9 +88,10 @@ def start_from_environment():
     """Schedule this process as the environment says; where that cannot be, say why in one line on stderr.
 
     Environment: HEADWAY_POLICY and HEADWAY_POLICY_OPTIONS ("slice_us=500 ..."), HEADWAY_SWITCH_INTERVAL in seconds;
-    HEADWAY_NATIVE, the shared library.
+    HEADWAY_NATIVE, the shared library; HEADWAY_WITNESS, a file that is told that we were here.
     """
     try:
+        _tell(os.environ.get("HEADWAY_WITNESS"))
         interval = os.environ.get("HEADWAY_SWITCH_INTERVAL")
         if interval:
             sys.setswitchinterval(float(interval))
@@ -99,6 +100,16 @@ def start_from_environment():
             Scheduler(os.environ["HEADWAY_NATIVE"]).start(policy, os.environ.get("HEADWAY_POLICY_OPTIONS", ""))
     except (UnfitError, KeyError, ValueError, OSError) as error:
         say("process %d is not scheduled: %s" % (os.getpid(), error))
+
+
+def _tell(witness):
+    try:
+        if witness:
+            file = os.open(witness, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            os.write(file, b".")
+            os.close(file)
+    except OSError:
+        pass  # whoever wanted to know is gone
 
 
 def attach(library, policy, options):

@@ -1,0 +1,111 @@
+"""What a policy must bear: interrupts beside many threads that compute, and C code that keeps the GIL, for long or for ever."""
+
+import signal
+import subprocess
+
+import pytest
+from test_schedule import BY_NAME, LIMIT_S, POLICIES, plain
+
+from headway.live.launch import scheduled_environment
+
+pytestmark = pytest.mark.slow
+
+COMPUTING = """
+import threading, time
+def compute():
+    while True:
+        sum(range(100))
+for _ in range(16):
+    threading.Thread(target=compute, daemon=True).start()
+try:
+    print("ready", flush=True)
+    while True:
+        time.sleep(0.01)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_ctrl_c_beside_sixteen_threads_that_compute(policy):
+    """An interrupt comes through, and the program ends though its threads compute on."""
+    env = scheduled_environment(policy, base=plain())
+    command = [BY_NAME["3.13"].executable, "-c", COMPUTING]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        assert process.wait(LIMIT_S) == 0
+
+
+C_CALL = """
+import gc, threading, time
+garbage = [[i] for i in range(300000)]
+def collect():
+    for _ in range(5):
+        gc.collect()
+        "a".join(map(str, range(200000)))
+thread = threading.Thread(target=collect)
+thread.start()
+while thread.is_alive():
+    time.sleep(0.0005)
+print(len(garbage))
+"""
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_long_calls_of_c_are_waited_for(policy):
+    """Who cannot be asked for the GIL (a collection of a large heap, C code) does no harm but the wait."""
+    env = scheduled_environment(policy, base=plain())
+    done = subprocess.run(
+        [BY_NAME["3.14"].executable, "-c", C_CALL], env=env, capture_output=True, text=True, timeout=LIMIT_S, check=True
+    )
+
+    assert (done.stdout, done.stderr) == ("300000\n", "")
+
+
+KEEPS = """
+import ctypes, os, sys, threading, time
+keeping = ctypes.PyDLL(None)  # does not let the GIL go
+def keep(call):
+    print("ready", flush=True)
+    getattr(keeping, call)(*map(int, sys.argv[2:]))
+done = [0]
+def compute():
+    while True:
+        sum(range(100))
+        done[0] += 1
+for _ in range(2):
+    threading.Thread(target=compute, daemon=True).start()
+thread = threading.Thread(target=keep, args=(sys.argv[1],), daemon=True)
+thread.start()
+thread.join()
+before = list(done)
+time.sleep(0.01)
+assert done > before
+print("on", flush=True)
+"""
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_who_keeps_the_gil_is_no_fault_of_the_policy(policy):
+    """A call of C that keeps the GIL for longer than the watchdog's patience: the policy stays on, and all go on after it."""
+    env = scheduled_environment(policy, {"watchdog_ms": 200}, base=plain())
+    command = [BY_NAME["3.13"].executable, "-c", KEEPS, "usleep", "900000"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+
+    assert (done.stdout, done.stderr) == ("ready\non\n", "")
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_call_with_the_gil_that_never_returns(policy):
+    """Nobody can help there; what the program can still be told by a signal it is told."""
+    env = scheduled_environment(policy, {"watchdog_ms": 100}, base=plain())
+    command = [BY_NAME["3.13"].executable, "-c", KEEPS, "pause"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        process.terminate()
+        assert process.wait(LIMIT_S) == -signal.SIGTERM
+        assert process.stderr.read() == ""
