@@ -111,7 +111,6 @@ static void end(struct hw__runner *runner) {
     if (atomic_exchange(&runner->helped, NOT) != NOT) {
         help(runner->tid, NOT);
     }
-    runner->lean = 0;
 }
 
 void hw__help_end(void) {

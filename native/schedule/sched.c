@@ -98,9 +98,11 @@ struct hw__runner *hw__sched_runner(struct hw__sched *sched) {
         runner->sched = sched;
         runner->generation = sched->generation;
         runner->waiting = false;
+        runner->has_asked = false; /* the last policy ended that very moment */
         runner->past = 0;
         runner->forced = 0;
         runner->left_ns = 0;
+        runner->lean = 0;
         memset(runner->comes_back, 0, sizeof runner->comes_back);
     }
     return runner;

@@ -77,14 +77,20 @@ static void test_all_come_through(void) {
     }
 }
 
-/* A policy that begins and ends while threads wait, hold, and sleep in either kind of wait. */
+static void is_left_alone(struct hw__runner *runner) {
+    T_EQ(SCHED_OTHER, sched_getscheduler(runner->tid));
+}
+
+/* A policy that begins and ends while threads wait, hold, and sleep in either kind of wait; every
+ * other one with the operating system's help, of which nothing stays. */
 static void test_comes_and_goes(void) {
     atomic_bool stop = false;
     start_workers(fake_main_gil(), 0, 500, &stop);
     for (int i = 0; i < 40; i++) {
-        schedule(hw_policy_at(i % 4), "");
-        world_await(&workers[i % WORKERS].taken, 3);
+        schedule(hw_policy_at(i % 4), i / 4 % 2 == 0 ? "" : "os_slice_us=500 os_batch=1");
+        world_await(&workers[i % WORKERS].taken, 30);
         unschedule();
+        hw__runners_each(is_left_alone);
         world_await(&workers[(i + 1) % WORKERS].taken, 3);
     }
     atomic_store(&stop, true);
@@ -264,14 +270,16 @@ static void test_nothing_left_over(void) {
     static const int64_t zero[8];
     schedule(hw_policy_at(0), "");
     world_yield();
-    const struct hw__runner *me = hw__runner_known();
+    struct hw__runner *me = hw__runner_known();
     T_TRUE(memcmp(me->seen.own, zero, sizeof me->seen.own) != 0);
     unschedule();
+    me->has_asked = true; /* it ended between the question and the wait for the answer */
     schedule(&never, "");
     world_yield();
     T_EQ(0, memcmp(me->seen.own, zero, sizeof me->seen.own));
     T_EQ(0, memcmp(me->sched->view.own, zero, sizeof me->sched->view.own));
     T_EQ(0, me->seen.key);
+    T_TRUE(!me->has_asked);
     unschedule();
 }
 
