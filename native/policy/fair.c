@@ -11,8 +11,9 @@
  *   slice. It keeps its deadline until the slice is used up, however often it is interrupted, and
  *   so goes on before others that compute.
  * - The slice is a share of `latency_us` by how many want the GIL, so that who computes comes round
- *   in about that time. It is a time by the clock: interruptions shorten it, and are made up for
- *   by the next deadline.
+ *   in about that time. It is a time by the clock: interruptions shorten it. Threads that compute
+ *   go in turn all the same as long as what they got differs by less than a slice, or one that was
+ *   not interrupted would wait for several rounds; from then on their deadlines make up for it.
  * - Who slept does not save up: its virtual time is at most `credit_us` behind the others'. And it
  *   loses nothing: a call that lets go and comes back at once gains it nothing (the test "cpued" of
  *   bpo-7946).
@@ -28,7 +29,10 @@ enum { LATENCY, LEAST_SLICE, CREDIT, HOLD, GRACE };
 #define KNOWN own[3]    /* it has been here before */
 #define SLICE own[4]    /* how long its turn is to last, by the clock */
 
-#define CLOCK own[1] /* of the GIL: the virtual time that the slowest has come to; grows only */
+/* Of the GIL. */
+#define LAST own[0]          /* the latest deadline that a thread which computes was given ... */
+#define LAST_PRIORITY own[1] /* ... which had this priority */
+#define CLOCK own[2]         /* the virtual time that the slowest has come to; grows only */
 
 /* The least that a thread is expected to need: those that need less are equals. */
 #define LEAST_NEED_NS 50000
@@ -53,6 +57,12 @@ static int64_t slice_ns(const struct hw_policy_gil *gil) {
     return share < least ? least : share;
 }
 
+/* When its turn is over: sooner than was thought when it began, if more have come since. */
+static int64_t turn_end(const struct hw_policy_gil *gil, const struct hw_policy_thread *thread) {
+    int64_t slice = slice_ns(gil);
+    return slice < thread->SLICE ? thread->TURN_END - thread->SLICE + slice : thread->TURN_END;
+}
+
 static void advance(struct hw_policy_gil *gil, int64_t to) {
     if (gil->least_key < to) {
         to = gil->least_key; /* a deadline: somewhat later than its thread's virtual time */
@@ -63,7 +73,7 @@ static void advance(struct hw_policy_gil *gil, int64_t to) {
 }
 
 /* What it needs: gives it a deadline. */
-static void plan(const struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
+static void plan(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     int64_t slice = slice_ns(gil);
     int64_t need = 2 * thread->burst_ns;
     if ((thread->flags & HW_THREAD_FORCED) != 0 && thread->run_ns > need) {
@@ -76,6 +86,16 @@ static void plan(const struct hw_policy_gil *gil, struct hw_policy_thread *threa
     thread->SLICE = slice;
     thread->TURN_END = 0;
     thread->DEADLINE = thread->VIRTUAL + scaled(thread, need);
+    if (need == slice) {
+        int64_t behind = gil->LAST - thread->DEADLINE;
+        if (behind >= 0 && behind <= slice && thread->priority == gil->LAST_PRIORITY) {
+            thread->DEADLINE = gil->LAST + 1;
+        }
+        if (thread->DEADLINE > gil->LAST) {
+            gil->LAST = thread->DEADLINE;
+            gil->LAST_PRIORITY = thread->priority;
+        }
+    }
 }
 
 static void arrive(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
@@ -93,7 +113,8 @@ static void arrive(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
 }
 
 static void ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
-    bool interrupted = (thread->flags & HW_THREAD_FORCED) != 0 && gil->now_ns < thread->TURN_END;
+    bool interrupted =
+        (thread->flags & HW_THREAD_FORCED) != 0 && gil->now_ns < turn_end(gil, thread);
     if (!interrupted) {
         arrive(gil, thread);
         plan(gil, thread);
@@ -124,7 +145,7 @@ static void released(struct hw_policy_gil *gil, struct hw_policy_thread *thread,
 static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread *waiter,
                         const struct hw_policy_thread *holder) {
     int64_t held = gil->now_ns - holder->acquired_ns;
-    int64_t left = holder->TURN_END - gil->now_ns;
+    int64_t left = turn_end(gil, holder) - gil->now_ns;
     int64_t reached = virtual_now(gil, holder);
     int64_t deadline = holder->DEADLINE;
     if (reached > deadline) {

@@ -171,6 +171,42 @@ static void test_no_long_wait(void) {
     }
 }
 
+/* Nor beside one that comes and goes in phases, and so takes more from one's turn than from
+ * another's. */
+static void test_no_long_wait_beside_phases(void) {
+    static const struct {
+        int64_t burst_ns, away_ns, phase_ns;
+    } phases[] = {{20000, 20000, 60 * MS},
+                  {20000, 60000, 20 * MS},
+                  {20000, 20000, 5 * MS},
+                  {500000, 500000, 20 * MS}};
+    for (int threads = 4; threads <= 8; threads += 4) {
+        for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
+            begin(&hw__policy_fair);
+            struct actor *phased = add(phases[i].burst_ns, phases[i].away_ns);
+            for (int j = 0; j < threads; j++) {
+                add(0, 0);
+            }
+            for (int j = 0; j < 40; j++) {
+                int64_t some_ns = phases[i].phase_ns * (1 + j * 7 % 10) / 5;
+                run(some_ns);
+                if (!phased->waits && machine.holder != phased) {
+                    phased->back_ns = machine.gil.now_ns + some_ns;
+                }
+                run(some_ns);
+            }
+            double sum = 0, squares = 0;
+            for (int j = 1; j <= threads; j++) {
+                double used = (double)machine.actors[j].used_ns;
+                T_TRUE(machine.actors[j].worst_wait_ns <= 50LL * MS);
+                sum += used;
+                squares += used * used;
+            }
+            T_TRUE(sum * sum / (threads * squares) > 0.99);
+        }
+    }
+}
+
 /* One that wants the GIL for 20 us every millisecond, beside four that compute: under stock each of
  * its waits is of several intervals, under the others it hardly waits. */
 static void test_prompt(void) {
@@ -301,6 +337,7 @@ int main(void) {
     T_RUN(test_registry);
     T_RUN(test_even_shares);
     T_RUN(test_no_long_wait);
+    T_RUN(test_no_long_wait_beside_phases);
     T_RUN(test_prompt);
     T_RUN(test_cpued);
     T_RUN(test_many_fakes);
