@@ -17,6 +17,8 @@
  * - Who slept does not save up: its virtual time is at most `credit_us` behind the others'. And it
  *   loses nothing: a call that lets go and comes back at once gains it nothing (the test "cpued" of
  *   bpo-7946).
+ * - Who held for long in one call of C, that nobody could interrupt, pays back two slices at most:
+ *   that the others were kept waiting is over, and it would wait for as long as all of them were.
  * - A holder that computes is left alone for `hold_us`, so that many short waiters cannot cut it to
  *   dust. */
 #include "policy/policies.h"
@@ -33,6 +35,9 @@ enum { LATENCY, LEAST_SLICE, CREDIT, HOLD, GRACE };
 #define LAST own[0]          /* the latest deadline that a thread which computes was given ... */
 #define LAST_PRIORITY own[1] /* ... which had this priority */
 #define CLOCK own[2]         /* the virtual time that the slowest has come to; grows only */
+
+/* So many slices may a thread be ahead of the others. */
+#define MOST_DEBT_SLICES 2
 
 /* The least that a thread is expected to need: those that need less are equals. */
 #define LEAST_NEED_NS 50000
@@ -108,6 +113,10 @@ static void arrive(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     int64_t least = clock - (thread->KNOWN ? option_ns(gil, CREDIT) : 0);
     if (thread->VIRTUAL < least || !thread->KNOWN) {
         thread->VIRTUAL = least;
+    }
+    int64_t most = clock + MOST_DEBT_SLICES * slice_ns(gil);
+    if (thread->VIRTUAL > most) {
+        thread->VIRTUAL = most;
     }
     thread->KNOWN = 1;
 }

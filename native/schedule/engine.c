@@ -77,6 +77,7 @@ static void begin_wait(struct hw__sched *sched, struct hw__runner *runner, int64
     runner->spun = false;
     runner->order = ++sched->arrivals;
     runner->releases = sched->releases;
+    runner->stuck_ns = sched->stuck_ns;
     runner->guard_ns = GUARD_NS;
     runner->seen.ready_ns = now;
     sched->policy->ready(&sched->view, &runner->seen);
@@ -306,6 +307,7 @@ void hw__sched_release(struct hw__gil *gil) {
     if (runner != NULL && runner == hw__runner_known()) {
         struct hw_policy_thread *seen = &runner->seen;
         int64_t held_ns = now - seen->acquired_ns;
+        sched->stuck_ns += hw__watchdog_stuck_ns(held_ns);
         seen->used_ns += held_ns;
         seen->run_ns += held_ns;
         seen->flags = (seen->flags & ~HW_THREAD_FORCED) | (sched->asked ? HW_THREAD_FORCED : 0);

@@ -37,7 +37,8 @@ struct hw__runner {
     atomic_bool spinning;   /* while it waits; written by the thread without a mutex */
     int64_t wake_at_ns;     /* when it wakes by itself */
     int64_t guard_ns;       /* how long it sleeps while the GIL may come free unannounced */
-    uint64_t releases;      /* of the GIL, when it began to wait */
+    uint64_t releases;      /* of the GIL, when it began to wait ... */
+    int64_t stuck_ns;       /* ... and how long it had been in hands that could not let it go */
     int32_t cpu;            /* where it got the GIL last */
     uint8_t past;           /* its last releases: 1 for each that came back at once */
     uint8_t comes_back[16]; /* by `past`: 0, 1 it does not, 2, 3 it does come back at once */

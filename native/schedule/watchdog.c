@@ -15,15 +15,25 @@
 /* A thread starves when others have let the GIL go so often while it waited. */
 #define STARVED_RELEASES 20
 
+/* Who holds for longer, though asked, is in a call of C. */
+#define STUCK_NS (100 * MS)
+
+int64_t hw__watchdog_stuck_ns(int64_t held_ns) { return held_ns > STUCK_NS ? held_ns : 0; }
+
 const char *hw__watchdog_finds(struct hw__sched *sched, const struct hw__runner *runner,
                                int64_t now_ns) {
     int64_t limit_ns = hw__sched_options.watchdog_ns;
+    const struct hw__runner *holder = sched->holder;
     if (limit_ns > 0 && now_ns - runner->seen.ready_ns > limit_ns) {
-        /* Neither is so where one thread is in a long call of C that cannot let go. */
-        if (sched->releases - runner->releases > STARVED_RELEASES) {
+        /* Neither is so where one thread is in a long call of C that cannot let go, or was. */
+        int64_t stuck_ns = sched->stuck_ns - runner->stuck_ns;
+        if (holder != NULL && sched->asked) {
+            stuck_ns += hw__watchdog_stuck_ns(now_ns - holder->seen.acquired_ns);
+        }
+        if (now_ns - runner->seen.ready_ns - stuck_ns > limit_ns &&
+            sched->releases - runner->releases > STARVED_RELEASES) {
             return "it let a thread starve";
         }
-        const struct hw__runner *holder = sched->holder;
         if (holder != NULL && !sched->asked && now_ns - holder->seen.acquired_ns > limit_ns) {
             return "it lets nobody ask for the GIL";
         }

@@ -281,6 +281,26 @@ static void test_bounded_credit(void) {
     T_TRUE(other->used_ns - before > 80LL * MS);
 }
 
+/* Who held for seconds in a call that nobody could interrupt does not wait for as long as all the
+ * others did. */
+static void test_bounded_debt(void) {
+    begin(&hw__policy_fair);
+    struct actor *caller = add(0, 0);
+    for (int j = 0; j < 3; j++) {
+        add(0, 0);
+    }
+    run(500LL * MS);
+    while (machine.holder != caller) {
+        run(STEP);
+    }
+    machine.gil.now_ns += 5000LL * MS;
+    let_go(true);
+    caller->worst_wait_ns = 0;
+    run(SPAN);
+    T_TRUE(caller->worst_wait_ns > 42LL * MS);
+    T_TRUE(caller->worst_wait_ns < 150LL * MS);
+}
+
 /* A priority is worth GIL time: five steps are about a factor of three. */
 static void test_priority_hint(void) {
     begin(&hw__policy_fair);
@@ -342,6 +362,7 @@ int main(void) {
     T_RUN(test_cpued);
     T_RUN(test_many_fakes);
     T_RUN(test_bounded_credit);
+    T_RUN(test_bounded_debt);
     T_RUN(test_priority_hint);
     T_RUN(test_urgent_hint);
     return 0;

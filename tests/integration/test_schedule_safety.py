@@ -69,13 +69,13 @@ import ctypes, os, sys, threading, time
 keeping = ctypes.PyDLL(None)  # does not let the GIL go
 def keep(call):
     print("ready", flush=True)
-    getattr(keeping, call)(*map(int, sys.argv[2:]))
+    getattr(keeping, call)(int(sys.argv[3]))
 done = [0]
 def compute():
     while True:
         sum(range(100))
         done[0] += 1
-for _ in range(2):
+for _ in range(int(sys.argv[2])):
     threading.Thread(target=compute, daemon=True).start()
 thread = threading.Thread(target=keep, args=(sys.argv[1],), daemon=True)
 thread.start()
@@ -87,11 +87,15 @@ print("on", flush=True)
 """
 
 
+@pytest.mark.parametrize("threads", [2, 60])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_who_keeps_the_gil_is_no_fault_of_the_policy(policy):
-    """A call of C that keeps the GIL for longer than the watchdog's patience: the policy stays on, and all go on after it."""
-    env = scheduled_environment(policy, {"watchdog_ms": 200}, base=plain())
-    command = [BY_NAME["3.13"].executable, "-c", KEEPS, "usleep", "900000"]
+def test_who_keeps_the_gil_is_no_fault_of_the_policy(policy, threads):
+    """A call of C that keeps the GIL for longer than the watchdog's patience: the policy stays on, and all go on after it.
+
+    With many threads the last of them comes when others have come often since, long after it began to wait.
+    """
+    env = scheduled_environment(policy, {"watchdog_ms": 1000}, base=plain())
+    command = [BY_NAME["3.13"].executable, "-c", KEEPS, "usleep", str(threads), "1500000"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=True)
 
     assert (done.stdout, done.stderr) == ("ready\non\n", "")
@@ -101,7 +105,7 @@ def test_who_keeps_the_gil_is_no_fault_of_the_policy(policy):
 def test_a_call_with_the_gil_that_never_returns(policy):
     """Nobody can help there; what the program can still be told by a signal it is told."""
     env = scheduled_environment(policy, {"watchdog_ms": 100}, base=plain())
-    command = [BY_NAME["3.13"].executable, "-c", KEEPS, "pause"]
+    command = [BY_NAME["3.13"].executable, "-c", KEEPS, "pause", "2", "0"]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
         with pytest.raises(subprocess.TimeoutExpired):
