@@ -20,6 +20,7 @@ from headway.traces.reader import read
 
 PROGRAM = str(Path(__file__).with_name("echo_program.py"))
 CONVOY = AGENT_PATH / "headway_agent" / "workloads" / "convoy.py"
+UNITS = CONVOY.with_name("units.py")
 BY_NAME = {one.name: one for one in reversed(select(discover()[0], ["all"]))}
 NAMES = ["3.11", "3.12", "3.13", "3.14", "3.15"]
 TEXT = CONVOY.read_text(encoding="utf-8").splitlines()
@@ -88,9 +89,10 @@ def test_the_trace_agrees_with_what_the_client_measured(name, cpu, tmp_path):
     assert 0.7 * span_ns < wait_ns.sum() <= span_ns
 
     hog = analysis.held[0]
-    assert hog.frame.filename == str(CONVOY)
-    assert hog.frame.function == "_count"
-    assert TEXT[hog.frame.line - 1].strip() in ("for _ in range(_UNIT):", "n += 1")
+    assert hog.frame.filename == str(UNITS)
+    assert hog.frame.function == "count"
+    line = UNITS.read_text(encoding="utf-8").splitlines()[hog.frame.line - 1].strip()
+    assert line in ("for _ in range(_STEPS):", "n += 1")
     assert sum("burn" in one for one in hog.threads) == min(cpu, len(hog.threads))
     convoys = [one for one in analysis.findings if one.kind == "convoy"]
     assert any(server.label in one.threads for one in convoys)

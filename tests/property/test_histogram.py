@@ -1,10 +1,11 @@
 """The C histogram, and the pure Python percentiles, against another implementation: HdrHistogram's Python port."""
 
 import ctypes
+import statistics
 
 import pytest
 from hdrh.histogram import HdrHistogram
-from headway_agent.load import HISTOGRAM_LENGTH, Histogram, highest_ns, percentiles
+from headway_agent.load import HISTOGRAM_LENGTH, Histogram, highest_ns, percentiles, standard_deviation_s
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,6 +83,15 @@ def test_percentiles_of_any_pairs_rise(counts):
     assert (None in found) == (not counts)
     if counts:
         assert found == sorted(found)
+
+
+@given(many_ns)
+def test_the_standard_deviation_is_that_of_the_values(values):
+    """It differs from the values' own by no more than a histogram's three digits do; without a count there is none."""
+    deviation_s = standard_deviation_s(ours(values).pairs())
+
+    assert deviation_s == pytest.approx(statistics.pstdev(values) / 1e9, abs=1e-3 * max(values) / 1e9 + 1e-9)
+    assert standard_deviation_s([]) is None
 
 
 @given(st.integers(0, HISTOGRAM_LENGTH - 1))

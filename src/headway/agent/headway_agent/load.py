@@ -10,6 +10,7 @@ and the kernel kills it when the thread that made it ends.
 
 import ctypes
 import json
+import math
 import os
 import signal
 import subprocess
@@ -132,6 +133,16 @@ def percentiles(counts, points):
     return found
 
 
+def standard_deviation_s(counts):
+    """Return the standard deviation in seconds of a histogram's [index, count] pairs; None where there is no count."""
+    total = sum(count for _, count in counts)
+    if not total:
+        return None
+    mean_ns = sum(highest_ns(index) * count for index, count in counts) / total
+    squares = sum((highest_ns(index) - mean_ns) ** 2 * count for index, count in counts)
+    return math.sqrt(squares / total) / 1e9
+
+
 def check(config):
     """Return the config with every default filled in. Raises ValueError where a key is unknown, missing or wrong."""
     unknown = sorted(set(config) - set(DEFAULTS) - set(REQUIRED))
@@ -230,6 +241,7 @@ class Load:
             "counts": intended.pairs(),
         }
         answer.update(self._latencies(intended, ""))
+        answer["sd_s"] = standard_deviation_s(answer["counts"])
         if actual is not None:
             answer.update(self._latencies(actual, "actual_"))
         return answer
@@ -304,7 +316,8 @@ class LoadClient:
         `requests`, `elapsed_s`, `requests_per_s`, `cpu_s` of the client, `lost`, `late`, `unsent`, `slip_max_s`,
         `unanswered` as struct hw_load_result says; `p50_s`, `p90_s`, `p99_s`, `p999_s`, `max_s`, `mean_s` from the time
         a request was due, and for the open model the same with `actual_` before it, from its sending, None where
-        nothing was answered; `counts`, the [index, count] pairs of the former, and how many were `clamped`.
+        nothing was answered; of the former also `sd_s`, the standard deviation, `counts`, the [index, count] pairs, and
+        how many were `clamped`.
 
         Raises OSError with what the load failed of, RuntimeError where the process died or no load was started.
         """

@@ -47,6 +47,7 @@ WORKLOADS = {
     "disk-baseline": "headway_agent.workloads.files:DiskBaseline",
     "convoy": "headway_agent.workloads.convoy:Convoy",
     "tiny-writes": "headway_agent.workloads.convoy:TinyWrites",
+    "throughput": "headway_agent.workloads.convoy:Throughput",
 }
 """Workload name -> "module:class". A job may also name any importable "module:class" itself (see `Variant.paths`)."""
 

@@ -5,7 +5,6 @@ other: placement `split` gives each side a core. The convoy effect: every `recv`
 CPU-bound thread holding it, getting it back takes a switch interval.
 """
 
-import bz2
 import os
 import socket
 import sys
@@ -14,31 +13,14 @@ import time
 
 from .. import proc
 from .pingpong import party_cpus
-
-_UNIT = 1000
-_TEXT = bytes(range(256)) * 80
+from .units import UNITS
 
 _stop = False
 
 
-def _count():
-    """A unit of pure Python: the thread holds the GIL until it is asked to drop it."""
-    n = 0
-    for _ in range(_UNIT):
-        n += 1
-
-
-def _bz2():
-    """A unit of C that always lets go of the GIL: CPU-bound, and yet it looks like I/O (ccbench's bz2 case)."""
-    bz2.compress(_TEXT)
-
-
-_UNITS = {"count": _count, "bz2": _bz2}
-
-
 def burn(unit, done, position, ready, gate):
     """Once the gate opens, do units of work and count them in `done[position]`, until stopped."""
-    work = _UNITS[unit]
+    work = UNITS[unit]
     ready.release()
     gate.wait()
     while not _stop:
@@ -109,7 +91,7 @@ def _timer_slack_s():
 
 
 class _BesideCpu:
-    """`cpu` CPU-bound `beside` ("threads", "processes") that do units of `unit` ("count", "bz2").
+    """`cpu` CPU-bound `beside` ("threads", "processes") that do units of `unit` (see `units`).
 
     Metrics: `work_per_s`, units that they did a second, together; `evenness`, Jain's index of what each did, 1 / `cpu` to
     1 (Jain, Chiu, Hawe 1984); under a policy `idle_share`, the part of the time that the GIL was free and wanted, and
@@ -171,9 +153,9 @@ class Convoy(_BesideCpu):
     until so many were answered), `most_s`, and for an open loop `rate_per_s` with `arrivals` ("poisson", "uniform"):
     latency then counts from the intended time of sending.
 
-    Metrics: `requests_per_s`, `latency_p50_s`, `_p90_s`, `_p99_s`, `_p999_s`, `_max_s`, `work_per_s`, `lost_requests`, and
-    with a GIL and CPU-bound threads `of_bound`: requests a second of one connection over the analytic bound, one per switch
-    interval and timer slack. Details: `requests` answered, and `latency_counts`, their histogram.
+    Metrics: `requests_per_s`, `latency_p50_s`, `_p90_s`, `_p99_s`, `_p999_s`, `_max_s`, `_mean_s`, `_sd_s`, `work_per_s`,
+    `lost_requests`, and with a GIL and CPU-bound threads `of_bound`: requests a second of one connection over the analytic
+    bound, one per switch interval and timer slack. Details: `requests` answered, and `latency_counts`, their histogram.
     """
 
     def _serve(self):
@@ -225,7 +207,7 @@ class Convoy(_BesideCpu):
             "lost_requests": result["lost"],
             "client_cpu_share": result["cpu_s"] / result["elapsed_s"],
         }
-        for name in ("p50", "p90", "p99", "p999", "max"):
+        for name in ("p50", "p90", "p99", "p999", "max", "mean", "sd"):
             metrics["latency_%s_s" % name] = result[name + "_s"]
         metrics.update(self._ended(before))
         if self._cpu:
@@ -271,3 +253,15 @@ class TinyWrites(_BesideCpu):
         metrics = {"requests_per_s": (ended - begun) / ((ended_ns - begun_ns) / 1e9)}
         metrics.update(self._ended(before))
         return metrics
+
+
+class Throughput(_BesideCpu):
+    """The CPU-bound work by itself: `duration_s` of it, with nothing beside. Metrics: `work_per_s`, `evenness`."""
+
+    def _serve(self):
+        pass
+
+    def sample(self):
+        before = self._begin()
+        time.sleep(self.params["duration_s"])
+        return self._ended(before)

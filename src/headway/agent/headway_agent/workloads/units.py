@@ -1,0 +1,55 @@
+"""Units of CPU-bound work to do over and over beside what is measured: they differ in how long they keep the GIL.
+
+`pidigits`, `regex` and `bz2` are the three kinds of task that ccbench has (Tools/ccbench in CPython up to 3.11). Inputs
+are made here, at import: a unit is the work alone.
+"""
+
+import bz2
+import re
+
+_STEPS = 1000
+_DIGITS = 500
+_GUARD_DIGITS = 10
+_BYTES = bytes(range(256)) * 80
+_TEXT = "\n".join("%d travellers left for platform %d of %d" % (i * 7919 % 10007, i % 24, i) for i in range(400))
+_LETTER_TWICE = re.compile(r"\b\w*(\w)\w*\1\w*\b")
+
+
+def count():
+    """Count in pure Python: the thread holds the GIL until it is asked to drop it, and drops it at once."""
+    n = 0
+    for _ in range(_STEPS):
+        n += 1
+
+
+def _arc_cotangent(x, one):
+    """Return `one` times the angle whose cotangent is `x`, by its power series in integers."""
+    total, power, divisor, sign = 0, one // x, 1, 1
+    square = x * x
+    while power:
+        total += sign * (power // divisor)
+        power //= square
+        divisor += 2
+        sign = -sign
+    return total
+
+
+def pidigits():
+    """Return the first digits of pi by Machin's formula: as `count`, but each step is arithmetic on long integers in C."""
+    one = 10 ** (_DIGITS + _GUARD_DIGITS - 1)
+    pi = 4 * (4 * _arc_cotangent(5, one) - _arc_cotangent(239, one))
+    return pi // 10**_GUARD_DIGITS
+
+
+def regex():
+    """Find the words with a letter that comes twice: one call in C that keeps the GIL for milliseconds, asked or not."""
+    return _LETTER_TWICE.findall(_TEXT)
+
+
+def compress():
+    """Compress in C that lets go of the GIL meanwhile: CPU-bound, and yet it looks like I/O."""
+    return bz2.compress(_BYTES)
+
+
+UNITS = {"count": count, "pidigits": pidigits, "regex": regex, "bz2": compress}
+"""By the name that a job gives as `unit`."""
