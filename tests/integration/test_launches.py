@@ -273,6 +273,8 @@ def test_the_histogram_of_a_launch_is_kept(params):
     assert done.status == "ok", done.stderr
     assert kept == done.facts["details"]["requests"] > 10
     assert done.samples["latency_p50_s"][0] <= done.samples["latency_p99_s"][0] <= done.samples["latency_max_s"][0]
+    assert 0 < done.samples["latency_mean_s"][0] < done.samples["latency_max_s"][0]
+    assert 0 < done.samples["latency_sd_s"][0] < done.samples["latency_max_s"][0]
     assert sum(done.samples["lost_requests"]) == 0
 
 
@@ -285,6 +287,29 @@ def test_an_open_loop_keeps_to_its_rate_and_counts_what_it_held_up():
 
     # A closed loop would report about 50 ms for each of the few requests that it sent.
     assert done.samples["latency_max_s"][0] > 0.15
+
+
+@pytest.mark.parametrize("unit", ["pidigits", "regex", "bz2"])
+def test_work_with_nothing_beside_is_counted(unit):
+    """Two threads of each of ccbench's tasks get work done, and both of them some."""
+    params = {"cpu": 2, "unit": unit, "duration_s": 0.3}
+    cell = make_cell("x", unit, "i", workload="throughput", model="threads", params=params, samples=2)
+    done = launch(cell, BY_NAME["3.13"])
+
+    assert done.status == "ok", done.stderr
+    assert min(done.samples["work_per_s"]) > 0
+    assert min(done.samples["evenness"]) > 0.5
+
+
+@pytest.mark.parametrize("unit", ["pidigits", "regex"])
+def test_a_ping_waits_for_a_switch_interval_beside_a_task_that_keeps_the_gil(unit):
+    """The median datagram of an even open loop takes no less, in Python code and in C."""
+    pings = {"transport": "udp", "rate_per_s": 10, "arrivals": "uniform", "duration_s": 0.8}
+    done = convoy(BY_NAME["3.13"], cpu=1, unit=unit, switch_interval_s=0.02, **pings)
+
+    assert done.status == "ok", done.stderr
+    assert min(done.samples["latency_p50_s"]) > 0.015
+    assert sum(done.samples["lost_requests"]) == 0
 
 
 def test_drawn_delays_are_the_same_for_every_client():

@@ -7,6 +7,7 @@ because that much is what interleaved launches on a shared 2-core machine tell a
 from headway.errors import UsageError
 from headway.lab.design import Experiment
 from headway.lab.experiments import (
+    ccbench,
     convoy,
     cpu,
     databases,
@@ -33,6 +34,7 @@ _ALL = (
     *convoy.EXPERIMENTS,
     *intervals.EXPERIMENTS,
     *policies.EXPERIMENTS,
+    *ccbench.EXPERIMENTS,
     *switching.EXPERIMENTS,
 )
 
