@@ -87,7 +87,8 @@ test-native: | setup ## Build and test the C code: debug, then address, undefine
 .PHONY: bench
 bench: | setup ## What Headway itself costs, beside its peers
 	@for program in bench/agent_overhead.py bench/model_overhead.py bench/first_launch.py bench/load_client.py \
-		bench/trace_report.py bench/trace_export.py bench/trace_overhead.py bench/policy_harm.py; do echo "== $$program" && $(BIN)/python $$program || exit 1; done
+		bench/trace_report.py bench/trace_export.py bench/trace_overhead.py bench/policy_harm.py \
+		bench/policy_cases.py; do echo "== $$program" && $(BIN)/python $$program || exit 1; done
 
 .PHONY: lock
 lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml, and the locks of the lab's libraries
