@@ -1,4 +1,4 @@
-"""Finds the e-mail addresses in messages, on a Dask cluster: dask_mail.py SCHEDULER"""
+"""Finds the e-mail addresses in messages, on a Dask cluster: dask_mail.py SCHEDULER [MESSAGES]"""
 
 import base64
 import collections
@@ -25,7 +25,8 @@ def addresses(number):
 
 
 if __name__ == "__main__":
+    messages = int((sys.argv + ["36"])[2])
     with Client(sys.argv[1]) as client:
         start = time.perf_counter()
-        found = sum(client.gather(client.map(addresses, range(36), pure=False)), collections.Counter())
+        found = sum(client.gather(client.map(addresses, range(messages), pure=False)), collections.Counter())
         print(f"{found.total()} addresses in {time.perf_counter() - start:.1f} s")
