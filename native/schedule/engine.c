@@ -22,6 +22,10 @@
  *   what it did the last four times (two-level adaptive prediction, Yeh and Patt 1991). Then nobody
  *   is called, if one waits that will look by itself soon; the GIL may be left free so for a
  *   twelfth of the time at most.
+ * - Giving way. A thread that computes, called by one on the same core that goes on to a system
+ *   call, yields the core once before it takes the GIL. Else the system may well run it first, for
+ *   a tick of 4 ms, with the other one halfway into its call: a thread that slept comes back with
+ *   what it overran forgiven, so that threads that compute in turns get more of a core than one.
  * - After a forced release CPython waits until another thread has taken over, and then for the GIL.
  *   For threads that do so each time (those that compute) both waits are one here: else they would
  *   be woken by each hand-over only to go to sleep again. */
@@ -66,6 +70,11 @@
 
 /* Who was called has so long to come before another one is. */
 #define CALLED_NS (1 * MS)
+
+/* A yield that took so long, with nobody taking the GIL, went to a program that has nothing to do
+ * with us: it may cost one part in so many of the time. */
+#define LONG_YIELD_NS (300 * US)
+#define LONG_YIELD_SHARE 8
 
 /* The part of the time that a GIL may be left free while somebody wants it, 1/2^n, and the most
  * that can be saved up. */
@@ -171,6 +180,19 @@ static bool other_comes(struct hw__sched *sched, const struct hw__runner *runner
            hw__sched_time(sched) - sched->called_ns < CALLED_NS;
 }
 
+/* The calling thread lets the one on its core that called it go on first. Returns how long. */
+static int64_t give_way(struct hw__runner *runner) {
+    if (!atomic_load_explicit(&runner->gives_way, memory_order_relaxed)) {
+        return 0;
+    }
+    int64_t before_ns = hw_now_ns();
+    if (before_ns < runner->no_yield_until_ns) {
+        return 0;
+    }
+    sched_yield();
+    return hw_now_ns() - before_ns;
+}
+
 /* Spins, or sleeps, in the queue, without the GIL's mutex that the caller has. Who wakes by itself
  * and finds the GIL free does not snatch it from the one that was called: as who is awake is
  * quicker, it would do so each time. */
@@ -182,7 +204,11 @@ static void doze(struct hw__sched *sched, struct hw__runner *runner, int64_t spi
         hw__wake_unlocked(mutex);
         hw__help_apply(runner);
         hw__wake_sleep(runner, spin, longest);
+        int64_t yield_ns = give_way(runner);
         hw__wake_lock(mutex);
+        if (yield_ns > LONG_YIELD_NS && sched->releases == runner->called_after) {
+            runner->no_yield_until_ns = hw_now_ns() + LONG_YIELD_SHARE * yield_ns;
+        }
         spin = 0;
         longest = CALLED_NS;
         atomic_store(&runner->word, HW__AWAKE);
@@ -265,6 +291,10 @@ static void call_next(struct hw__sched *sched, int64_t now) {
     sched->called = next;
     sched->called_ns = now;
     sched->counts.granted++;
+    bool gives_way = (sched->policy->flags & HW_POLICY_PLAIN) == 0 && hw__sched_options.yields &&
+                     next->cpu == sched_getcpu() && hw__habits_lets_go_after(next) == 0;
+    atomic_store_explicit(&next->gives_way, gives_way, memory_order_relaxed);
+    next->called_after = sched->releases;
     hw__sched_call(sched, next);
 }
 

@@ -30,22 +30,25 @@ struct hw__runner {
     struct hw__sched *sched;            /* where `seen` is about ... */
     uint32_t generation;                /* ... and under which policy */
     struct hw_policy_thread seen;
-    bool waiting;           /* from ready() to acquired() */
-    bool has_asked;         /* for the holder to let go, this very moment ... */
-    int64_t spin_ns;        /* ... and is then to spin for so long */
-    bool spun;              /* it has, in this wait */
-    atomic_bool spinning;   /* while it waits; written by the thread without a mutex */
-    int64_t wake_at_ns;     /* when it wakes by itself */
-    int64_t guard_ns;       /* how long it sleeps while the GIL may come free unannounced */
-    uint64_t releases;      /* of the GIL, when it began to wait ... */
-    int64_t stuck_ns;       /* ... and how long it had been in hands that could not let it go */
-    int32_t cpu;            /* where it got the GIL last */
-    uint8_t past;           /* its last releases: 1 for each that came back at once */
-    uint8_t comes_back[16]; /* by `past`: 0, 1 it does not, 2, 3 it does come back at once */
-    uint8_t forced;         /* after a forced release it wants the GIL at once: 0 ... 3 */
-    int64_t left_ns;        /* when it ended its wait for a hand-over; 0: not since */
-    int8_t lean;            /* of its waits: less than 0 it computes (schedule/help.h) */
-    _Atomic int helped;     /* what the system does for it; written by whoever says so to it */
+    bool waiting;              /* from ready() to acquired() */
+    bool has_asked;            /* for the holder to let go, this very moment ... */
+    int64_t spin_ns;           /* ... and is then to spin for so long */
+    bool spun;                 /* it has, in this wait */
+    atomic_bool spinning;      /* while it waits; written by the thread without a mutex */
+    int64_t wake_at_ns;        /* when it wakes by itself */
+    int64_t guard_ns;          /* how long it sleeps while the GIL may come free unannounced */
+    uint64_t releases;         /* of the GIL, when it began to wait ... */
+    int64_t stuck_ns;          /* ... and how long it had been in hands that could not let it go */
+    int32_t cpu;               /* where it got the GIL last */
+    uint8_t past;              /* its last releases: 1 for each that came back at once */
+    uint8_t comes_back[16];    /* by `past`: 0, 1 it does not, 2, 3 it does come back at once */
+    uint8_t forced;            /* after a forced release it wants the GIL at once: 0 ... 3 */
+    int64_t left_ns;           /* when it ended its wait for a hand-over; 0: not since */
+    atomic_bool gives_way;     /* it is to yield its core when it wakes; written by who calls it */
+    uint64_t called_after;     /* so many releases of the GIL */
+    int64_t no_yield_until_ns; /* it lost too much by the last one */
+    int8_t lean;               /* of its waits: less than 0 it computes (schedule/help.h) */
+    _Atomic int helped;        /* what the system does for it; written by whoever says so to it */
     pid_t tid;
     _Atomic bool used;
 };

@@ -61,6 +61,7 @@ static void queue_changed(struct hw__sched *sched) {
 
 void hw__sched_enqueue(struct hw__sched *sched, struct hw__runner *runner) {
     atomic_store(&runner->word, HW__AWAKE);
+    atomic_store_explicit(&runner->gives_way, false, memory_order_relaxed);
     hw__waiters_push(&sched->queue, runner);
     queue_changed(sched);
 }

@@ -42,6 +42,7 @@ struct hw__sched {
 struct hw__sched_options {
     _Atomic int64_t spin_ns;
     _Atomic int64_t watchdog_ns;
+    atomic_bool yields;
 };
 extern struct hw__sched_options hw__sched_options;
 

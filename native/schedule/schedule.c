@@ -20,6 +20,7 @@
 static const struct hw_policy_option engine_options[] = {
     {"spin_us", 0, 1000, 20, "how long a waiter may spin for a GIL that another core has"},
     {"watchdog_ms", 0, 3600000, 3000, "after how long a wait a policy is removed; 0: never"},
+    {"yield", 0, 1, 1, "1: threads that compute let who calls them get on first, on a shared core"},
     {"os_slice_us", 0, 100000, 0,
      "the operating system's slice for threads that hardly hold the GIL; 0: as it is"},
     {"os_batch", 0, 1, 0, "1: threads that compute are SCHED_BATCH for the operating system"},
@@ -176,7 +177,8 @@ int hw_schedule_start(const struct hw_policy *policy, const char *options, char 
     hw__registry_lock();
     hw__sched_options.spin_ns = values.engine[0] * 1000;
     hw__sched_options.watchdog_ns = values.engine[1] * 1000000;
-    hw__help_prepare(values.engine[2] * 1000, values.engine[3] != 0);
+    hw__sched_options.yields = values.engine[2] != 0;
+    hw__help_prepare(values.engine[3] * 1000, values.engine[4] != 0);
     hw__sched_set_policy(policy, values.policy);
     struct hw__gil_memory *memory = atomic_load(&gil->memory);
     pthread_mutex_lock(&memory->mutex);

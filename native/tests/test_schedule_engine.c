@@ -4,8 +4,11 @@
 #define T_TIMEOUT_S 60
 #include "gil_world.h"
 #include "headway/schedule.h"
+#include "policy/policies.h"
 #include "schedule/engine.h"
 #include "trace_file.h"
+
+#include <sys/syscall.h>
 
 #define WORKERS 6
 #define ROUNDS 100
@@ -79,6 +82,40 @@ static void test_all_come_through(void) {
 
 static void is_left_alone(struct hw__runner *runner) {
     T_EQ(SCHED_OTHER, sched_getscheduler(runner->tid));
+}
+
+/* How often a thread that was called gave its core away. */
+static atomic_int yields;
+
+int sched_yield(void) {
+    const struct hw__runner *me = hw__runner_known();
+    if (me != NULL && atomic_load(&me->gives_way)) { /* else it is this test that yields */
+        atomic_fetch_add(&yields, 1);
+    }
+    return (int)syscall(SYS_sched_yield);
+}
+
+static int yields_under(const struct hw_policy *policy, const char *options) {
+    schedule(policy, options);
+    int before = atomic_load(&yields);
+    start_workers(fake_main_gil(), ROUNDS, LONG, NULL);
+    join_workers();
+    unschedule();
+    return atomic_load(&yields) - before;
+}
+
+/* On a core that all share, who computes lets who called it get on first; not where that is
+ * unwanted, nor under `stock`. */
+static void test_gives_way(void) {
+    cpu_set_t all, one;
+    T_EQ(0, sched_getaffinity(0, sizeof all, &all));
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    T_EQ(0, sched_setaffinity(0, sizeof one, &one));
+    T_TRUE(yields_under(&hw__policy_fair, "") > 0);
+    T_EQ(0, yields_under(&hw__policy_fair, "yield=0"));
+    T_EQ(0, yields_under(&hw__policy_stock, ""));
+    T_EQ(0, sched_setaffinity(0, sizeof all, &all));
 }
 
 /* A policy that begins and ends while threads wait, hold, and sleep in either kind of wait; every
@@ -408,6 +445,7 @@ int main(void) {
     T_RUN(test_options);
     T_RUN(test_hints);
     T_RUN(test_all_come_through);
+    T_RUN(test_gives_way);
     T_RUN(test_comes_and_goes);
     T_RUN(test_recorded_meanwhile);
     T_RUN(test_strange_patience);

@@ -19,6 +19,8 @@ from headway.lab.experiments.convoy import HOW, IN_FIGURE, SPLIT, WORK, echo
 __all__ = ["EXPERIMENTS"]
 
 _CPU = (1, 2, 4, 8)
+_QUICK = (1, 4)
+"""At quick size the other policies are measured beside so many only."""
 _FAIR = "fair"
 _PLAIN = "no policy"
 _INTERVAL = "10 us interval"
@@ -46,10 +48,11 @@ def _cell(series: str, size: Size, count: int, **more: object) -> Variant:
 
 def _variants(size: Size) -> list[Variant]:
     found = []
-    for count in (1, 4) if size == "quick" else _CPU:
+    for count in _CPU:
         found.append(_cell(_PLAIN, size, count))
         found.append(_cell(_FAIR, size, count, policy=_FAIR))
-        found += [_cell(name, size, count, policy=name) for name in _BESIDES]
+        if size != "quick" or count in _QUICK:
+            found += [_cell(name, size, count, policy=name) for name in _BESIDES]
         found.append(_cell(_INTERVAL, size, count, switch_interval_s=1e-5))
         found.append(_cell(_PROCESSES, size, count, beside="processes"))
     return found
@@ -101,7 +104,7 @@ _POLICIES = Experiment(
         Claim(
             id="policies/fair-beats-intervals",
             text="under `fair` it answers more than with the best switch interval",
-            evidence=lambda _: _compare((1, 4), _INTERVAL, above(1)),
+            evidence=lambda _: _compare(_CPU, _INTERVAL, above(1)),
             source="Headway",
             where="gil",
             why="no thread waits for an interval, and only the one that is to go next is woken",
@@ -109,7 +112,7 @@ _POLICIES = Experiment(
         Claim(
             id="policies/fair-like-processes",
             text="under `fair` it answers at least 0.8 of what the same work in processes leaves it",
-            evidence=lambda _: _compare((1, 4), _PROCESSES, above(0.8)),
+            evidence=lambda _: _compare(_CPU, _PROCESSES, above(0.8)),
             source="Headway",
             where="gil",
             why="the operating system schedules threads and processes alike; the GIL must still be handed over",
@@ -118,7 +121,7 @@ _POLICIES = Experiment(
         Claim(
             id="policies/fair-latency",
             text="under `fair` its 99th percentile is at most three times that beside processes",
-            evidence=lambda _: _compare((1, 4), _PROCESSES, below(3), "latency_p99_s"),
+            evidence=lambda _: _compare(_CPU, _PROCESSES, below(3), "latency_p99_s"),
             source="Headway",
             where="gil",
             why="a request waits until the CPU-bound thread notices that it is asked, not for an interval",
