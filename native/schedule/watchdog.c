@@ -23,18 +23,18 @@ int64_t hw__watchdog_stuck_ns(int64_t held_ns) { return held_ns > STUCK_NS ? hel
 const char *hw__watchdog_finds(struct hw__sched *sched, const struct hw__runner *runner,
                                int64_t now_ns) {
     int64_t limit_ns = hw__sched_options.watchdog_ns;
-    const struct hw__runner *holder = sched->holder;
-    if (limit_ns > 0 && now_ns - runner->seen.ready_ns > limit_ns) {
+    int64_t waited_ns = now_ns - runner->seen.ready_ns;
+    if (limit_ns > 0 && waited_ns > limit_ns) {
+        const struct hw__runner *holder = sched->holder;
+        int64_t held_ns = holder == NULL ? 0 : now_ns - holder->seen.acquired_ns;
         /* Neither is so where one thread is in a long call of C that cannot let go, or was. */
-        int64_t stuck_ns = sched->stuck_ns - runner->stuck_ns;
-        if (holder != NULL && sched->asked) {
-            stuck_ns += hw__watchdog_stuck_ns(now_ns - holder->seen.acquired_ns);
-        }
-        if (now_ns - runner->seen.ready_ns - stuck_ns > limit_ns &&
+        int64_t excused_ns = sched->stuck_ns - runner->stuck_ns;
+        excused_ns += sched->asked ? hw__watchdog_stuck_ns(held_ns) : held_ns; /* see below */
+        if (waited_ns - excused_ns > limit_ns &&
             sched->releases - runner->releases > STARVED_RELEASES) {
             return "it let a thread starve";
         }
-        if (holder != NULL && !sched->asked && now_ns - holder->seen.acquired_ns > limit_ns) {
+        if (!sched->asked && held_ns > limit_ns) {
             return "it lets nobody ask for the GIL";
         }
     }
