@@ -8,6 +8,10 @@
 #include "schedule/help.h"
 #include "schedule/wake.h"
 
+/* Who waits looks more often: when nobody has for so long, the whole process stood still (SIGSTOP,
+ * a container that is paused). */
+#define STOPPED_NS 500000000
+
 struct hw__sched_options hw__sched_options;
 
 static struct hw__sched scheds[HW__MAX_GILS];
@@ -78,8 +82,12 @@ void hw__sched_call(struct hw__sched *sched, struct hw__runner *runner) {
 
 int64_t hw__sched_time(struct hw__sched *sched) {
     int64_t now = hw__ticks_now(&sched->ticks);
-    if (now > sched->view.now_ns) {
+    int64_t since_ns = now - sched->view.now_ns;
+    if (since_ns > 0) {
         sched->view.now_ns = now;
+    }
+    if (since_ns > STOPPED_NS && sched->queue.count > 0) {
+        sched->went_on_ns = now;
     }
     return sched->view.now_ns;
 }

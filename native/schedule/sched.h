@@ -31,8 +31,9 @@ struct hw__sched {
     int64_t budget_ns;
     int64_t budget_at_ns;
     uint64_t releases, arrivals;
-    int64_t stuck_ns; /* in holds of so long that no policy is to blame, in all */
-    int missed;       /* times in a row that a waiter found the GIL free by itself */
+    int64_t stuck_ns;   /* in holds of so long that no policy is to blame, in all */
+    int64_t went_on_ns; /* when the process did that was stopped last; 0: never */
+    int missed;         /* times in a row that a waiter found the GIL free by itself */
     struct hw__ticks ticks;
     struct hw_schedule_counts counts;
 };

@@ -20,13 +20,16 @@
 
 int64_t hw__watchdog_stuck_ns(int64_t held_ns) { return held_ns > STUCK_NS ? held_ns : 0; }
 
+static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
+
 const char *hw__watchdog_finds(struct hw__sched *sched, const struct hw__runner *runner,
                                int64_t now_ns) {
     int64_t limit_ns = hw__sched_options.watchdog_ns;
-    int64_t waited_ns = now_ns - runner->seen.ready_ns;
+    int64_t waited_ns = now_ns - later(runner->seen.ready_ns, sched->went_on_ns);
     if (limit_ns > 0 && waited_ns > limit_ns) {
         const struct hw__runner *holder = sched->holder;
-        int64_t held_ns = holder == NULL ? 0 : now_ns - holder->seen.acquired_ns;
+        int64_t held_ns =
+            holder == NULL ? 0 : now_ns - later(holder->seen.acquired_ns, sched->went_on_ns);
         /* Neither is so where one thread is in a long call of C that cannot let go, or was. */
         int64_t excused_ns = sched->stuck_ns - runner->stuck_ns;
         excused_ns += sched->asked ? hw__watchdog_stuck_ns(held_ns) : held_ns; /* see below */

@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import time
 
 import pytest
 from test_schedule import BY_NAME, LIMIT_S, POLICIES, plain
@@ -36,6 +37,23 @@ def test_ctrl_c_beside_sixteen_threads_that_compute(policy):
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "interrupted\n"
         assert process.wait(LIMIT_S) == 0
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_process_that_is_stopped_for_long(policy):
+    """Stopped for longer than the watchdog's patience and continued: nobody was starved, and the policy stays on."""
+    env = scheduled_environment(policy, {"watchdog_ms": 1000}, base=plain())
+    command = [BY_NAME["3.13"].executable, "-c", COMPUTING]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        for _ in range(4):
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(1.1)
+            process.send_signal(signal.SIGCONT)
+            time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LIMIT_S) == 0
+        assert process.stderr.read() == ""
 
 
 C_CALL = """
