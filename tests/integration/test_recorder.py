@@ -22,7 +22,7 @@ FOUND = select(discover()[0], ["all"])
 WITH_A_GIL = [one for one in FOUND if not one.name.endswith("t")]
 WITH_STACKS = [one for one in WITH_A_GIL if not one.name.startswith(("3.8", "3.9", "3.10"))]
 # How many processes leave a trace; more than one where a case starts children. None: it depends on the version.
-PROCESSES = {"fork": 11, "fork_of_a_fork": 3, "execute": 2, "subprocesses": 3, "pool_fork": 3}
+PROCESSES = {"fork": 11, "fork_of_a_fork": 3, "fork_storm": 41, "execute": 2, "subprocesses": 3, "pool_fork": 3}
 PROCESSES |= {"pool_spawn": None, "pool_forkserver": None}
 
 pytestmark = pytest.mark.slow
