@@ -36,7 +36,7 @@ enum { LATENCY, LEAST_SLICE, CREDIT, HOLD, GRACE };
 #define LAST_PRIORITY own[1] /* ... which had this priority */
 #define CLOCK own[2]         /* the virtual time that the slowest has come to; grows only */
 
-/* So many slices may a thread be ahead of the others. */
+/* So many slices of its own time may a thread be ahead of the others. */
 #define MOST_DEBT_SLICES 2
 
 /* The least that a thread is expected to need: those that need less are equals. */
@@ -93,7 +93,8 @@ static void plan(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     thread->DEADLINE = thread->VIRTUAL + scaled(thread, need);
     if (need == slice) {
         int64_t behind = gil->LAST - thread->DEADLINE;
-        if (behind >= 0 && behind <= slice && thread->priority == gil->LAST_PRIORITY) {
+        if (behind >= 0 && behind <= scaled(thread, slice) &&
+            thread->priority == gil->LAST_PRIORITY) {
             thread->DEADLINE = gil->LAST + 1;
         }
         if (thread->DEADLINE > gil->LAST) {
@@ -114,7 +115,7 @@ static void arrive(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     if (thread->VIRTUAL < least || !thread->KNOWN) {
         thread->VIRTUAL = least;
     }
-    int64_t most = clock + MOST_DEBT_SLICES * slice_ns(gil);
+    int64_t most = clock + scaled(thread, MOST_DEBT_SLICES * slice_ns(gil));
     if (thread->VIRTUAL > most) {
         thread->VIRTUAL = most;
     }

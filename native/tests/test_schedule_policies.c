@@ -18,6 +18,7 @@ struct actor {
     struct hw_policy_thread seen;
     int64_t burst_ns; /* it wants the GIL for so long ... */
     int64_t away_ns;  /* ... and then not for so long; both 0: it computes for ever */
+    int64_t deaf_ns;  /* for so long nobody can interrupt it, once it has the GIL */
     int64_t left_ns;  /* of the burst */
     int64_t back_ns;  /* when it wants it again */
     int64_t used_ns;
@@ -127,6 +128,7 @@ static void run(int64_t span_ns) {
             if (holder->burst_ns != 0 && holder->left_ns <= 0) {
                 let_go(false);
             } else if (next != NULL &&
+                       machine.gil.now_ns - holder->seen.acquired_ns >= holder->deaf_ns &&
                        machine.policy->patience(&machine.gil, &next->seen, &holder->seen) <= 0) {
                 let_go(true);
             }
@@ -309,6 +311,14 @@ static void test_priority_hint(void) {
     run(SPAN);
     double ratio = (double)favoured->used_ns / (double)other->used_ns;
     T_TRUE(ratio > 2.5 && ratio < 3.7);
+    /* Also of a thread in C calls that last longer than its slice. */
+    begin(&hw__policy_fair);
+    struct actor *usual = add(0, 0), *background = add(0, 0);
+    background->seen.priority = 10; /* a weight of 110 to 1024 */
+    background->deaf_ns = 42LL * MS;
+    run(2 * SPAN);
+    ratio = (double)usual->used_ns / (double)background->used_ns;
+    T_TRUE(ratio > 7.5 && ratio < 11.5);
     T_EQ(1024, hw__policy_weight(0));
     T_TRUE(hw__policy_weight(19) > 0);
     T_TRUE(hw__policy_weight(-20) < 100000);
