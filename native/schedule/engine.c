@@ -21,7 +21,7 @@
  *   wants the GIL back sooner than another one could be woken. Whether it will is foretold from
  *   what it did the last four times (two-level adaptive prediction, Yeh and Patt 1991). Then nobody
  *   is called, if one waits that will look by itself soon; the GIL may be left free so for a
- *   twelfth of the time at most.
+ *   sixteenth of the time at most.
  * - Giving way. A thread that computes, called by one on the same core that goes on to a system
  *   call, yields the core once before it takes the GIL. Else the system may well run it first, for
  *   a tick of 4 ms, with the other one halfway into its call: a thread that slept comes back with
@@ -242,7 +242,7 @@ int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex
         hw__habits_learn(runner, now);
         if (!runner->waiting) {
             begin_wait(sched, runner, now);
-            hw__help_note(runner, hw__habits_lets_go_after(runner) == 0);
+            hw__help_note(runner, hw__habits_computes(runner));
         }
         int64_t due_ns = due(sched, runner, now);
         if (due_ns <= 0) {
@@ -292,7 +292,7 @@ static void call_next(struct hw__sched *sched, int64_t now) {
     sched->called_ns = now;
     sched->counts.granted++;
     bool gives_way = (sched->policy->flags & HW_POLICY_PLAIN) == 0 && hw__sched_options.yields &&
-                     next->cpu == sched_getcpu() && hw__habits_lets_go_after(next) == 0;
+                     next->cpu == sched_getcpu() && hw__habits_computes(next);
     atomic_store_explicit(&next->gives_way, gives_way, memory_order_relaxed);
     next->called_after = sched->releases;
     hw__sched_call(sched, next);

@@ -46,9 +46,12 @@ void hw__habits_learn(struct hw__runner *runner, int64_t now) {
     }
 }
 
+bool hw__habits_computes(const struct hw__runner *runner) {
+    return runner->seen.burst_ns > MODERATE_NS || runner->seen.run_ns > MODERATE_NS;
+}
+
 int64_t hw__habits_lets_go_after(const struct hw__runner *holder) {
-    bool computes = holder->seen.burst_ns > MODERATE_NS || holder->seen.run_ns > MODERATE_NS;
-    return computes ? 0 : MODERATE_NS;
+    return hw__habits_computes(holder) ? 0 : MODERATE_NS;
 }
 
 bool hw__habits_back_at_once(const struct hw__runner *runner) {

@@ -14,6 +14,9 @@ void hw__habits_learn(struct hw__runner *runner, int64_t now_ns);
 /* It mostly holds for a moment only, also this time so far. */
 bool hw__habits_short(const struct hw__sched *sched, const struct hw__runner *runner);
 
+/* It mostly holds for long, or has held for long by now: it computes. */
+bool hw__habits_computes(const struct hw__runner *runner);
+
 /* After how long a holder will have let the GIL go by itself. 0: it computes.
  *
  * Threads that meet in locks and queues let go often. To interrupt one that has such a lock makes

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "schedule/help.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -11,8 +13,9 @@
 /* A thread is of the other kind when so many of its waits in a row, or that many more, say so. */
 #define SURE 8
 
-/* What `helped` of a runner says. */
-enum { NOT, SHORT, BATCH };
+/* What `helped` of a runner says. LEFT: its owner has chosen another policy for it than
+ * SCHED_OTHER, which stays. */
+enum { NOT, SHORT, BATCH, LEFT };
 
 /* struct sched_attr of <linux/sched/types.h>, which glibc clashes with; its first version. */
 struct attributes {
@@ -30,7 +33,7 @@ struct attributes {
 /* Written while no policy is on. */
 static _Atomic int64_t slice;
 static atomic_bool batch;
-static bool batch_before; /* the thread that began the policy was SCHED_BATCH anyway */
+static atomic_bool batch_before; /* there were SCHED_BATCH threads before the policy */
 
 static bool get(pid_t tid, struct attributes *attributes) {
     return syscall(SYS_sched_getattr, tid, attributes, sizeof *attributes, 0) == 0;
@@ -40,35 +43,58 @@ static bool set(pid_t tid, const struct attributes *attributes) {
     return syscall(SYS_sched_setattr, tid, attributes, 0) == 0;
 }
 
-/* Whatever else it is (real time, idle), its owner wants it to be. */
-static bool is_ordinary(const struct attributes *attributes) {
-    return attributes->policy == SCHED_OTHER || attributes->policy == SCHED_BATCH;
+/* All that is not ours to say is written as it was read: the nice value first of all. */
+static void help(struct attributes *attributes, int kind) {
+    attributes->policy = kind == BATCH ? SCHED_BATCH : SCHED_OTHER;
+    attributes->runtime = kind == SHORT ? (uint64_t)atomic_load(&slice) : 0;
+    if (attributes->nice >= 0) {
+        attributes->flags |= RESET_ON_FORK; /* would reset a nice value below 0, too */
+    }
+    (void)set(0, attributes);
 }
 
-/* All that is not ours to say is written as it was read: the nice value first of all. */
-static void help(pid_t tid, int kind) {
+static void undo(pid_t tid, int kind) {
     struct attributes attributes = {.size = 0};
-    if (!get(tid, &attributes) || !is_ordinary(&attributes)) {
+    bool is_as_we_left_it =
+        get(tid, &attributes) && attributes.policy == (kind == BATCH ? SCHED_BATCH : SCHED_OTHER);
+    if (!is_as_we_left_it) {
         return;
     }
-    int64_t short_ns = atomic_load(&slice);
-    attributes.policy = kind == BATCH && atomic_load(&batch) ? SCHED_BATCH : SCHED_OTHER;
-    attributes.runtime = kind == SHORT ? (uint64_t)short_ns : 0;
-    if (kind == NOT) {
-        attributes.flags &= ~(uint64_t)RESET_ON_FORK;
-    } else if (attributes.nice >= 0) {
-        attributes.flags |= RESET_ON_FORK; /* would reset a nice value below 0, too */
+    uint64_t flags = attributes.flags;
+    attributes.policy = SCHED_OTHER;
+    attributes.runtime = 0;
+    attributes.flags &= ~(uint64_t)RESET_ON_FORK;
+    if (!set(tid, &attributes)) {
+        /* Without CAP_SYS_NICE that flag can be set, but not taken back. */
+        attributes.flags = flags;
+        (void)set(tid, &attributes);
     }
-    (void)set(tid, &attributes);
+}
+
+/* Says yes where that is not to be known. */
+static bool any_is_batch(void) {
+    DIR *threads = opendir("/proc/self/task");
+    bool found = threads == NULL;
+    struct dirent *thread;
+    while (!found && (thread = readdir(threads)) != NULL) {
+        int tid = atoi(thread->d_name);
+        found = tid > 0 && sched_getscheduler(tid) == SCHED_BATCH;
+    }
+    if (threads != NULL) {
+        (void)closedir(threads);
+    }
+    return found;
 }
 
 void hw__help_prepare(int64_t slice_ns, bool with_batch) {
+    int saved = errno;
     atomic_store(&slice, slice_ns);
-    struct attributes attributes = {.size = 0};
-    batch_before = get(0, &attributes) && attributes.policy == SCHED_BATCH;
+    atomic_store(&batch_before, with_batch && any_is_batch());
     atomic_store(&batch, with_batch);
+    errno = saved;
 }
 
+/* RESET_ON_FORK is for the slice and for nice values; SCHED_BATCH goes on to new threads. */
 void hw__help_begin(struct hw__runner *runner) {
     struct attributes attributes = {.size = 0};
     if (atomic_load_explicit(&batch, memory_order_relaxed) && !batch_before &&
@@ -82,6 +108,15 @@ void hw__help_note(struct hw__runner *runner, bool computes) {
     runner->lean = (int8_t)(lean > SURE ? SURE : lean < -SURE ? -SURE : lean);
 }
 
+static void end(struct hw__runner *runner) {
+    int kind = atomic_exchange(&runner->helped, NOT);
+    if (kind == SHORT || kind == BATCH) {
+        int saved = errno;
+        undo(runner->tid, kind);
+        errno = saved;
+    }
+}
+
 void hw__help_apply(struct hw__runner *runner) {
     int64_t short_ns = atomic_load_explicit(&slice, memory_order_relaxed);
     bool with_batch = atomic_load_explicit(&batch, memory_order_relaxed);
@@ -92,38 +127,32 @@ void hw__help_apply(struct hw__runner *runner) {
     } else if (runner->lean == -SURE) {
         wanted = with_batch ? BATCH : NOT;
     }
-    if (wanted == kind) {
+    if (wanted == kind || kind == LEFT) {
         return;
     }
     int saved = errno;
-    /* Written first: who ends the policy meanwhile either finds it, or is found to have ended it.
-     */
-    atomic_store(&runner->helped, wanted);
-    help(0, wanted);
-    if (hw__sched_policy() == NULL) {
-        atomic_store(&runner->helped, NOT);
-        help(0, NOT);
+    struct attributes attributes = {.size = 0};
+    if (!get(0, &attributes) || (attributes.policy != SCHED_OTHER && kind != BATCH)) {
+        atomic_store(&runner->helped, LEFT);
+    } else if (wanted == NOT) {
+        end(runner);
+    } else {
+        /* Written first: who ends the policy meanwhile either finds it, or is found to have. */
+        atomic_store(&runner->helped, wanted);
+        help(&attributes, wanted);
+        if (hw__sched_policy() == NULL) {
+            atomic_store(&runner->helped, NOT);
+            undo(0, wanted);
+        }
     }
     errno = saved;
 }
 
-static void end(struct hw__runner *runner) {
-    if (atomic_exchange(&runner->helped, NOT) != NOT) {
-        help(runner->tid, NOT);
-    }
-}
-
-void hw__help_end(void) {
-    int saved = errno;
-    hw__runners_each(end);
-    errno = saved;
-}
+void hw__help_end(void) { hw__runners_each(end); }
 
 void hw__help_after_fork(void) {
     struct hw__runner *self = hw__runner_known();
     if (self != NULL) {
-        int saved = errno;
         end(self);
-        errno = saved;
     }
 }

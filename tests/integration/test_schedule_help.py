@@ -1,5 +1,6 @@
 """What the operating system is asked to do for threads under a policy: only by option, and nothing of it is left behind."""
 
+import ctypes
 import json
 import subprocess
 import sys
@@ -14,17 +15,20 @@ from headway.live.launch import scheduled_environment
 
 AGENT = Path(headway.__file__).parent / "agent"
 LIMIT_S = 60
+PR_CAPBSET_DROP = 24
+CAP_SYS_NICE = 23
 
 pytestmark = pytest.mark.slow
 
-# Two threads that compute and one that does little, of nice 5; a fourth is SCHED_IDLE by its own choice. Says what the
-# system knows of each: before a policy, as soon as it is as asked for (or after `patience_s`), in a child, and after it.
+# Two threads that compute and one that does little, of nice 5; a fourth is SCHED_IDLE by its own choice, or SCHED_BATCH.
+# Says what the system knows of each: before a policy, as soon as it is as asked for (or after `patience_s`), in a child,
+# and after it.
 PROGRAM = """
 import ctypes, json, os, sys, threading, time
 sys.path.insert(0, sys.argv[1])
 from headway_agent.scheduler import Scheduler
 scheduler = Scheduler(os.environ["HEADWAY_NATIVE"])
-options, patience_s = sys.argv[2], float(sys.argv[3])
+options, patience_s, choice = sys.argv[2], float(sys.argv[3]), getattr(os, sys.argv[4])
 machine = os.uname().machine
 SET, GET = {"x86_64": (314, 315), "aarch64": (274, 275)}[machine]
 libc = ctypes.CDLL(None, use_errno=True)
@@ -48,6 +52,9 @@ end, beget, heirs = threading.Event(), threading.Event(), []
 def compute():
     while not stop:
         sum(range(200))
+def compute_and_beget():
+    while not stop:
+        sum(range(200))
         if beget.is_set() and not heirs:
             heirs.append(threading.Thread(target=end.wait))
             heirs[0].start()
@@ -55,19 +62,20 @@ def little():
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 5)
     while not stop:
         time.sleep(0.0002)
-def idle():
-    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+def choose():
+    os.sched_setscheduler(0, choice, os.sched_param(0))
     while not stop:
         time.sleep(0.0002)
 threads = {name: threading.Thread(target=target) for name, target in
-           (("first", compute), ("second", compute), ("little", little), ("idle", idle))}
+           (("first", compute_and_beget), ("second", compute), ("little", little), ("chooses", choose))}
 for thread in threads.values():
     thread.start()
-while get(threads["idle"].native_id)["policy"] != os.SCHED_IDLE or get(threads["little"].native_id)["nice"] != 5:
+while get(threads["chooses"].native_id)["policy"] != choice or get(threads["little"].native_id)["nice"] != 5:
     time.sleep(0.001)
 def all_of_them():
     return {name: get(thread.native_id) for name, thread in threads.items()}
-said = {"slices": known[0], "before": all_of_them()}
+privileges = next(line for line in open("/proc/self/status") if line.startswith("CapEff"))
+said = {"slices": known[0], "before": all_of_them(), "may": bool(int(privileges.split()[1], 16) >> 23 & 1)}
 scheduler.start("fair", options)
 until = time.monotonic() + patience_s
 while time.monotonic() < until:
@@ -96,32 +104,66 @@ print(json.dumps(said))
 """
 
 
-def told(interpreter, options, patience_s):
+def without_cap_sys_nice():
+    """What follows in this process, and in what it executes, may not raise a priority. Only the privileged can give it up."""
+    ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_SYS_NICE, 0, 0, 0)
+
+
+def told(interpreter, options, patience_s, *, choice="SCHED_IDLE", preexec=None):
     """Return what the program says."""
-    command = [interpreter.executable, "-W", "ignore", "-c", PROGRAM, str(AGENT), options, str(patience_s)]
+    command = [interpreter.executable, "-W", "ignore", "-c", PROGRAM, str(AGENT), options, str(patience_s), choice]
     env = scheduled_environment(None, base=plain())
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    done = subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False, preexec_fn=preexec
+    )
     assert (done.returncode, done.stderr) == (0, "")
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.name)
-def test_threads_are_helped_and_left_as_they_were(interpreter):
-    """Who computes is SCHED_BATCH, who does little has the slice; nice values and other policies stay, and all ends with the policy."""
-    said = told(interpreter, "os_slice_us=200 os_batch=1", LIMIT_S / 2)
+def check_helped(said):
+    """Who computes is SCHED_BATCH, who does little has the slice; nice values and chosen policies stay, all ends with the policy.
 
+    All but the flag that children are to start afresh: the system lets only the privileged take it back.
+    """
+    if not said["may"]:
+        for when in ("before", "on", "after"):
+            for one in said[when].values():
+                del one["flags"]
     on = said["on"]
     assert [on[name]["policy"] for name in ("first", "second", "little")] == [3, 3, 0]
     if said["slices"]:  # Linux 6.12 and later
         assert on["little"]["runtime"] == 200000
         assert on["first"]["runtime"] == said["before"]["first"]["runtime"]
-    assert {name: one["nice"] for name, one in on.items()} == {"first": 0, "second": 0, "little": 5, "idle": 0}
-    assert on["idle"] == said["before"]["idle"]
+    assert {name: one["nice"] for name, one in on.items()} == {"first": 0, "second": 0, "little": 5, "chooses": 0}
+    assert on["chooses"] == said["before"]["chooses"]
     assert said["child"]["policy"] == 0
     assert said["child"]["runtime"] in (0, said["before"]["first"]["runtime"])
-    heir = said["after"].pop("heir")
-    assert heir == said["before"]["first"]
+    del said["after"]["heir"]
     assert said["after"] == said["before"]
+
+
+@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.name)
+def test_threads_are_helped_and_left_as_they_were(interpreter):
+    """On each version, with what rights the tests have."""
+    said = told(interpreter, "os_slice_us=200 os_batch=1", LIMIT_S / 2)
+
+    assert said["after"]["heir"] == said["before"]["first"]
+    check_helped(said)
+
+
+def test_who_is_batch_by_choice_stays_so():
+    """Not only what is neither SCHED_OTHER nor ours."""
+    interpreter = next(one for one in WITH_A_GIL if one.name == "3.13")
+    check_helped(told(interpreter, "os_slice_us=200 os_batch=1", LIMIT_S / 2, choice="SCHED_BATCH"))
+
+
+def test_the_unprivileged_are_left_as_they_were_too():
+    """The same without CAP_SYS_NICE."""
+    interpreter = next(one for one in WITH_A_GIL if one.name == "3.13")
+    said = told(interpreter, "os_slice_us=200 os_batch=1", LIMIT_S / 2, preexec=without_cap_sys_nice)
+
+    assert not said["may"]
+    check_helped(said)
 
 
 def test_nothing_is_asked_of_the_system_unasked():

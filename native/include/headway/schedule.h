@@ -34,9 +34,8 @@ HW_API const struct hw_policy *hw_policy_at(int index);
  * Returns NULL where there is none; `problem`, of `room` bytes, then says why. */
 HW_API const struct hw_policy *hw_policy_find(const char *name, char *problem, int room);
 
-/* The engine's own options, for every policy: spin_us, how long a thread that waits may spin while
- * who has the GIL runs on another core; watchdog_ms, after how long a wait the policy is found to
- * starve. The list ends with a name of NULL. */
+/* The engine's own options, for every policy, each told in its `about`. The list ends with a name
+ * of NULL. */
 HW_API const struct hw_policy_option *hw_policy_engine_options(void);
 
 /* Has a policy schedule all GILs from now on. The GIL is released for a moment.
