@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.errors import UsageError
+from headway.lab.servers import free_port
 from headway.native import library_path, policies
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "docs" / "guides" / "examples"
@@ -168,13 +169,6 @@ def end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-def free_port() -> int:
-    """Return a port that was free a moment ago."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def found(pattern: str, text: str) -> tuple[str, ...]:

@@ -36,16 +36,20 @@ def main() -> int:
         [interpreter.executable, "-W", "ignore", WORKLOAD, str(seconds), str(seconds / arguments.reports)],
         env=scheduled_environment(None if arguments.policy == "none" else arguments.policy),
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.STDOUT,  # what it says is seen at once, and no pipe fills unread
         text=True,
     )
     print(f"{interpreter.name}, {arguments.policy}, {arguments.minutes:g} minutes", flush=True)
     reports: list[dict[str, Any]] = []
+    said: list[str] = []
     stuck: set[str] = set()
     with process:
         assert process.stdout is not None
-        assert process.stderr is not None
         for line in process.stdout:
+            if not line.startswith("{"):
+                print(line, end="", flush=True)
+                said.append(line.strip())
+                continue
             found = json.loads(line)
             before = reports[-1]["done"] if reports else {}
             stuck |= {name for name, times in found["done"].items() if times == before.get(name, 0)}
@@ -56,12 +60,11 @@ def main() -> int:
                 f"{'; '.join(found['wrong'])}",
                 flush=True,
             )
-        said = process.stderr.read()
     missed = []
     if process.returncode != 0 or not reports or reports[-1]["wrongs"]:
         missed.append(f"it ended with {process.returncode} or something was lost")
     if said:
-        missed.append(f"it said: {said.strip()}")
+        missed.append(f"it said: {'; '.join(said)}")
     if stuck:
         missed.append(f"did nothing between two reports: {', '.join(sorted(stuck))}")
     if reports:
