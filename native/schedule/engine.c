@@ -18,14 +18,17 @@
  * - Spinning. Who waits for a GIL whose holder runs on another core spins a little before it
  *   sleeps: a hand-over between cores that are awake takes a fraction of a microsecond.
  * - Grace. A thread that lets go for a call that returns at once (send() to a socket with room)
- *   wants the GIL back sooner than another one could be woken. Whether it will is foretold from
- *   what it did the last four times (two-level adaptive prediction, Yeh and Patt 1991). Then nobody
- *   is called, if one waits that will look by itself soon; the GIL may be left free so for a
- *   sixteenth of the time at most.
+ *   wants the GIL back sooner than another one could be woken. When it will is foretold from what
+ *   it did the last times (two-level adaptive prediction, Yeh and Patt 1991). Then nobody is
+ *   called, if one waits that will look by itself soon; the GIL may be left free so for a sixteenth
+ *   of the time at most, in which the shortest calls come first.
  * - Giving way. A thread that computes, called by one on the same core that goes on to a system
  *   call, yields the core once before it takes the GIL. Else the system may well run it first, for
  *   a tick of 4 ms, with the other one halfway into its call: a thread that slept comes back with
  *   what it overran forgiven, so that threads that compute in turns get more of a core than one.
+ *   Where it is the one that calls, after a forced release, and the other one's slice is short
+ *   (schedule/help.h), it yields too: what it gives up then is what lets that slice take the core
+ *   the next time. Without the short slice that makes things worse.
  * - After a forced release CPython waits until another thread has taken over, and then for the GIL.
  *   For threads that do so each time (those that compute) both waits are one here: else they would
  *   be woken by each hand-over only to go to sleep again. */
@@ -40,6 +43,7 @@
 #include "schedule/help.h"
 #include "schedule/wake.h"
 #include "schedule/watchdog.h"
+#include "schedule/yield.h"
 #include "trace/events.h"
 
 #define US 1000
@@ -68,13 +72,11 @@
 /* What a call that comes back at once may take without being a loss: two hand-overs take longer. */
 #define FREE_OF_CHARGE_NS (1500)
 
+/* A call that comes back so soon is worth grace also when what may be spent on it is used up. */
+#define CHEAP_NS (2 * US)
+
 /* Who was called has so long to come before another one is. */
 #define CALLED_NS (1 * MS)
-
-/* A yield that took so long, with nobody taking the GIL, went to a program that has nothing to do
- * with us: it may cost one part in so many of the time. */
-#define LONG_YIELD_NS (300 * US)
-#define LONG_YIELD_SHARE 8
 
 /* The part of the time that a GIL may be left free while somebody wants it, 1/2^n, and the most
  * that can be saved up. */
@@ -180,19 +182,6 @@ static bool other_comes(struct hw__sched *sched, const struct hw__runner *runner
            hw__sched_time(sched) - sched->called_ns < CALLED_NS;
 }
 
-/* The calling thread lets the one on its core that called it go on first. Returns how long. */
-static int64_t give_way(struct hw__runner *runner) {
-    if (!atomic_load_explicit(&runner->gives_way, memory_order_relaxed)) {
-        return 0;
-    }
-    int64_t before_ns = hw_now_ns();
-    if (before_ns < runner->no_yield_until_ns) {
-        return 0;
-    }
-    sched_yield();
-    return hw_now_ns() - before_ns;
-}
-
 /* Spins, or sleeps, in the queue, without the GIL's mutex that the caller has. Who wakes by itself
  * and finds the GIL free does not snatch it from the one that was called: as who is awake is
  * quicker, it would do so each time. */
@@ -204,10 +193,11 @@ static void doze(struct hw__sched *sched, struct hw__runner *runner, int64_t spi
         hw__wake_unlocked(mutex);
         hw__help_apply(runner);
         hw__wake_sleep(runner, spin, longest);
-        int64_t yield_ns = give_way(runner);
+        bool gives_way = atomic_load_explicit(&runner->gives_way, memory_order_relaxed);
+        int64_t yield_ns = gives_way ? hw__yield(runner) : 0;
         hw__wake_lock(mutex);
-        if (yield_ns > LONG_YIELD_NS && sched->releases == runner->called_after) {
-            runner->no_yield_until_ns = hw_now_ns() + LONG_YIELD_SHARE * yield_ns;
+        if (sched->releases == runner->called_after) {
+            hw__yield_in_vain(runner, yield_ns);
         }
         spin = 0;
         longest = CALLED_NS;
@@ -282,8 +272,8 @@ int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex
     return due(sched, runner, now) <= 0 ? ask(sched, runner, now) : 0;
 }
 
-/* Tells who goes next that it is its turn. */
-static void call_next(struct hw__sched *sched, int64_t now) {
+/* Tells who goes next that it is its turn. `releaser`: NULL, or who has just let the GIL go. */
+static void call_next(struct hw__sched *sched, struct hw__runner *releaser, int64_t now) {
     struct hw__runner *next = hw__waiters_first(&sched->queue);
     if (next == NULL || (sched->called != NULL && now - sched->called_ns < CALLED_NS)) {
         return;
@@ -291,11 +281,16 @@ static void call_next(struct hw__sched *sched, int64_t now) {
     sched->called = next;
     sched->called_ns = now;
     sched->counts.granted++;
-    bool gives_way = (sched->policy->flags & HW_POLICY_PLAIN) == 0 && hw__sched_options.yields &&
-                     next->cpu == sched_getcpu() && hw__habits_computes(next);
-    atomic_store_explicit(&next->gives_way, gives_way, memory_order_relaxed);
+    bool may_yield = (sched->policy->flags & HW_POLICY_PLAIN) == 0 && hw__sched_options.yields &&
+                     next->cpu == sched_getcpu();
+    bool next_yields = may_yield && hw__habits_computes(next);
+    atomic_store_explicit(&next->gives_way, next_yields, memory_order_relaxed);
     next->called_after = sched->releases;
     hw__sched_call(sched, next);
+    if (may_yield && releaser != NULL && (releaser->seen.flags & HW_THREAD_FORCED) != 0 &&
+        hw__habits_computes(releaser) && hw__help_is_short(next)) {
+        hw__wake_then_yield(releaser);
+    }
 }
 
 /* Whether to leave the GIL free for a moment, since who let it go will be back. */
@@ -305,8 +300,9 @@ static bool give_grace(struct hw__sched *sched, const struct hw__runner *release
     sched->budget_ns += (now - sched->budget_at_ns) >> BUDGET_SHIFT;
     sched->budget_ns = least(sched->budget_ns, BUDGET_MOST_NS);
     sched->budget_at_ns = now;
+    int64_t away_ns = hw__habits_away_ns(releaser);
     if (policy->grace == NULL || (releaser->seen.flags & HW_THREAD_FORCED) != 0 ||
-        !hw__habits_back_at_once(releaser) || sched->budget_ns <= 0) {
+        away_ns > AT_ONCE_NS || sched->budget_ns <= (away_ns < CHEAP_NS ? -BUDGET_MOST_NS : 0)) {
         return false;
     }
     int64_t grace_ns = policy->grace(&sched->view, &next->seen, &releaser->seen);
@@ -365,7 +361,7 @@ void hw__sched_release(struct hw__gil *gil) {
             sched->graced = true;
             sched->counts.graced++;
         } else {
-            call_next(sched, now);
+            call_next(sched, runner, now);
         }
     }
 }

@@ -9,8 +9,13 @@
 /* Who mostly lets go by itself within so long is given the time for it. */
 #define MODERATE_NS (300 * US)
 
-/* A call came back at once if it took no longer. */
-#define AT_ONCE_NS (12 * US)
+/* A thread that is away for longer is away. */
+#define AWAY_NS (50 * US)
+
+/* What is told apart of the last three releases, two bits each: back in less than a hand-over
+ * takes (a receive that finds its data), back at once, and away. */
+#define SOONEST_NS 2500
+#define PAST_MASK (sizeof((struct hw__runner *)NULL)->away_ns / sizeof(uint16_t) - 1)
 
 bool hw__habits_short(const struct hw__sched *sched, const struct hw__runner *runner) {
     int64_t run_ns = runner->seen.run_ns;
@@ -39,10 +44,12 @@ void hw__habits_learn(struct hw__runner *runner, int64_t now) {
     }
     if (!runner->waiting && runner->seen.released_ns != 0 &&
         (runner->seen.flags & HW_THREAD_FORCED) == 0) {
-        bool came = now - runner->seen.released_ns < AT_ONCE_NS;
-        uint8_t *guess = &runner->comes_back[runner->past & 15];
-        *guess = confirm(*guess, came);
-        runner->past = (uint8_t)(runner->past << 1 | came);
+        int64_t away_ns = now - runner->seen.released_ns;
+        away_ns = away_ns < AWAY_NS ? away_ns : AWAY_NS;
+        uint16_t *guess = &runner->away_ns[runner->past & PAST_MASK];
+        *guess = (uint16_t)((*guess + away_ns) / 2);
+        int kind = away_ns < SOONEST_NS ? 0 : away_ns < AT_ONCE_NS ? 1 : 2;
+        runner->past = (uint8_t)(runner->past << 2 | kind);
     }
 }
 
@@ -54,8 +61,17 @@ int64_t hw__habits_lets_go_after(const struct hw__runner *holder) {
     return hw__habits_computes(holder) ? 0 : MODERATE_NS;
 }
 
-bool hw__habits_back_at_once(const struct hw__runner *runner) {
-    return runner->comes_back[runner->past & 15] >= 2;
+int64_t hw__habits_away_ns(const struct hw__runner *runner) {
+    return runner->away_ns[runner->past & PAST_MASK];
+}
+
+void hw__habits_forget(struct hw__runner *runner) {
+    runner->forced = 0;
+    runner->left_ns = 0;
+    runner->past = 0;
+    for (unsigned i = 0; i <= PAST_MASK; i++) {
+        runner->away_ns[i] = AWAY_NS;
+    }
 }
 
 bool hw__habits_waits_on(const struct hw__runner *runner) { return runner->forced >= 2; }

@@ -8,6 +8,9 @@
 
 #include "schedule/sched.h"
 
+/* A call came back at once if it took no longer. */
+#define AT_ONCE_NS 12000
+
 /* The thread wants the GIL: learns from what it did since its last release. */
 void hw__habits_learn(struct hw__runner *runner, int64_t now_ns);
 
@@ -24,9 +27,12 @@ bool hw__habits_computes(const struct hw__runner *runner);
  * phenomenon", 1979): which costs much more than to wait. */
 int64_t hw__habits_lets_go_after(const struct hw__runner *holder);
 
-/* After this release, its call will return at once: two-level adaptive prediction by its last four
- * (Yeh and Patt 1991). */
-bool hw__habits_back_at_once(const struct hw__runner *runner);
+/* How soon after this release it will want the GIL back, 50 us at most: as it did the last times
+ * after three releases like its last three (two-level adaptive prediction, Yeh and Patt 1991). */
+int64_t hw__habits_away_ns(const struct hw__runner *runner);
+
+/* Another runner of this GIL, or another policy: nothing is known of it. */
+void hw__habits_forget(struct hw__runner *runner);
 
 /* Made to let go, it wants the GIL back at once: it computes. */
 bool hw__habits_waits_on(const struct hw__runner *runner);

@@ -108,6 +108,10 @@ void hw__help_note(struct hw__runner *runner, bool computes) {
     runner->lean = (int8_t)(lean > SURE ? SURE : lean < -SURE ? -SURE : lean);
 }
 
+bool hw__help_is_short(struct hw__runner *runner) {
+    return atomic_load_explicit(&runner->helped, memory_order_relaxed) == SHORT;
+}
+
 static void end(struct hw__runner *runner) {
     int kind = atomic_exchange(&runner->helped, NOT);
     if (kind == SHORT || kind == BATCH) {

@@ -24,6 +24,9 @@ void hw__help_note(struct hw__runner *runner, bool computes);
 /* The calling thread's runner: does for it what was found. Without any mutex. */
 void hw__help_apply(struct hw__runner *runner);
 
+/* Its slice is short: when it wakes it takes the core from others. Any thread. */
+bool hw__help_is_short(struct hw__runner *runner);
+
 /* No policy is on any more: leaves no trace at any thread. */
 void hw__help_end(void);
 

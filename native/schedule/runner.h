@@ -25,6 +25,7 @@ enum {
 /* Guarded by the mutex of the GIL that it waits for or has, but for what is marked. */
 struct hw__runner {
     _Alignas(64) _Atomic uint32_t word; /* written by the thread and by who wakes it */
+    atomic_bool spinning;               /* while it waits; likewise */
     uint32_t place;                     /* in the queue, from 1 on; 0: not in it */
     uint64_t order;                     /* of arrival, among equal keys */
     struct hw__sched *sched;            /* where `seen` is about ... */
@@ -34,14 +35,13 @@ struct hw__runner {
     bool has_asked;            /* for the holder to let go, this very moment ... */
     int64_t spin_ns;           /* ... and is then to spin for so long */
     bool spun;                 /* it has, in this wait */
-    atomic_bool spinning;      /* while it waits; written by the thread without a mutex */
     int64_t wake_at_ns;        /* when it wakes by itself */
     int64_t guard_ns;          /* how long it sleeps while the GIL may come free unannounced */
     uint64_t releases;         /* of the GIL, when it began to wait ... */
     int64_t stuck_ns;          /* ... and how long it had been in hands that could not let it go */
     int32_t cpu;               /* where it got the GIL last */
-    uint8_t past;              /* its last releases: 1 for each that came back at once */
-    uint8_t comes_back[16];    /* by `past`: 0, 1 it does not, 2, 3 it does come back at once */
+    uint8_t past;              /* its last releases, and how soon it was back (habits.c) */
+    uint16_t away_ns[64];      /* by `past`: how soon it mostly is */
     uint8_t forced;            /* after a forced release it wants the GIL at once: 0 ... 3 */
     int64_t left_ns;           /* when it ended its wait for a hand-over; 0: not since */
     atomic_bool gives_way;     /* it is to yield its core when it wakes; written by who calls it */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "schedule/habits.h"
 #include "schedule/help.h"
 #include "schedule/wake.h"
 
@@ -108,11 +109,8 @@ struct hw__runner *hw__sched_runner(struct hw__sched *sched) {
         runner->generation = sched->generation;
         runner->waiting = false;
         runner->has_asked = false; /* the last policy ended that very moment */
-        runner->past = 0;
-        runner->forced = 0;
-        runner->left_ns = 0;
         runner->lean = 0;
-        memset(runner->comes_back, 0, sizeof runner->comes_back);
+        hw__habits_forget(runner);
     }
     return runner;
 }

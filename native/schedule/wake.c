@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "headway/clock.h"
+#include "schedule/yield.h"
 
 /* So often a mutex is tried before who wants it goes to sleep. */
 #define LOCK_TRIES 50
@@ -22,6 +23,9 @@ static atomic_int cores; /* that this process may run on */
 static __thread struct hw__runner *to_wake[2] __attribute__((tls_model("initial-exec")));
 static __thread pthread_mutex_t *wake_after __attribute__((tls_model("initial-exec")));
 
+/* This thread, which is to yield then. */
+static __thread struct hw__runner *yields __attribute__((tls_model("initial-exec")));
+
 void hw__wake_prepare(void) {
     cpu_set_t set;
     cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
@@ -31,6 +35,7 @@ void hw__wake_unlocks(bool hooked) { atomic_store(&unlock_hooked, hooked); }
 
 void hw__wake_after_fork(void) {
     memset(to_wake, 0, sizeof to_wake);
+    yields = NULL;
     atomic_store(&spinners, 0);
 }
 
@@ -43,8 +48,18 @@ bool hw__wake_may_spin(struct hw__runner *runner) {
     return true;
 }
 
+/* Who ends the spin says so: the waiter, or who calls it, which may want to spin itself next. */
+static void end_spin(struct hw__runner *runner) {
+    if (atomic_exchange_explicit(&runner->spinning, false, memory_order_relaxed)) {
+        atomic_fetch_sub(&spinners, 1);
+    }
+}
+
 /* Has it look. It may have done so by itself, and wait anew: then it looks once more. */
 static void wake_now(struct hw__runner *runner) {
+    if (atomic_load_explicit(&runner->spinning, memory_order_relaxed)) {
+        end_spin(runner);
+    }
     if (atomic_exchange(&runner->word, HW__CALLED) == HW__SLEEPING) {
         int saved = errno;
         syscall(SYS_futex, &runner->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
@@ -60,11 +75,20 @@ static void wake_all(void) {
             wake_now(runner);
         }
     }
+    yields = NULL;
 }
 
 void hw__wake_unlocked(pthread_mutex_t *mutex) {
-    if (to_wake[0] != NULL && mutex == wake_after) {
-        wake_all();
+    if (to_wake[0] == NULL || mutex != wake_after) {
+        return;
+    }
+    struct hw__runner *called = to_wake[0], *self = yields;
+    wake_all();
+    if (self != NULL) {
+        int64_t yield_ns = hw__yield(self);
+        if (atomic_load_explicit(&called->word, memory_order_relaxed) == HW__CALLED) {
+            hw__yield_in_vain(self, yield_ns);
+        }
     }
 }
 
@@ -79,6 +103,8 @@ void hw__wake(struct hw__runner *runner, pthread_mutex_t *mutex) {
     wake_after = mutex;
     to_wake[to_wake[0] == NULL ? 0 : 1] = runner;
 }
+
+void hw__wake_then_yield(struct hw__runner *self) { yields = to_wake[0] != NULL ? self : NULL; }
 
 static void pause_core(void) {
 #ifdef __x86_64__
@@ -109,8 +135,7 @@ static void spin_on(struct hw__runner *runner, int64_t spin) {
             pause_core();
         }
     } while (!is_called(runner) && hw_now_ns() < until);
-    atomic_store_explicit(&runner->spinning, false, memory_order_relaxed);
-    atomic_fetch_sub(&spinners, 1);
+    end_spin(runner);
 }
 
 void hw__wake_sleep(struct hw__runner *runner, int64_t spin_ns, int64_t sleep_ns) {

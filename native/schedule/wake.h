@@ -16,6 +16,10 @@ void hw__wake_prepare(void);
  * wants that at once. Async-signal-safe. */
 void hw__wake(struct hw__runner *runner, pthread_mutex_t *mutex);
 
+/* Has the calling thread yield its core when it has woken whom it called last; not where unlocks
+ * are not hooked. */
+void hw__wake_then_yield(struct hw__runner *self);
+
 /* A mutex was unlocked by this thread: wakes whom it has called while it held that one. */
 void hw__wake_unlocked(pthread_mutex_t *mutex);
 

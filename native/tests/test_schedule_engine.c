@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The engine under the stand-in for the interpreter: threads take and drop a GIL by CPython's
  * protocol while a policy is on, comes and goes, errs, or the process forks. */
-#define T_TIMEOUT_S 60
+#define T_TIMEOUT_S 120
 #include "gil_world.h"
 #include "headway/schedule.h"
 #include "policy/policies.h"
@@ -84,15 +84,30 @@ static void is_left_alone(struct hw__runner *runner) {
     T_EQ(SCHED_OTHER, sched_getscheduler(runner->tid));
 }
 
-/* How often a thread that was called gave its core away. */
-static atomic_int yields;
+/* How often a thread that was called gave its core away, and how often one that called. */
+static atomic_int yields, callers_yields;
 
 int sched_yield(void) {
     const struct hw__runner *me = hw__runner_known();
-    if (me != NULL && atomic_load(&me->gives_way)) { /* else it is this test that yields */
+    if (me != NULL && atomic_load(&me->gives_way)) {
         atomic_fetch_add(&yields, 1);
+    } else if (me != NULL && gettid() != getpid()) { /* else it is this test that yields */
+        atomic_fetch_add(&callers_yields, 1);
     }
     return (int)syscall(SYS_sched_yield);
+}
+
+/* Wants the GIL for a moment at a time, and waits for other things in between. */
+static void *moments(void *stop) {
+    struct fake_state *me = fake_state_new(fake_main_gil());
+    for (int i = 0; i < ROUNDS / 2; i++) {
+        PyEval_RestoreThread(me);
+        PyEval_SaveThread();
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+    }
+    atomic_store((atomic_bool *)stop, true);
+    fake_state_free(me);
+    return NULL;
 }
 
 static int yields_under(const struct hw_policy *policy, const char *options) {
@@ -100,21 +115,34 @@ static int yields_under(const struct hw_policy *policy, const char *options) {
     int before = atomic_load(&yields);
     start_workers(fake_main_gil(), ROUNDS, LONG, NULL);
     join_workers();
+    atomic_bool stop = false;
+    struct world_worker computes = {
+        .gil = fake_main_gil(), .rounds = LONG, .spins = LONG, .stop = &stop};
+    pthread_t thread;
+    T_EQ(0, pthread_create(&thread, NULL, moments, &stop));
+    world_go(&computes);
+    world_join(thread);
+    world_join(computes.thread);
     unschedule();
     return atomic_load(&yields) - before;
 }
 
 /* On a core that all share, who computes lets who called it get on first; not where that is
- * unwanted, nor under `stock`. */
+ * unwanted, nor under `stock`. Whom it calls only with a short slice. */
 static void test_gives_way(void) {
     cpu_set_t all, one;
     T_EQ(0, sched_getaffinity(0, sizeof all, &all));
     CPU_ZERO(&one);
     CPU_SET((size_t)sched_getcpu(), &one);
     T_EQ(0, sched_setaffinity(0, sizeof one, &one));
+    int before = atomic_load(&callers_yields);
     T_TRUE(yields_under(&hw__policy_fair, "") > 0);
-    T_EQ(0, yields_under(&hw__policy_fair, "yield=0"));
-    T_EQ(0, yields_under(&hw__policy_stock, ""));
+    T_EQ(0, yields_under(&hw__policy_fair, "yield=0 os_slice_us=100"));
+    T_EQ(0, yields_under(&hw__policy_stock, "os_slice_us=100"));
+    T_EQ(before, atomic_load(&callers_yields));
+    while (atomic_load(&callers_yields) == before) { /* for ever, if it does not */
+        yields_under(&hw__policy_fair, "os_slice_us=100");
+    }
     T_EQ(0, sched_setaffinity(0, sizeof all, &all));
 }
 

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+#include "schedule/yield.h"
+
+#include <sched.h>
+
+#include "headway/clock.h"
+
+#define US 1000
+
+/* A yield in vain of more than this may cost one part in so many of the time. */
+#define LONG_YIELD_NS (300 * US)
+#define LONG_YIELD_SHARE 8
+
+int64_t hw__yield(struct hw__runner *self) {
+    int64_t before_ns = hw_now_ns();
+    if (before_ns < self->no_yield_until_ns) {
+        return 0;
+    }
+    sched_yield();
+    return hw_now_ns() - before_ns;
+}
+
+void hw__yield_in_vain(struct hw__runner *self, int64_t yield_ns) {
+    if (yield_ns > LONG_YIELD_NS) {
+        self->no_yield_until_ns = hw_now_ns() + LONG_YIELD_SHARE * yield_ns;
+    }
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+/* What the engine foretells of a thread, who may spin, and who yields its core. */
+#include "schedule/habits.h"
+#include "schedule/wake.h"
+#include "schedule/yield.h"
+#include "t.h"
+
+#include <sched.h>
+
+#include "headway/clock.h"
+
+#define US 1000
+#define MS 1000000
+
+static struct hw__runner runner;
+
+/* It lets the GIL go, and wants it back after so long. */
+static void comes_back_after(int64_t away_ns) {
+    static int64_t now = 1000LL * MS;
+    runner.seen.released_ns = now += MS;
+    hw__habits_learn(&runner, now + away_ns);
+}
+
+/* Nothing is foretold of a thread that is not known. */
+static void test_unknown(void) {
+    hw__habits_forget(&runner);
+    T_TRUE(hw__habits_away_ns(&runner) > AT_ONCE_NS);
+}
+
+/* A server's calls in turn: a receive that finds its data, and a send that wakes the client. */
+static void test_in_turn(void) {
+    hw__habits_forget(&runner);
+    for (int i = 0; i < 30; i++) {
+        comes_back_after(1 * US);
+        comes_back_after(6 * US);
+    }
+    T_TRUE(hw__habits_away_ns(&runner) < 2 * US);
+    comes_back_after(1 * US);
+    T_TRUE(hw__habits_away_ns(&runner) > 5 * US);
+    T_TRUE(hw__habits_away_ns(&runner) < AT_ONCE_NS);
+}
+
+/* One long call among short ones: it is not sure for the next few. */
+static void test_once_away(void) {
+    hw__habits_forget(&runner);
+    for (int i = 0; i < 30; i++) {
+        comes_back_after(1 * US);
+    }
+    T_TRUE(hw__habits_away_ns(&runner) < 2 * US);
+    comes_back_after(100LL * MS);
+    T_TRUE(hw__habits_away_ns(&runner) > AT_ONCE_NS);
+    for (int i = 0; i < 3; i++) {
+        comes_back_after(1 * US);
+    }
+    T_TRUE(hw__habits_away_ns(&runner) > AT_ONCE_NS); /* it was away after three such */
+    for (int i = 0; i < 5; i++) {
+        comes_back_after(1 * US);
+    }
+    T_TRUE(hw__habits_away_ns(&runner) < 3 * US);
+}
+
+/* A core is left to others; and who calls a waiter that spins may spin in its place at once. */
+static void test_spins_in_turn(void) {
+    static struct hw__runner first, second, third;
+    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    cpu_set_t set;
+    T_EQ(0, sched_getaffinity(0, sizeof set, &set));
+    int cores = CPU_COUNT(&set);
+    hw__wake_prepare();
+    T_TRUE(hw__wake_may_spin(&first) == (cores > 1));
+    if (cores == 2) {
+        T_TRUE(!hw__wake_may_spin(&second));
+    }
+    T_EQ(0, pthread_mutex_lock(&mutex));
+    hw__wake(&first, &mutex);
+    T_EQ(0, pthread_mutex_unlock(&mutex));
+    T_TRUE(!atomic_load(&first.spinning));
+    T_TRUE(hw__wake_may_spin(&second) == (cores > 1));
+    /* The first finds that it is called, whose spin is over already; the second's is, then. */
+    hw__wake_sleep(&first, MS, MS);
+    if (cores > 1) {
+        hw__wake_sleep(&second, 1, MS);
+        for (int i = 0; i < cores - 1; i++) {
+            atomic_store(&third.spinning, false);
+            T_TRUE(hw__wake_may_spin(&third));
+        }
+        T_TRUE(!hw__wake_may_spin(&third));
+    }
+}
+
+/* A yield that gave the core to another program for long is not made again at once. */
+static void test_yields_in_vain(void) {
+    runner.no_yield_until_ns = 0;
+    T_TRUE(hw__yield(&runner) > 0);
+    hw__yield_in_vain(&runner, 20 * US);
+    T_EQ(0, runner.no_yield_until_ns);
+    int64_t before_ns = hw_now_ns();
+    hw__yield_in_vain(&runner, 1000LL * MS);
+    T_TRUE(runner.no_yield_until_ns >= before_ns + 8000LL * MS);
+    T_EQ(0, hw__yield(&runner));
+}
+
+int main(void) {
+    T_RUN(test_unknown);
+    T_RUN(test_in_turn);
+    T_RUN(test_once_away);
+    T_RUN(test_spins_in_turn);
+    T_RUN(test_yields_in_vain);
+    return 0;
+}
