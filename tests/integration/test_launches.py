@@ -312,6 +312,18 @@ def test_a_ping_waits_for_a_switch_interval_beside_a_task_that_keeps_the_gil(uni
     assert sum(done.samples["lost_requests"]) == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "status", "reason"), [("latency_us=20000 os_slice_us=100", "ok", ""), ("nothing=1", "failed", "nothing")]
+)
+def test_a_policy_has_its_options(options, status, reason):
+    """What a cell says reaches the policy, which knows its options."""
+    params = {"n": 1000, "tasks": 1, "policy": "fair", "policy_options": options}
+    done = launch(make_cell("x", "v", "i", params=params), BY_NAME["3.13"], library=native.library_path())
+
+    assert done.status == status, done.stderr
+    assert reason in done.reason + done.stderr
+
+
 def test_drawn_delays_are_the_same_for_every_client():
     """The server's draw follows from the seed and the request alone, so two clients meet the same times."""
     params = {"requests": 3, "period_s": 0.05, "jitter": 0.9}

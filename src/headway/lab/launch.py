@@ -107,6 +107,7 @@ def _job(cell: Cell, machine: Machine, library: Path | None, limit_s: float, bes
         "warmups": cell.warmups,
         "switch_interval_s": cell.params.get("switch_interval_s"),
         "policy": cell.params.get("policy"),
+        "policy_options": cell.params.get("policy_options", ""),
         "cpus": cpus,
         "party_cpus": party_cpus,
         "library": str(library) if library else None,
