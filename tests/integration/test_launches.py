@@ -313,7 +313,8 @@ def test_a_ping_waits_for_a_switch_interval_beside_a_task_that_keeps_the_gil(uni
 
 
 @pytest.mark.parametrize(
-    ("options", "status", "reason"), [("latency_us=20000 os_slice_us=100", "ok", ""), ("nothing=1", "failed", "nothing")]
+    ("options", "status", "reason"),
+    [("latency_us=20000 os_slice_us=100", "ok", ""), ("nothing=1", "failed", "nothing")],
 )
 def test_a_policy_has_its_options(options, status, reason):
     """What a cell says reaches the policy, which knows its options."""
