@@ -446,6 +446,29 @@ static int wait_plainly(struct hw__runner *runner, pthread_cond_t *cond, pthread
     return 0;
 }
 
+/* The calling thread waits in the queue, before CPython has it wait for the GIL. */
+static void wait_in_queue(struct hw__gil *gil, struct hw__sched *sched, struct hw__runner *runner) {
+    int64_t now = hw__sched_time(sched);
+    if (hw__gil_enter(gil)) {
+        hw__on_wait(gil);
+        hw__gil_leave(gil);
+    }
+    int64_t due_ns = sched->holder == NULL ? NEXT_SLEEP_NS : due(sched, runner, now);
+    int64_t longest = sleep_ns(sched, runner, due_ns < GUARD_NS ? GUARD_NS : due_ns);
+    runner->wake_at_ns = now + longest;
+    doze(sched, runner, spin_ns(sched, runner), longest);
+}
+
+void hw__sched_locked(struct hw__gil *gil) {
+    struct hw__sched *sched = hw__sched_of(gil);
+    struct hw__runner *runner = hw__runner_known();
+    if (runner != NULL && runner->place != 0 && runner->sched == sched &&
+        hw__sched_is_on(gil, sched) && HW__READ(sched->memory->locked) == 0 &&
+        other_comes(sched, runner)) {
+        wait_in_queue(gil, sched, runner);
+    }
+}
+
 int hw__sched_wait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex) {
     struct hw__sched *sched = hw__sched_of(gil);
     struct hw__runner *runner = hw__runner_known();
@@ -458,15 +481,7 @@ int hw__sched_wait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *m
     pthread_mutex_unlock(mutex);
     hw__wake_lock(&memory->mutex);
     if (runner->place != 0 && hw__sched_is_on(gil, sched)) { /* else it is its turn already */
-        int64_t now = hw__sched_time(sched);
-        if (hw__gil_enter(gil)) {
-            hw__on_wait(gil);
-            hw__gil_leave(gil);
-        }
-        int64_t due_ns = sched->holder == NULL ? NEXT_SLEEP_NS : due(sched, runner, now);
-        int64_t longest = sleep_ns(sched, runner, due_ns < GUARD_NS ? GUARD_NS : due_ns);
-        runner->wake_at_ns = now + longest;
-        doze(sched, runner, spin_ns(sched, runner), longest);
+        wait_in_queue(gil, sched, runner);
     }
     runner->left_ns = hw_now_ns();
     pthread_mutex_unlock(&memory->mutex);

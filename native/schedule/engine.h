@@ -13,4 +13,8 @@ void hw__sched_release(struct hw__gil *gil);
 void hw__sched_acquire(struct hw__gil *gil);
 int hw__sched_wait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex);
 
+/* The GIL's mutex was locked, by one that lets the GIL go or one that wants it. Of the latter, one
+ * that stands in the queue already does not take a free GIL from the one that was called. */
+void hw__sched_locked(struct hw__gil *gil);
+
 #endif

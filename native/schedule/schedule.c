@@ -12,6 +12,7 @@
 #include "elf/patch.h"
 #include "gil/hooks.h"
 #include "gil/probe.h"
+#include "schedule/engine.h"
 #include "schedule/help.h"
 #include "schedule/sched.h"
 #include "schedule/wake.h"
@@ -34,6 +35,7 @@ static int hook_lock(pthread_mutex_t *mutex) {
     /* Without an owner's error checks, which a trylock would not make. */
     if (hw__sched_is_mutex(mutex)) {
         hw__wake_lock(mutex);
+        hw__sched_locked(&hw__gils[0]);
         return 0;
     }
     return pthread_mutex_lock(mutex);

@@ -10,6 +10,7 @@
 
 #include <sys/syscall.h>
 
+#define MS 1000000
 #define WORKERS 6
 #define ROUNDS 100
 #define LONG                                                                                       \
@@ -144,6 +145,39 @@ static void test_gives_way(void) {
         yields_under(&hw__policy_fair, "os_slice_us=100");
     }
     T_EQ(0, sched_setaffinity(0, sizeof all, &all));
+}
+
+/* Who was made to let go and comes back to a free GIL leaves it to the one that was called, for as
+ * long as that one may be on its way. */
+static void test_leaves_it_to_who_was_called(void) {
+    static struct hw__runner called;
+    schedule(&hw__policy_fair, "");
+    struct hw__gil *gil = world_record(fake_main_gil());
+    struct hw__sched *sched = hw__sched_of(gil);
+    pthread_mutex_t *mutex = &sched->memory->mutex;
+    void *state = PyEval_SaveThread();
+
+    T_EQ(0, pthread_mutex_lock(mutex));
+    struct hw__runner *me = hw__sched_runner(sched);
+    hw__sched_enqueue(sched, me);
+    me->wake_at_ns = 42;
+    hw__sched_locked(gil); /* nobody was */
+    T_EQ(42, me->wake_at_ns);
+    sched->called = &called;
+    sched->called_ns = hw__sched_time(sched);
+    hw__sched_locked(gil);
+    T_TRUE(hw__sched_time(sched) - sched->called_ns >= MS);
+    T_TRUE(me->place != 0);
+    hw__sched_dequeue(sched, me);
+    me->wake_at_ns = 42;
+    sched->called_ns = hw__sched_time(sched);
+    hw__sched_locked(gil); /* it does not want it */
+    T_EQ(42, me->wake_at_ns);
+    sched->called = NULL;
+    T_EQ(0, pthread_mutex_unlock(mutex));
+
+    PyEval_RestoreThread(state);
+    unschedule();
 }
 
 /* A policy that begins and ends while threads wait, hold, and sleep in either kind of wait; every
@@ -474,6 +508,7 @@ int main(void) {
     T_RUN(test_hints);
     T_RUN(test_all_come_through);
     T_RUN(test_gives_way);
+    T_RUN(test_leaves_it_to_who_was_called);
     T_RUN(test_comes_and_goes);
     T_RUN(test_recorded_meanwhile);
     T_RUN(test_strange_patience);
