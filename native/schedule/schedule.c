@@ -21,9 +21,11 @@
 static const struct hw_policy_option engine_options[] = {
     {"spin_us", 0, 1000, 20, "how long a waiter may spin for a GIL that another core has"},
     {"watchdog_ms", 0, 3600000, 3000, "after how long a wait a policy is removed; 0: never"},
-    {"yield", 0, 1, 1, "1: threads that compute let who calls them get on first, on a shared core"},
+    {"yield", 0, 1, 1,
+     "1: threads that compute let who calls them, or has a short slice, get on first on their "
+     "core"},
     {"os_slice_us", 0, 100000, 0,
-     "the operating system's slice for threads that hardly hold the GIL; 0: as it is"},
+     "the operating system's slice for threads that hardly hold the GIL (try 100); 0: as it is"},
     {"os_batch", 0, 1, 0, "1: threads that compute are SCHED_BATCH for the operating system"},
     {.name = NULL},
 };
