@@ -6,8 +6,9 @@
  * without having slept, when the policy finds it time.
  *
  * Everything is guarded by the GIL's own mutex, with which CPython calls timedwait() and signal().
- * Nobody sleeps, spins or makes a system call with it held; a wake is done after it is unlocked
- * (hw__wake_unlocked), for on a core that both threads share the woken one would run into it.
+ * Nobody sleeps, spins or makes a system call with it held (but who removes a policy); a wake is
+ * done after it is unlocked (hw__wake_unlocked), for on a core that both threads share the woken
+ * one would run into it.
  *
  * Safety nets, for a wake that is lost (a thread that was called and ends, a policy that errs):
  * every sleep has an end, the first one's in the queue a near one, and who wakes looks for itself.
@@ -20,8 +21,9 @@
  * - Grace. A thread that lets go for a call that returns at once (send() to a socket with room)
  *   wants the GIL back sooner than another one could be woken. When it will is foretold from what
  *   it did the last times (two-level adaptive prediction, Yeh and Patt 1991). Then nobody is
- *   called, if one waits that will look by itself soon; the GIL may be left free so for a sixteenth
- *   of the time at most, in which the shortest calls come first.
+ *   called, if one waits that will look by itself soon; what the GIL is left free so, beyond the
+ *   time of two hand-overs a call, is a sixteenth of the time at most, of which the shortest calls
+ *   come first.
  * - Giving way. A thread that computes, called by one on the same core that goes on to a system
  *   call, yields the core once before it takes the GIL. Else the system may well run it first, for
  *   a tick of 4 ms, with the other one halfway into its call: a thread that slept comes back with
@@ -201,6 +203,7 @@ static void doze(struct hw__sched *sched, struct hw__runner *runner, int64_t spi
         }
         spin = 0;
         longest = CALLED_NS;
+        runner->wake_at_ns = hw__sched_time(sched) + longest;
         atomic_store(&runner->word, HW__AWAKE);
     } while (runner->place != 0 && HW__READ(sched->memory->locked) == 0 &&
              other_comes(sched, runner));
@@ -390,7 +393,7 @@ void hw__sched_acquire(struct hw__gil *gil) {
     int64_t now = hw__sched_time(sched);
     if (wanted && sched->free_ns != 0) {
         sched->counts.idle_ns += now - sched->free_ns;
-        int64_t charge_ns = now - sched->free_ns - FREE_OF_CHARGE_NS;
+        int64_t charge_ns = least(now - sched->free_ns - FREE_OF_CHARGE_NS, GUARD_MOST_NS);
         sched->budget_ns -= sched->graced && charge_ns > 0 ? charge_ns : 0;
     }
     sched->graced = false;
@@ -463,9 +466,12 @@ void hw__sched_locked(struct hw__gil *gil) {
     struct hw__sched *sched = hw__sched_of(gil);
     struct hw__runner *runner = hw__runner_known();
     if (runner != NULL && runner->place != 0 && runner->sched == sched &&
-        hw__sched_is_on(gil, sched) && HW__READ(sched->memory->locked) == 0 &&
-        other_comes(sched, runner)) {
+        hw__sched_is_on(gil, sched) && (sched->policy->flags & HW_POLICY_PLAIN) == 0 &&
+        HW__READ(sched->memory->locked) == 0 && other_comes(sched, runner)) {
         wait_in_queue(gil, sched, runner);
+        if (runner->left_ns != 0) {
+            runner->left_ns = hw_now_ns(); /* it wanted it all the time */
+        }
     }
 }
 
@@ -485,6 +491,7 @@ int hw__sched_wait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *m
     }
     runner->left_ns = hw_now_ns();
     pthread_mutex_unlock(&memory->mutex);
+    hw__wake_unlocked(&memory->mutex); /* where the policy ended, all are called */
     pthread_mutex_lock(mutex);
     return 0;
 }

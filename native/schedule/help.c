@@ -30,6 +30,9 @@ struct attributes {
 
 #define RESET_ON_FORK 1u /* SCHED_FLAG_RESET_ON_FORK */
 
+/* Linux makes a shorter slice as long as this. */
+#define LEAST_SLICE_NS 100000u
+
 /* Written while no policy is on. */
 static _Atomic int64_t slice;
 static atomic_bool batch;
@@ -53,7 +56,16 @@ static void help(struct attributes *attributes, int kind) {
     (void)set(0, attributes);
 }
 
-static void undo(pid_t tid, int kind) {
+/* Before Linux 6.12 a slice is taken and forgotten. A shorter one than the system has is its least.
+ */
+static bool slice_is_short(void) {
+    struct attributes attributes = {.size = 0};
+    uint64_t asked = (uint64_t)atomic_load(&slice);
+    return get(0, &attributes) && attributes.runtime != 0 &&
+           attributes.runtime <= (asked < LEAST_SLICE_NS ? LEAST_SLICE_NS : asked);
+}
+
+static void undo(pid_t tid, int kind, bool was_reset) {
     struct attributes attributes = {.size = 0};
     bool is_as_we_left_it =
         get(tid, &attributes) && attributes.policy == (kind == BATCH ? SCHED_BATCH : SCHED_OTHER);
@@ -63,7 +75,9 @@ static void undo(pid_t tid, int kind) {
     uint64_t flags = attributes.flags;
     attributes.policy = SCHED_OTHER;
     attributes.runtime = 0;
-    attributes.flags &= ~(uint64_t)RESET_ON_FORK;
+    if (!was_reset) {
+        attributes.flags &= ~(uint64_t)RESET_ON_FORK;
+    }
     if (!set(tid, &attributes)) {
         /* Without CAP_SYS_NICE that flag can be set, but not taken back. */
         attributes.flags = flags;
@@ -109,14 +123,15 @@ void hw__help_note(struct hw__runner *runner, bool computes) {
 }
 
 bool hw__help_is_short(struct hw__runner *runner) {
-    return atomic_load_explicit(&runner->helped, memory_order_relaxed) == SHORT;
+    return atomic_load_explicit(&runner->has_slice, memory_order_relaxed);
 }
 
 static void end(struct hw__runner *runner) {
+    atomic_store(&runner->has_slice, false);
     int kind = atomic_exchange(&runner->helped, NOT);
     if (kind == SHORT || kind == BATCH) {
         int saved = errno;
-        undo(runner->tid, kind);
+        undo(runner->tid, kind, atomic_load(&runner->was_reset));
         errno = saved;
     }
 }
@@ -136,17 +151,21 @@ void hw__help_apply(struct hw__runner *runner) {
     }
     int saved = errno;
     struct attributes attributes = {.size = 0};
-    if (!get(0, &attributes) || (attributes.policy != SCHED_OTHER && kind != BATCH)) {
+    if (!get(0, &attributes) || attributes.policy != (kind == BATCH ? SCHED_BATCH : SCHED_OTHER)) {
         atomic_store(&runner->helped, LEFT);
     } else if (wanted == NOT) {
         end(runner);
     } else {
+        if (kind == NOT) {
+            atomic_store(&runner->was_reset, (attributes.flags & RESET_ON_FORK) != 0);
+        }
         /* Written first: who ends the policy meanwhile either finds it, or is found to have. */
         atomic_store(&runner->helped, wanted);
         help(&attributes, wanted);
+        atomic_store(&runner->has_slice, wanted == SHORT && slice_is_short());
         if (hw__sched_policy() == NULL) {
-            atomic_store(&runner->helped, NOT);
-            undo(0, wanted);
+            atomic_store(&runner->helped, wanted); /* whoever ended it may have been too early */
+            end(runner);
         }
     }
     errno = saved;

@@ -90,6 +90,7 @@ void hw__runners_after_fork(void) {
     for (int i = 0; runners != NULL && i < HW__MAX_RUNNERS && atomic_load(&count) > 0; i++) {
         if (atomic_load_explicit(&runners[i].used, memory_order_relaxed)) {
             atomic_fetch_sub(&count, 1);
+            atomic_store(&runners[i].spinning, false);
             if (&runners[i] != self) {
                 atomic_store(&runners[i].used, false);
             }

@@ -110,6 +110,7 @@ struct hw__runner *hw__sched_runner(struct hw__sched *sched) {
         runner->waiting = false;
         runner->has_asked = false; /* the last policy ended that very moment */
         runner->lean = 0;
+        hw__wake_spin_ends(runner); /* one that it was to begin when the last policy ended */
         hw__habits_forget(runner);
     }
     return runner;

@@ -200,6 +200,7 @@ int hw_schedule_stop(void) {
     }
     hw__registry_lock();
     bool was_on = hw__sched_policy() != NULL;
+    hw__wake_unlocks(false); /* who is called from now on is woken at once */
     hw__sched_set_policy(NULL, NULL);
     struct hw__gil *gil = &hw__gils[0];
     struct hw__gil_memory *memory = atomic_load(&gil->memory);

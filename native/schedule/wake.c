@@ -49,17 +49,16 @@ bool hw__wake_may_spin(struct hw__runner *runner) {
 }
 
 /* Who ends the spin says so: the waiter, or who calls it, which may want to spin itself next. */
-static void end_spin(struct hw__runner *runner) {
-    if (atomic_exchange_explicit(&runner->spinning, false, memory_order_relaxed)) {
+void hw__wake_spin_ends(struct hw__runner *runner) {
+    if (atomic_load_explicit(&runner->spinning, memory_order_relaxed) &&
+        atomic_exchange_explicit(&runner->spinning, false, memory_order_relaxed)) {
         atomic_fetch_sub(&spinners, 1);
     }
 }
 
 /* Has it look. It may have done so by itself, and wait anew: then it looks once more. */
 static void wake_now(struct hw__runner *runner) {
-    if (atomic_load_explicit(&runner->spinning, memory_order_relaxed)) {
-        end_spin(runner);
-    }
+    hw__wake_spin_ends(runner);
     if (atomic_exchange(&runner->word, HW__CALLED) == HW__SLEEPING) {
         int saved = errno;
         syscall(SYS_futex, &runner->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
@@ -135,7 +134,7 @@ static void spin_on(struct hw__runner *runner, int64_t spin) {
             pause_core();
         }
     } while (!is_called(runner) && hw_now_ns() < until);
-    end_spin(runner);
+    hw__wake_spin_ends(runner);
 }
 
 void hw__wake_sleep(struct hw__runner *runner, int64_t spin_ns, int64_t sleep_ns) {

@@ -34,6 +34,9 @@ void hw__wake_lock(pthread_mutex_t *mutex);
  */
 bool hw__wake_may_spin(struct hw__runner *runner);
 
+/* It does not spin any more, or not after all. Any thread. */
+void hw__wake_spin_ends(struct hw__runner *runner);
+
 /* Returns when called, or after `sleep_ns`; with `spin_ns` above 0 it spins for that long instead,
  * and does not sleep after it. Without any mutex. */
 void hw__wake_sleep(struct hw__runner *runner, int64_t spin_ns, int64_t sleep_ns);

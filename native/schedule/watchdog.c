@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "policy/policies.h"
 
 #define MS 1000000
 
@@ -22,6 +23,12 @@ int64_t hw__watchdog_stuck_ns(int64_t held_ns) { return held_ns > STUCK_NS ? hel
 
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
+/* Who has said that it is less urgent than others waits for longer, and rightly so. */
+static int64_t starves_after(const struct hw__runner *runner, int64_t limit_ns) {
+    int32_t priority = runner->seen.priority;
+    return priority > 0 ? limit_ns * 1024 / hw__policy_weight(priority) : limit_ns;
+}
+
 const char *hw__watchdog_finds(struct hw__sched *sched, const struct hw__runner *runner,
                                int64_t now_ns) {
     int64_t limit_ns = hw__sched_options.watchdog_ns;
@@ -33,7 +40,7 @@ const char *hw__watchdog_finds(struct hw__sched *sched, const struct hw__runner 
         /* Neither is so where one thread is in a long call of C that cannot let go, or was. */
         int64_t excused_ns = sched->stuck_ns - runner->stuck_ns;
         excused_ns += sched->asked ? hw__watchdog_stuck_ns(held_ns) : held_ns; /* see below */
-        if (waited_ns - excused_ns > limit_ns &&
+        if (waited_ns - excused_ns > starves_after(runner, limit_ns) &&
             sched->releases - runner->releases > STARVED_RELEASES) {
             return "it let a thread starve";
         }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* What the engine foretells of a thread, who may spin, and who yields its core. */
+/* What the engine foretells of a thread, who may spin, who yields its core, and who starves. */
 #include "schedule/habits.h"
 #include "schedule/wake.h"
+#include "schedule/watchdog.h"
 #include "schedule/yield.h"
 #include "t.h"
 
@@ -100,11 +101,34 @@ static void test_yields_in_vain(void) {
     T_EQ(0, hw__yield(&runner));
 }
 
+/* Who has waited for longer than the limit starves, unless by its priority it is to wait so long.
+ */
+static void test_starves_by_priority(void) {
+    static struct hw__gil_memory memory;
+    static struct hw__sched sched;
+    struct hw__runner waiter = {.place = 1};
+    memory.locked = 1;
+    sched.memory = &memory;
+    sched.releases = 1000;
+    sched.asked = true;
+    hw__sched_options.watchdog_ns = 3000LL * MS;
+    waiter.seen.ready_ns = 1;
+    T_TRUE(hw__watchdog_finds(&sched, &waiter, 2999LL * MS) == NULL);
+    T_TRUE(hw__watchdog_finds(&sched, &waiter, 3001LL * MS) != NULL);
+    waiter.seen.priority = 10;
+    T_TRUE(hw__watchdog_finds(&sched, &waiter, 27000LL * MS) == NULL);
+    T_TRUE(hw__watchdog_finds(&sched, &waiter, 30000LL * MS) != NULL);
+    waiter.seen.priority = -10;
+    T_TRUE(hw__watchdog_finds(&sched, &waiter, 3001LL * MS) != NULL);
+}
+
 int main(void) {
+    t_start();
     T_RUN(test_unknown);
     T_RUN(test_in_turn);
     T_RUN(test_once_away);
     T_RUN(test_spins_in_turn);
     T_RUN(test_yields_in_vain);
+    T_RUN(test_starves_by_priority);
     return 0;
 }

@@ -314,7 +314,7 @@ static void test_priority_hint(void) {
     /* Also of a thread in C calls that last longer than its slice. */
     begin(&hw__policy_fair);
     struct actor *usual = add(0, 0), *background = add(0, 0);
-    background->seen.priority = 10; /* a weight of 110 to 1024 */
+    background->seen.priority = 10; /* a weight of 108 to 1024 */
     background->deaf_ns = 42LL * MS;
     run(2 * SPAN);
     ratio = (double)usual->used_ns / (double)background->used_ns;
