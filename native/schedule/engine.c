@@ -74,7 +74,8 @@
 /* What a call that comes back at once may take without being a loss: two hand-overs take longer. */
 #define FREE_OF_CHARGE_NS (1500)
 
-/* A call that comes back so soon is worth grace also when what may be spent on it is used up. */
+/* A call that comes back so soon is worth grace also when what may be spent on it is used up, until
+ * as much as can be saved is overdrawn. */
 #define CHEAP_NS (2 * US)
 
 /* Who was called has so long to come before another one is. */
@@ -190,7 +191,7 @@ static bool other_comes(struct hw__sched *sched, const struct hw__runner *runner
 static void doze(struct hw__sched *sched, struct hw__runner *runner, int64_t spin,
                  int64_t longest) {
     pthread_mutex_t *mutex = &sched->memory->mutex;
-    do {
+    for (;;) {
         pthread_mutex_unlock(mutex);
         hw__wake_unlocked(mutex);
         hw__help_apply(runner);
@@ -201,12 +202,15 @@ static void doze(struct hw__sched *sched, struct hw__runner *runner, int64_t spi
         if (sched->releases == runner->called_after) {
             hw__yield_in_vain(runner, yield_ns);
         }
+        atomic_store(&runner->word, HW__AWAKE);
+        if (runner->place == 0 || HW__READ(sched->memory->locked) != 0 ||
+            !other_comes(sched, runner)) {
+            return;
+        }
         spin = 0;
         longest = CALLED_NS;
-        runner->wake_at_ns = hw__sched_time(sched) + longest;
-        atomic_store(&runner->word, HW__AWAKE);
-    } while (runner->place != 0 && HW__READ(sched->memory->locked) == 0 &&
-             other_comes(sched, runner));
+        runner->wake_at_ns = sched->view.now_ns + longest;
+    }
 }
 
 int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex,
@@ -463,11 +467,14 @@ static void wait_in_queue(struct hw__gil *gil, struct hw__sched *sched, struct h
 }
 
 void hw__sched_locked(struct hw__gil *gil) {
-    struct hw__sched *sched = hw__sched_of(gil);
     struct hw__runner *runner = hw__runner_known();
-    if (runner != NULL && runner->place != 0 && runner->sched == sched &&
-        hw__sched_is_on(gil, sched) && (sched->policy->flags & HW_POLICY_PLAIN) == 0 &&
-        HW__READ(sched->memory->locked) == 0 && other_comes(sched, runner)) {
+    if (runner == NULL || runner->place == 0) {
+        return;
+    }
+    struct hw__sched *sched = hw__sched_of(gil);
+    if (runner->sched == sched && hw__sched_is_on(gil, sched) &&
+        (sched->policy->flags & HW_POLICY_PLAIN) == 0 && HW__READ(sched->memory->locked) == 0 &&
+        other_comes(sched, runner)) {
         wait_in_queue(gil, sched, runner);
         if (runner->left_ns != 0) {
             runner->left_ns = hw_now_ns(); /* it wanted it all the time */

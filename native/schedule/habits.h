@@ -31,7 +31,7 @@ int64_t hw__habits_lets_go_after(const struct hw__runner *holder);
  * after three releases like its last three (two-level adaptive prediction, Yeh and Patt 1991). */
 int64_t hw__habits_away_ns(const struct hw__runner *runner);
 
-/* Another runner of this GIL, or another policy: nothing is known of it. */
+/* It comes to another GIL, or under another policy: nothing is known of it. */
 void hw__habits_forget(struct hw__runner *runner);
 
 /* Made to let go, it wants the GIL back at once: it computes. */

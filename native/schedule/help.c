@@ -65,23 +65,23 @@ static bool slice_is_short(void) {
            attributes.runtime <= (asked < LEAST_SLICE_NS ? LEAST_SLICE_NS : asked);
 }
 
-static void undo(pid_t tid, int kind, bool was_reset) {
+static void undo(const struct hw__runner *runner, int kind) {
     struct attributes attributes = {.size = 0};
-    bool is_as_we_left_it =
-        get(tid, &attributes) && attributes.policy == (kind == BATCH ? SCHED_BATCH : SCHED_OTHER);
+    bool is_as_we_left_it = get(runner->tid, &attributes) &&
+                            attributes.policy == (kind == BATCH ? SCHED_BATCH : SCHED_OTHER);
     if (!is_as_we_left_it) {
         return;
     }
     uint64_t flags = attributes.flags;
     attributes.policy = SCHED_OTHER;
     attributes.runtime = 0;
-    if (!was_reset) {
+    if (!atomic_load(&runner->was_reset)) {
         attributes.flags &= ~(uint64_t)RESET_ON_FORK;
     }
-    if (!set(tid, &attributes)) {
+    if (!set(runner->tid, &attributes)) {
         /* Without CAP_SYS_NICE that flag can be set, but not taken back. */
         attributes.flags = flags;
-        (void)set(tid, &attributes);
+        (void)set(runner->tid, &attributes);
     }
 }
 
@@ -131,7 +131,7 @@ static void end(struct hw__runner *runner) {
     int kind = atomic_exchange(&runner->helped, NOT);
     if (kind == SHORT || kind == BATCH) {
         int saved = errno;
-        undo(runner->tid, kind, atomic_load(&runner->was_reset));
+        undo(runner, kind);
         errno = saved;
     }
 }

@@ -49,8 +49,8 @@ struct hw__runner {
     int64_t no_yield_until_ns; /* it lost too much by the last one */
     int8_t lean;               /* of its waits: less than 0 it computes (schedule/help.h) */
     _Atomic int helped;        /* what the system does for it; written by whoever says so to it */
-    atomic_bool has_slice;     /* the system said that its slice is short; written by the thread */
-    atomic_bool was_reset;     /* before that its children started afresh; likewise */
+    atomic_bool has_slice;     /* the system said that its slice is short; likewise */
+    atomic_bool was_reset;     /* its children started afresh anyway; written by the thread */
     pid_t tid;
     _Atomic bool used;
 };
