@@ -6,6 +6,7 @@ it found wrong, memory and threads.
 
 import asyncio
 import bz2
+import concurrent.futures.thread  # noqa: F401 imported between a fork's two ends, it lets go what was not locked
 import gc
 import hashlib
 import itertools

@@ -384,7 +384,7 @@ def test_middleware_tells_that_a_request_waited():
         threading.Thread(target=burn).start()
 
         def wsgi(environ, start_response):
-            for _ in range(5): time.sleep(0)
+            for _ in range(5): time.sleep(0.005)
             start_response("200 OK", [("Content-Type", "text/plain")])
             return [b"fine"]
 
@@ -398,7 +398,7 @@ def test_middleware_tells_that_a_request_waited():
         server.server_close()
 
         async def asgi(scope, receive, send):
-            for _ in range(5): time.sleep(0)
+            for _ in range(5): time.sleep(0.005)
             await asyncio.sleep(0)
             await send({"type": "http.response.start", "status": 200, "headers": []})
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from test_recorder import WITH_A_GIL
-from test_schedule import plain
+from test_schedule import BY_NAME, plain
 
 import headway
 from headway.live.launch import scheduled_environment
@@ -153,14 +153,12 @@ def test_threads_are_helped_and_left_as_they_were(interpreter):
 
 def test_who_is_batch_by_choice_stays_so():
     """Not only what is neither SCHED_OTHER nor ours."""
-    interpreter = next(one for one in WITH_A_GIL if one.name == "3.13")
-    check_helped(told(interpreter, "os_slice_us=200 os_batch=1", LIMIT_S / 2, choice="SCHED_BATCH"))
+    check_helped(told(BY_NAME["3.13"], "os_slice_us=200 os_batch=1", LIMIT_S / 2, choice="SCHED_BATCH"))
 
 
 def test_the_unprivileged_are_left_as_they_were_too():
     """The same without CAP_SYS_NICE."""
-    interpreter = next(one for one in WITH_A_GIL if one.name == "3.13")
-    said = told(interpreter, "os_slice_us=200 os_batch=1", LIMIT_S / 2, preexec=without_cap_sys_nice)
+    said = told(BY_NAME["3.13"], "os_slice_us=200 os_batch=1", LIMIT_S / 2, preexec=without_cap_sys_nice)
 
     assert not said["may"]
     check_helped(said)
@@ -168,7 +166,7 @@ def test_the_unprivileged_are_left_as_they_were_too():
 
 def test_nothing_is_asked_of_the_system_unasked():
     """Without the options no thread's policy, nice value or slice changes."""
-    said = told(next(one for one in WITH_A_GIL if one.name == "3.13"), "", 0.5)
+    said = told(BY_NAME["3.13"], "", 0.5)
 
     del said["after"]["heir"]
     assert said["on"] == said["before"] == said["after"]

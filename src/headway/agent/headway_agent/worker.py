@@ -63,7 +63,7 @@ def _schedule(job):
     from . import scheduler
 
     job["scheduler"] = scheduler.Scheduler(job["library"])
-    job["scheduler"].start(job["policy"], job.get("policy_options", ""))
+    job["scheduler"].start(job["policy"], job["policy_options"])
 
 
 def run_job(job, emit):
