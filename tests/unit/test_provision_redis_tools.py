@@ -1,60 +1,38 @@
 """Adding redis-benchmark: from an archive made for the test, in a folder, with the machine's own apt. No network."""
 
-import hashlib
-import os
-import platform
 import shutil
 import subprocess
 from pathlib import Path
 
+import apt_program
 import provision_redis_tools
 import pytest
 from apt_archive import Archive, ProvisionError, find_release_archives
+from made_archive import (
+    NEEDS_LIBRARY,
+    Package,
+    add_library,
+    in_cache,
+    needs_apt,
+    set_up_machine,
+    write_archive,
+    write_executable,
+)
 
 from headway.lab.surroundings import find_redis_benchmark
 
-# Runs only where the library stands in a folder that LD_LIBRARY_PATH names, as one with a real library would.
-PROGRAM = """\
+PROGRAM = f"""\
 #!/bin/sh
-[ -e "${LD_LIBRARY_PATH:-/nowhere}/libfake.so.1" ] || { echo "error while loading: libfake.so.1" >&2; exit 127; }
+{NEEDS_LIBRARY}
 echo "redis-benchmark 7.0 $*"
 """
-LDD = """\
-#!/bin/sh
-[ -e "$LD_LIBRARY_PATH/libfake.so.1" ] || echo "	libfake.so.1 => not found"
-"""
-needs_apt = pytest.mark.skipif(not shutil.which("apt-get") or not shutil.which("dpkg-deb"), reason="no apt here")
 
 
 @pytest.fixture(autouse=True)
 def machine(tmp_path, monkeypatch):
     """A machine of the release `moon` without redis-benchmark, whose apt configuration is in tmp_path/apt."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("HEADWAY_REDIS_BENCHMARK", raising=False)
-    monkeypatch.delenv("HEADWAY_PROVISION", raising=False)
-    monkeypatch.setattr(platform, "freedesktop_os_release", lambda: {"VERSION_CODENAME": "moon"})
-    # This machine may have one; the rest of PATH is needed.
-    real = shutil.which
-    monkeypatch.setattr(shutil, "which", lambda name, *rest: None if name.endswith("-benchmark") else real(name, *rest))
-    write_executable(tmp_path / "bin/ldd", LDD)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    (tmp_path / "apt").mkdir()
-
-
-def write_executable(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    path.chmod(0o755)
-
-
-def add_package(archive: Path, name: str, depends: str = "") -> str:
-    """Build a package of what is in archive/roots/NAME, and return its paragraph of the index."""
-    control = f"Package: {name}\nVersion: 1:7.0-1\nArchitecture: all\nMaintainer: x <x@x>\nDescription: x\n{depends}"
-    root, deb = archive / "roots" / name, archive / f"{name}.deb"
-    write_executable(root / "DEBIAN/control", control)
-    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", root, deb], check=True, capture_output=True)
-    digest = hashlib.sha256(deb.read_bytes()).hexdigest()
-    return f"{control}Filename: {deb.name}\nSize: {deb.stat().st_size}\nSHA256: {digest}\n"
+    set_up_machine(tmp_path, monkeypatch, ["redis-benchmark", "valkey-benchmark"])
 
 
 @pytest.fixture
@@ -64,23 +42,8 @@ def make_archive(tmp_path, monkeypatch):
     def make(program: str = PROGRAM, soname: str = "libfake.so.1") -> Path:
         folder = tmp_path / "archive"
         write_executable(folder / "roots/redis-tools/usr/bin/redis-benchmark", program)
-        write_executable(folder / f"roots/libfake1/usr/lib/moon/{soname}.5", "")
-        (folder / f"roots/libfake1/usr/lib/moon/{soname}").symlink_to(f"{soname}.5")
         depends = "Pre-Depends: libc6 (>= 2.1)\nDepends: adduser, libc6 (>= 2.34), libfake1 (>= 1.5) | libother1\n"
-        index = "\n".join([add_package(folder, "redis-tools", depends), add_package(folder, "libfake1")])
-        architecture = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True)
-        name = f"main/binary-{architecture.stdout.strip()}/Packages"
-        (folder / "dists/moon" / name).parent.mkdir(parents=True)
-        (folder / "dists/moon" / name).write_text(index)
-        digest = f"{hashlib.sha256(index.encode()).hexdigest()} {len(index)} {name}"
-        (folder / "dists/moon/Release").write_text(
-            f"Codename: moon\nDate: Thu, 01 Jan 2026 00:00:00 UTC\nComponents: main\nSHA256:\n {digest}\n"
-        )
-        (tmp_path / "apt/sources.list").write_text(f"deb file:{folder} moon main\n")
-        # Nobody signed it.
-        insecure = 'Acquire::AllowInsecureRepositories "true"; APT::Get::AllowUnauthenticated "true";'
-        (tmp_path / "insecure.conf").write_text(insecure)
-        monkeypatch.setenv("APT_CONFIG", str(tmp_path / "insecure.conf"))
+        write_archive(tmp_path, monkeypatch, [Package("redis-tools", depends), add_library(folder, soname)])
         return folder
 
     return make
@@ -90,10 +53,6 @@ def run_tool(tmp_path: Path, *arguments: str) -> Path:
     """Run the tool and return where it is to put the program."""
     assert provision_redis_tools.main(list(arguments), etc_apt=tmp_path / "apt") == 0
     return tmp_path / "cache/headway/redis-tools/bin/redis-benchmark"
-
-
-def in_cache(tmp_path: Path) -> list[str]:
-    return sorted(path.name for path in (tmp_path / "cache/headway").iterdir())
 
 
 @pytest.mark.slow
@@ -244,8 +203,8 @@ def test_library_packages_are_read_from_the_dependencies(tmp_path, monkeypatch):
         "Pre-Depends: libc6 (>= 2.34), init-system-helpers\n"
         "Depends: adduser, libssl3t64 (>= 3.0.0) | libssl4, libstdc++6:any (>= 4.1),\n libhiredis1.1.0, libssl3t64\n"
     )
-    monkeypatch.setattr(provision_redis_tools, "run", lambda *_arguments: text)
+    monkeypatch.setattr(apt_program, "run", lambda *_arguments: text)
 
-    names = provision_redis_tools.needed_libraries([tmp_path / "x.deb"], tmp_path / "log")
+    names = apt_program.needed_libraries([tmp_path / "x.deb"], tmp_path / "log")
 
     assert names == ["libhiredis1.1.0", "libssl3t64", "libstdc++6"]
