@@ -358,6 +358,8 @@ class Experiment:
             string, with spaces between, stand together in its cells.
         sweep: The parameter whose growth may turn the order of the series ("size_bytes"); the report then says where it
             turns. "" where there is none.
+        divides: The parameter over which a fixed amount of work is divided, or that a rate grows with ("threads"): plots
+            then show what would be ideal. "" where there is none.
         quick_on: Which of the interpreters found a run of quick size takes, unless the user names some.
     """
 
@@ -375,4 +377,5 @@ class Experiment:
     shows: Literal["ratios", "levels"] = "ratios"
     besides: tuple[tuple[str, str], ...] = ()
     sweep: str = ""
+    divides: str = ""
     quick_on: Callable[[Sequence[Interpreter]], Sequence[Interpreter]] = _all_of_them

@@ -15,6 +15,7 @@ __all__ = [
     "Table",
     "Unit",
     "amount",
+    "interval_ends",
     "level",
     "metric_words",
     "number",
@@ -108,6 +109,13 @@ def _scaled(value: float, step: int, units: tuple[str, ...]) -> str:
             return f"{_three_digits(value)} {unit}"
         value /= step
     return f"{_three_digits(value)} {units[-1]}"
+
+
+def interval_ends(interval: stats.Interval | None) -> tuple[float | None, float | None]:
+    """Return where an interval begins and ends; None, None where there is none, as of a single launch."""
+    if interval is None or math.isinf(interval.high):
+        return None, None
+    return interval.low, interval.high
 
 
 _WIDE = 0.3

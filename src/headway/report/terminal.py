@@ -4,7 +4,6 @@ By experiment: the question, its tables, what was published, and its claims. The
 was left out, and last what the machine tells.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
@@ -15,6 +14,7 @@ from headway.lab.findings import findings
 from headway.lab.results import Run
 from headway.lab.verdicts import Verdict, judge
 from headway.report.beside import published_tables
+from headway.report.claimed import failed, heading, legend, warnings
 from headway.report.claims import render_claims, render_counts, render_findings, render_sources
 from headway.report.layout import bold, indented, render_table
 from headway.report.notes import experiment_notes, left_out
@@ -23,45 +23,11 @@ from headway.report.tables import costs_table, experiment_tables
 __all__ = ["render_run"]
 
 
-_PLACEMENTS = {
-    "free": "free: where the system likes",
-    "split": "split: the two sides (server and client) on cores of their own",
-    "same": "same: all on one core",
-}
-
-
 def _header(run: Run) -> Iterator[RenderableType]:
-    machine, settings = run.machine, run.header.settings
     yield Text(f"Run {run.id}", style="bold")
-    yield Text(
-        f"{machine.cpu}, {len(machine.cores)} cores ({machine.physical_cores} physical), Linux {machine.kernel}, {machine.system}"
-    )
-    measured = {result.cell.interpreter for result in run.results.values()}
-    names = [f"{run.names[key]} ({one.version})" for key, one in run.interpreters.items() if key in measured]
-    yield Text("CPython " + ", ".join(names))
-    used = {name for result in run.results.values() for name in result.cell.space}
-    places = [
-        f"{name} {one['type']} at {one['folder']}" for name, one in settings.get("volumes", {}).items() if name in used
-    ]
-    if places:
-        yield Text("files: " + ", ".join(places))
-    if settings.get("redis"):
-        yield Text(f"Redis: {settings['redis']['server']}, {settings['redis']['whose']}")
-    state = "" if run.header.complete else f", INCOMPLETE: {run.header.done} of {run.header.planned} launches"
-    yield Text(
-        f"size {settings['size']}, {settings['launches']} launches a cell, in shuffled blocks, seed {run.seed}{state}"
-    )
-    yield Text(
-        "below each claim: what this run says of it; a ratio [95 % interval] or a count over all samples, by interpreter",
-        style="dim",
-    )
-    placements = {result.cell.placement for result in run.results.values()}
-    if placements - {"free"}:
-        words = [text for name, text in _PLACEMENTS.items() if name in placements]
-        yield Text("; ".join(words), style="dim")
-    for check in run.doctor:
-        if check.status == "warning" and (used or check.name != "page-cache"):
-            yield Text(f"! {check.name}: {check.fact}", style="yellow")
+    yield from map(Text, heading(run))
+    yield from (Text(line, style="dim") for line in legend(run))
+    yield from (Text(f"! {line}", style="yellow") for line in warnings(run))
 
 
 def _measured(run: Run, experiment: Experiment) -> Iterator[RenderableType]:
@@ -91,9 +57,7 @@ def _experiments(run: Run, verdicts: Sequence[Verdict], *, tables: bool) -> Iter
 def _failures(run: Run) -> Iterator[RenderableType]:
     if run.failures:
         yield bold(f"Failed launches: {len(run.failures)}")
-        failures = Counter(f"{one.key.replace('|', ', ')}: {one.launch.reason}" for one in run.failures)
-        for failure, count in failures.most_common(20):
-            yield Text(f"  {count} x {failure}", style="red")
+        yield from (Text(f"  {line}", style="red") for line in failed(run))
         yield Text("  their stderr is in `headway report --json`", style="dim")
     if run.skipped:
         cells = "1 cell" if len(run.skipped) == 1 else f"{len(run.skipped)} cells"
@@ -102,14 +66,15 @@ def _failures(run: Run) -> Iterator[RenderableType]:
             yield indented(Text(line, style="dim"))
 
 
-def render_run(run: Run, *, tables: bool = True) -> RenderableType:
+def render_run(run: Run, *, tables: bool = True, verdicts: Sequence[Verdict] | None = None) -> RenderableType:
     """Return a whole run for the terminal: machine, experiments with their verdicts, costs kept apart, failures, findings.
 
     Args:
         run: The run.
         tables: False leaves out everything but the verdicts, failures and findings.
+        verdicts: The run's, where they are known already.
     """
-    verdicts = judge(run)
+    verdicts = judge(run) if verdicts is None else verdicts
     parts: list[RenderableType] = [*_header(run), *_experiments(run, verdicts, tables=tables)]
     costs = costs_table(run) if tables else None
     if costs is not None:

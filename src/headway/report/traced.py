@@ -13,6 +13,7 @@ from rich.text import Text
 
 from headway.report.layout import bold, indented
 from headway.report.trace_bars import bars
+from headway.report.trace_heading import gil_use, process_name, trace_lines
 from headway.report.trace_long import shown
 from headway.report.trace_summary import short_summary, worst_first
 from headway.report.trace_tables import (
@@ -26,7 +27,7 @@ from headway.report.trace_tables import (
     waited_table,
 )
 from headway.traces.analysis import Analysis, Finding, GilSummary
-from headway.traces.analysis.words import duration, number, place, share
+from headway.traces.analysis.words import place
 from headway.traces.model import Frame
 
 __all__ = ["render_trace", "render_traces", "short_summary", "worst_first"]
@@ -86,23 +87,10 @@ def render_trace(analysis: Analysis, *, every: bool = False, threads: Collection
 
 
 def _header(analysis: Analysis) -> Iterator[RenderableType]:
-    process = analysis.process
-    yield Text(f"Trace of {process.program or process.executable or '?'} (pid {process.pid})", style="bold")
-    if process.command:
-        yield Text(" ".join(process.command), style="dim")
-    build = " free-threaded" if process.free_threaded else ""
-    yield Text(
-        f"CPython {process.python}{build}, {duration(analysis.wall_ns)}, {number(analysis.events, 'event')}, "
-        + (
-            f"{number(len(analysis.threads), 'thread')} at {number(len(analysis.gils), 'GIL')}, "
-            f"switch interval {duration(analysis.interval_ns)}"
-            if analysis.gils
-            else f"{number(len(analysis.labels), 'thread')}, no GIL used"
-        )
-    )
-    since_ns, until_ns = (time - analysis.trace_start_ns for time in (analysis.start_ns, analysis.end_ns))
-    if analysis.windowed:
-        yield Text(f"only from {duration(since_ns)} to {duration(until_ns)} after the start")
+    yield Text(f"Trace of {process_name(analysis.process)}", style="bold")
+    if analysis.process.command:
+        yield Text(" ".join(analysis.process.command), style="dim")
+    yield from map(Text, trace_lines(analysis))
 
 
 def _findings(findings: Sequence[Finding]) -> Iterator[RenderableType]:
@@ -125,9 +113,7 @@ def _gil(
 ) -> Iterator[RenderableType]:
     name = gil.name.removeprefix("the ")
     name = name[0].upper() + name[1:]
-    yield bold(
-        f"{name}: held {share(gil.holds.total_ns, gil.wall_ns)} of the time, waited for {duration(gil.waits.total_ns)}"
-    )
+    yield bold(f"{name}: {gil_use(gil)}")
     if gil.timeline is not None:
         yield indented(bars(analysis, gil.timeline, every=every, threads=threads))
     table = blame_table(analysis, gil, every=every, threads=threads)

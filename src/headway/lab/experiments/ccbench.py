@@ -115,6 +115,7 @@ _THROUGHPUT = Experiment(
     ),
     baseline=thread_count(1),
     variants=_throughput,
+    divides="cpu",
     quick_on=newest_with_gil,
     claims=(
         Claim(

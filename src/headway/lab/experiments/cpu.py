@@ -156,6 +156,7 @@ _COUNTDOWN = Experiment(
     included=_POOL_APART,
     baseline="1 thread",
     variants=_countdown,
+    divides="threads",
     sources=("C1",),
     claims=(
         Claim(
@@ -314,6 +315,7 @@ _SHA256 = Experiment(
     included=_POOL_APART + " The messages are made beforehand.",
     baseline="1 thread",
     variants=_sha256,
+    divides="threads",
     sources=("C2",),
     quick_on=ends,
     claims=(

@@ -1,0 +1,37 @@
+"""What a trace is of, and how its GILs were used, in words: what the terminal and the page both show."""
+
+from collections.abc import Iterator
+
+from headway.traces.analysis import Analysis, GilSummary
+from headway.traces.analysis.words import duration, number, share
+from headway.traces.model import Process
+
+__all__ = ["gil_use", "process_name", "trace_lines"]
+
+
+def process_name(process: Process) -> str:
+    """Return what to call a process: its program, else its executable, and its id."""
+    return f"{process.program or process.executable or '?'} (pid {process.pid})"
+
+
+def trace_lines(analysis: Analysis) -> Iterator[str]:
+    """Yield what was recorded, and of which window the rest speaks where it is not all."""
+    process = analysis.process
+    build = " free-threaded" if process.free_threaded else ""
+    yield (
+        f"CPython {process.python}{build}, {duration(analysis.wall_ns)}, {number(analysis.events, 'event')}, "
+        + (
+            f"{number(len(analysis.threads), 'thread')} at {number(len(analysis.gils), 'GIL')}, "
+            f"switch interval {duration(analysis.interval_ns)}"
+            if analysis.gils
+            else f"{number(len(analysis.labels), 'thread')}, no GIL used"
+        )
+    )
+    if analysis.windowed:
+        since_ns, until_ns = (time - analysis.trace_start_ns for time in (analysis.start_ns, analysis.end_ns))
+        yield f"only from {duration(since_ns)} to {duration(until_ns)} after the start"
+
+
+def gil_use(gil: GilSummary) -> str:
+    """Return for which part of the time a GIL was held, and for how long threads waited for it in all."""
+    return f"held {share(gil.holds.total_ns, gil.wall_ns)} of the time, waited for {duration(gil.waits.total_ns)}"
