@@ -25,9 +25,10 @@ lab: setup interpreters tools ## Set everything up and run the quick lab (ARGS="
 	@$(BIN)/headway lab $(ARGS)
 
 .PHONY: test
-test: setup interpreters cpython-tests tools ## Set everything up and run all tests: lint, types, Python, native under sanitizers
+test: setup interpreters cpython-tests tools browser ## Set everything up and run all tests: lint, types, Python, native under sanitizers, the page
 	@tools/step.sh "lint and types" $(MAKE) --no-print-directory check
 	@tools/step.sh "native tests" $(MAKE) --no-print-directory test-native
+	@tools/step.sh "the page's tests" $(MAKE) --no-print-directory test-web
 	@tools/step.sh "Python tests" $(BIN)/pytest $(ARGS)
 
 .PHONY: setup
@@ -60,6 +61,10 @@ cpython-tests: | interpreters ## Add CPython's own test modules to the interpret
 tools: | setup ## Add redis-benchmark in the cache, where the machine has not got it
 	@$(BIN)/python tools/provision_redis_tools.py
 
+.PHONY: browser
+browser: | setup ## Add a headless Chromium in the cache, where the machine has not got one
+	@$(BIN)/python tools/provision_chromium.py
+
 .PHONY: native
 native: ## Build the native library again
 	@touch native/CMakeLists.txt && $(MAKE) --no-print-directory setup
@@ -77,6 +82,20 @@ fix: | setup ## Format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	find native -name '*.[ch]' | xargs $(BIN)/clang-format -i
+
+web/node_modules/.installed: web/package-lock.json | setup
+	@PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix web ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+.PHONY: web
+web: web/node_modules/.installed ## Build the page of the HTML report into the package
+	@$(BIN)/python tools/web_types.py
+	@PATH="$(CURDIR)/$(BIN):$$PATH" node web/build.mjs
+
+.PHONY: test-web
+test-web: web/node_modules/.installed ## Check the page's types, its unit tests, and that the committed bundle is what its sources make
+	@$(BIN)/python tools/web_types.py --check
+	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd web && node node_modules/typescript/bin/tsc --noEmit && node build.mjs --check && node test.mjs
 
 .PHONY: test-native
 test-native: | setup ## Build and test the C code: debug, then address, undefined-behaviour and thread sanitizers

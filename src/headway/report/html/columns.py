@@ -1,0 +1,156 @@
+"""A trace's holds, waits and stacks as columns of unsigned numbers, packed for a page.
+
+One million events are some 4 MB so: gaps instead of times, each number's bytes apart from each other (of which most are
+nought), deflated. What does not fit is told by shares of stretches of equal length, with the longest intervals.
+"""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.report.html.schema import Column
+from headway.traces.analysis.intervals import Intervals
+from headway.traces.analysis.utilisation import per_bucket
+
+__all__ = ["BINS", "LONGEST", "WHOLE", "LaneKey", "Packed", "pack"]
+
+WHOLE = 1_500_000
+"""So many holds and waits are all given."""
+LONGEST = 200_000
+"""Where there are more, so many of each kind are."""
+BINS = 16_384
+_MOST_BINS = 4_000_000
+"""Of all lanes together: with thousands of threads each has fewer."""
+_LEAST_BINS = 256
+_FULL = 65_535
+_WIDTHS = (1, 2, 4, 8)
+
+LaneKey = tuple[int, int]
+"""A GIL's index (-1: locks) and a thread's."""
+
+
+@final
+@dataclass(frozen=True)
+class Packed:
+    """Columns in one block.
+
+    Attributes:
+        columns: What is in it, in order.
+        block: Deflated (zlib).
+        bins: 0 where every interval is there.
+        rows: By lane the first hold, how many, the first wait, how many.
+    """
+
+    columns: tuple[Column, ...]
+    block: bytes
+    bins: int
+    rows: tuple[tuple[int, int, int, int], ...]
+
+
+def pack(
+    lanes: list[LaneKey],
+    holds: Intervals,
+    waits: Intervals,
+    span_ns: tuple[int, int],
+    stacks: tuple[NDArray[np.int64], NDArray[np.int64]],
+    *,
+    whole: int = WHOLE,
+) -> Packed:
+    """Return what a page needs of a trace in some window.
+
+    Args:
+        lanes: In the order in which the page shows them; every interval is of one of them.
+        holds: Within the window. Those of one lane do not overlap.
+        waits: Likewise; their GIL is -1 where they are for locks.
+        span_ns: The window.
+        stacks: The parent and the frame of each stack.
+        whole: How many intervals are given one by one.
+    """
+    start_ns, end_ns = span_ns
+    of = {key: place for place, key in enumerate(lanes)}
+    of_hold, of_wait = _lane(holds, of), _lane(waits, of)
+    bins = min(BINS, max(_LEAST_BINS, _MOST_BINS // max(1, len(lanes))), end_ns - start_ns)
+    if len(holds) + len(waits) <= whole:
+        bins = 0
+    binned: list[tuple[str, NDArray]] = []
+    if bins:
+        edges = np.linspace(start_ns, end_ns, bins + 1).astype(np.int64)
+        binned = [
+            (name, _shares(intervals, lane, len(lanes), edges))
+            for name, intervals, lane in (("bin_held", holds, of_hold), ("bin_waited", waits, of_wait))
+        ]
+    totals = [
+        ("stack_held", _by_stack(holds, len(stacks[0]))),
+        ("stack_waited", _by_stack(waits, len(stacks[0]))),
+    ]
+    if bins:
+        holds, of_hold = _longest(holds, of_hold)
+        waits, of_wait = _longest(waits, of_wait)
+    named = [
+        *_of_lanes("hold", holds, of_hold, start_ns),
+        *_of_lanes("wait", waits, of_wait, start_ns),
+        ("stack_parent", stacks[0]),
+        ("stack_frame", stacks[1]),
+        *totals,
+        *binned,
+    ]
+    planes = [_planes(name, values) for name, values in named]
+    block = zlib.compress(b"".join(data for _, data in planes), 6)
+    counted = [np.bincount(lane, minlength=len(lanes)) for lane in (of_hold, of_wait)]
+    firsts = [np.cumsum(counts) - counts for counts in counted]
+    rows = zip(*(part.tolist() for pair in zip(firsts, counted, strict=True) for part in pair), strict=True)
+    return Packed(tuple(column for column, _ in planes), block, bins, tuple(rows))
+
+
+def _lane(intervals: Intervals, of: dict[LaneKey, int]) -> NDArray[np.int64]:
+    """Return the lane of each interval."""
+    if not len(intervals):
+        return np.zeros(0, dtype=np.int64)
+    threads = int(intervals.thread.max()) + 1
+    known, which = np.unique((intervals.gil.astype(np.int64) + 1) * threads + intervals.thread, return_inverse=True)
+    places = [of[int(key) // threads - 1, int(key) % threads] for key in known]
+    result: NDArray[np.int64] = np.array(places, dtype=np.int64)[which]
+    return result
+
+
+def _by_stack(intervals: Intervals, stacks: int) -> NDArray[np.int64]:
+    """Return the time in each stack."""
+    total = np.zeros(stacks, dtype=np.int64)
+    np.add.at(total, intervals.stack, intervals.length_ns)
+    return total
+
+
+def _longest(intervals: Intervals, lane: NDArray[np.int64]) -> tuple[Intervals, NDArray[np.int64]]:
+    if len(intervals) <= LONGEST:
+        return intervals, lane
+    kept = np.sort(np.argpartition(-intervals.length_ns, LONGEST)[:LONGEST])
+    return intervals.chosen(kept), lane[kept]
+
+
+def _shares(intervals: Intervals, lane: NDArray[np.int64], lanes: int, edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    share = per_bucket(intervals, lane, lanes, edges) / np.diff(edges)
+    result: NDArray[np.int64] = np.rint(share.clip(0, 1) * _FULL).astype(np.int64).ravel()
+    return result
+
+
+def _of_lanes(name: str, intervals: Intervals, lane: NDArray[np.int64], start_ns: int) -> Iterator[tuple[str, NDArray]]:
+    order = np.lexsort((intervals.start_ns, lane))
+    chosen, lane = intervals.chosen(order), lane[order]
+    before = np.append(start_ns, chosen.end_ns[:-1])[: len(chosen)]
+    before[np.append(True, lane[1:] != lane[:-1])[: len(chosen)]] = start_ns
+    yield f"{name}_gap", np.maximum(chosen.start_ns - before, 0)
+    yield f"{name}_length", chosen.length_ns
+    yield f"{name}_stack", chosen.stack
+    if name == "hold":
+        yield "hold_forced", chosen.forced
+
+
+def _planes(name: str, values: NDArray) -> tuple[Column, bytes]:
+    most = int(values.max(initial=0))
+    width = next(width for width in _WIDTHS if most < 1 << (8 * width))
+    columns = values.astype(f"<u{width}").view(np.uint8).reshape(len(values), width)
+    return Column(name, len(values), width), np.ascontiguousarray(columns.T).tobytes()

@@ -1,0 +1,72 @@
+"""A run of the lab as a page: the same words and tables as the terminal's, and cells for plots."""
+
+from collections.abc import Sequence
+
+from headway.lab.design import Experiment
+from headway.lab.findings import findings
+from headway.lab.results import Run
+from headway.lab.verdicts import Verdict, judge
+from headway.report.beside import published_tables
+from headway.report.claimed import claimed, counted, failed, heading, legend, letters, warnings
+from headway.report.html import schema
+from headway.report.html.plots import cells_of, plots_of
+from headway.report.notes import experiment_notes, left_out
+from headway.report.tables import costs_table, experiment_tables
+
+__all__ = ["lab_page"]
+
+
+def lab_page(
+    run: Run, verdicts: Sequence[Verdict] | None = None, compared: schema.Compared | None = None
+) -> schema.LabPage:
+    """Return a run as a page's data.
+
+    Args:
+        run: The run.
+        verdicts: Its own, where they are known already.
+        compared: It beside an earlier run.
+    """
+    verdicts = judge(run) if verdicts is None else verdicts
+    claims = claimed(run, verdicts)
+    measured = {result.cell.interpreter for result in run.results.values()}
+    return schema.LabPage(
+        kind="lab",
+        title=f"Run {run.id}",
+        version=str(run.header.settings["version"]),
+        heading=heading(run),
+        legend=legend(run),
+        warnings=warnings(run),
+        cores=len(run.machine.cores),
+        interpreters=tuple(
+            schema.Interpreter(key, run.names[key], one.version, one.free_threaded)
+            for key, one in run.interpreters.items()
+            if key in measured
+        ),
+        counts=counted(run, verdicts),
+        findings=tuple(
+            schema.Finding(one.experiment, one.claim, one.text, one.evidence, one.advice)
+            for one in findings(run, verdicts)
+        ),
+        experiments=tuple(_experiment(run, one, claims) for one in run.experiments()),
+        costs=costs_table(run),
+        sources=letters(verdicts),
+        failures=failed(run),
+        left_out=tuple(left_out(run)),
+        compared=compared,
+    )
+
+
+def _experiment(run: Run, one: Experiment, claims: tuple[schema.Claimed, ...]) -> schema.LabExperiment:
+    return schema.LabExperiment(
+        name=one.name,
+        question=one.question,
+        method=one.method,
+        included=one.included,
+        tables=tuple(experiment_tables(run, one)),
+        notes=tuple(experiment_notes(run, one)),
+        published=tuple(published_tables(run, one)),
+        claims=tuple(claim for claim in claims if claim.experiment == one.name),
+        baseline=one.baseline,
+        plots=plots_of(run, one),
+        cells=cells_of(run, one),
+    )

@@ -1,0 +1,196 @@
+"""The traces of a launch as a page: the terminal's tables, and every hold and wait for the timeline."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.report.figures import Table
+from headway.report.html import schema
+from headway.report.html.columns import LaneKey, pack
+from headway.report.trace_heading import gil_use, process_name, trace_lines
+from headway.report.trace_summary import worst_first
+from headway.report.trace_tables import (
+    blame_table,
+    convoy_table,
+    held_table,
+    locks_table,
+    long_holds_table,
+    threads_table,
+    waited_table,
+)
+from headway.traces.analysis import Analysis
+from headway.traces.analysis.convoys import role
+from headway.traces.analysis.intervals import Intervals, recorded
+from headway.traces.analysis.words import duration, number, place, share
+from headway.traces.export.parks import parks
+from headway.traces.model import Frame, Trace
+
+__all__ = ["trace_page"]
+
+_HOLD_MARKS = 10
+_CONVOY_MARKS = 5
+_LOCKS = -1
+"""Stands for a GIL where threads wait for locks."""
+
+
+def trace_page(
+    launches: Sequence[tuple[str, Sequence[tuple[Trace, Analysis]]]], version: str
+) -> tuple[schema.TracePage, dict[str, bytes]]:
+    """Return launches as a page's data, and its blocks by name.
+
+    Args:
+        launches: By label ("" for a single one), the traces of its processes with what they tell.
+        version: Headway's.
+    """
+    views: list[schema.TraceView] = []
+    blocks: dict[str, bytes] = {}
+    for label, traces in launches:
+        of = {id(analysis): trace for trace, analysis in traces}
+        for analysis in worst_first([analysis for _, analysis in traces]):
+            view, block = _view(of[id(analysis)], analysis, label, f"view-{len(views)}")
+            views.append(view)
+            blocks[view.block] = block
+    title = " beside ".join(dict.fromkeys(_title([analysis for _, analysis in traces]) for _, traces in launches))
+    return schema.TracePage("trace", title, version, tuple(views)), blocks
+
+
+def _title(analyses: Sequence[Analysis]) -> str:
+    """Return what to call a launch: its program, and its process or how many there were."""
+    first = min((one.process for one in analyses), key=lambda one: (one.start_realtime_ns, one.pid))
+    if len(analyses) == 1:
+        return process_name(first)
+    return f"{first.program or first.executable or '?'} ({number(len(analyses), 'process', 'processes')})"
+
+
+def _view(trace: Trace, analysis: Analysis, label: str, block: str) -> tuple[schema.TraceView, bytes]:
+    window = analysis.start_ns, analysis.end_ns
+    found = recorded(trace)
+    holds = found.holds.clipped(*window)
+    waits = _joined(found.waits.clipped(*window), _parks(trace).clipped(*window))
+    held, waited = dict(_by_lane(holds)), dict(_by_lane(waits))
+    lanes = _lanes(analysis, held, waited)
+    packed = pack(lanes, holds, waits, window, (trace.stack_parent, trace.stack_frame))
+    command = " ".join(analysis.process.command)
+    view = schema.TraceView(
+        title=process_name(analysis.process),
+        label=label,
+        lines=tuple(filter(None, (command, *trace_lines(analysis)))),
+        begin_ns=analysis.start_ns - analysis.trace_start_ns,
+        span_ns=analysis.wall_ns,
+        bins=packed.bins,
+        block=block,
+        columns=packed.columns,
+        gils=tuple(schema.Gil(one.name, gil_use(one)) for one in analysis.gils),
+        lanes=tuple(_shown(analysis, trace, dict(zip(lanes, packed.rows, strict=True)), held, waited)),
+        marks=tuple(_marks(analysis, lanes, waits)),
+        findings=tuple(schema.TraceFinding(one.weight, one.fact, one.cause, one.advice) for one in analysis.findings),
+        sections=tuple(_sections(analysis)),
+        frames=tuple(_frame(one) for one in trace.frames),
+    )
+    return view, packed.block
+
+
+def _parks(trace: Trace) -> Intervals:
+    """Return waits for locks as waits of a GIL of their own."""
+    found = parks(trace)
+    none = np.zeros(len(found), dtype=np.bool_)
+    gil: NDArray[Any] = np.full(len(found), _LOCKS, dtype=np.int16)  # joined with bytes it makes columns of int16
+    return Intervals(found.start_ns, found.end_ns, found.thread, gil, found.stack, none, none)
+
+
+def _joined(waits: Intervals, others: Intervals) -> Intervals:
+    names = ("start_ns", "end_ns", "thread", "gil", "stack", "forced", "open")
+    return Intervals(*(np.concatenate([getattr(waits, name), getattr(others, name)]) for name in names))
+
+
+def _lanes(analysis: Analysis, held: Mapping[LaneKey, int], waited: Mapping[LaneKey, int]) -> list[LaneKey]:
+    """Return GIL and thread of each lane: GILs as the report has them, and in each who held and waited longest first."""
+    order = {one.index: position for position, one in enumerate(analysis.gils)} | {_LOCKS: len(analysis.gils)}
+    busy = {pair: held.get(pair, 0) + waited.get(pair, 0) for pair in held.keys() | waited.keys()}
+    return sorted(busy, key=lambda pair: (order.get(pair[0], 0), -busy[pair], pair[1]))
+
+
+def _by_lane(intervals: Intervals) -> Iterator[tuple[LaneKey, int]]:
+    """Yield each lane that has intervals, with the time in them."""
+    if len(intervals):
+        key = (intervals.gil.astype(np.int64) << 32) | intervals.thread
+        known, which = np.unique(key, return_inverse=True)
+        total = np.zeros(len(known), dtype=np.int64)
+        np.add.at(total, which, intervals.length_ns)
+        for one, time_ns in zip(known.tolist(), total.tolist(), strict=True):
+            yield (one >> 32, one & 0xFFFFFFFF), time_ns
+
+
+def _shown(
+    analysis: Analysis,
+    trace: Trace,
+    rows: Mapping[LaneKey, tuple[int, int, int, int]],
+    held: Mapping[LaneKey, int],
+    waited: Mapping[LaneKey, int],
+) -> Iterator[schema.Lane]:
+    gils = {one.index: position for position, one in enumerate(analysis.gils)}
+    for (gil, thread), (first_hold, count, first_wait, wait_count) in rows.items():
+        one = trace.threads[thread]
+        verb = "waited for locks" if gil == _LOCKS else "waited"
+        words = [f"{verb} {duration(waited.get((gil, thread), 0))}"]
+        if (gil, thread) in held:
+            words.insert(0, f"held {share(held[gil, thread], analysis.wall_ns)}")
+        end_ns = analysis.end_ns if one.end_ns is None else min(one.end_ns, analysis.end_ns)
+        yield schema.Lane(
+            label=analysis.labels[thread],
+            gil=-1 if gil == _LOCKS else gils[gil],
+            start_ns=max(one.start_ns - analysis.start_ns, 0),
+            end_ns=max(end_ns - analysis.start_ns, 0),
+            first_hold=first_hold,
+            holds=count,
+            first_wait=first_wait,
+            waits=wait_count,
+            summary=", ".join(words),
+        )
+
+
+def _marks(analysis: Analysis, lanes: list[LaneKey], waits: Intervals) -> Iterator[schema.Mark]:
+    """Yield the longest holds, and of each thread or pool that waits in convoys its longest waits at that GIL."""
+    of = {key: position for position, key in enumerate(lanes)}
+    threads = {label: index for index, label in enumerate(analysis.labels)}
+    for hold in analysis.longest[:_HOLD_MARKS]:
+        lane = of.get((hold.gil, threads.get(hold.thread, -1)))
+        if lane is not None:
+            where = f" at {place(hold.stack[0])}" if hold.stack else ""
+            text = f"{hold.thread} held {duration(hold.length_ns)}{where}"
+            at_ns = hold.start_ns - analysis.start_ns
+            yield schema.Mark("hold", text, lane, at_ns, at_ns + hold.length_ns)
+    for gil in analysis.gils:
+        for waiter in dict.fromkeys(convoy.waiter for convoy in gil.convoys):
+            # A pool goes by its role.
+            mine = np.array([waiter in (label, role(label)) for label in analysis.labels], dtype=np.bool_)
+            chosen = np.flatnonzero((waits.gil == gil.index) & mine[waits.thread])
+            longest: NDArray = chosen[np.argsort(-waits.length_ns[chosen], kind="stable")[:_CONVOY_MARKS]]
+            for wait in longest.tolist():
+                length_ns, thread = int(waits.length_ns[wait]), int(waits.thread[wait])
+                text = f"{analysis.labels[thread]}, which waits in convoys, waited {duration(length_ns)}"
+                at_ns = int(waits.start_ns[wait]) - analysis.start_ns
+                yield schema.Mark("convoy", text, of[gil.index, thread], at_ns, at_ns + length_ns)
+
+
+def _sections(analysis: Analysis) -> Iterator[schema.Section]:
+    yield from _section("Threads", threads_table(analysis, every=True))
+    for gil in analysis.gils:
+        tables = [table(analysis, gil, every=True) for table in (blame_table, convoy_table)]
+        yield from _section(f"Who waited for whom: {gil.name}", *tables)
+    yield from _section("Where the GIL was held", held_table(analysis, every=True))
+    yield from _section("Longest holds", long_holds_table(analysis, every=True))
+    yield from _section("Where threads waited", waited_table(analysis, every=True))
+    yield from _section("Locks", locks_table(analysis, every=True))
+
+
+def _section(title: str, *tables: Table | None) -> Iterator[schema.Section]:
+    there = tuple(table for table in tables if table is not None)
+    if there:
+        yield schema.Section(title, there)
+
+
+def _frame(frame: Frame) -> schema.FlameFrame:
+    return schema.FlameFrame(frame.function, place(frame).rpartition(" ")[0] or "?", frame.filename)

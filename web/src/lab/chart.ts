@@ -1,0 +1,133 @@
+/** What the plots have in common: a frame with axes, launches as points, a level with its interval. */
+
+import { s } from "../lib/dom.ts";
+import { amount, type Unit } from "../lib/format.ts";
+import { type Look, marker } from "../lib/palette.ts";
+import type { Scale } from "../lib/scale.ts";
+import type { Cell, LabPage, Measure } from "../schema.ts";
+
+/** What is shown of a run: what the reader switched off is left out of every plot. */
+export interface Shown {
+  readonly page: LabPage;
+  readonly names: ReadonlyMap<string, string>;
+  /** Return whether a cell is shown. */
+  has(cell: Cell): boolean;
+}
+
+/** Drawings so high have their axis above, too, and need the room for it. */
+export const TALL = 500;
+export const ABOVE = 16;
+
+export interface Box {
+  readonly width: number;
+  readonly height: number;
+  readonly left: number;
+  readonly right: number;
+  readonly top: number;
+  readonly bottom: number;
+}
+
+/** Return an empty drawing that says what it is to those who do not see it. */
+export function drawing(box: Box, label: string): SVGSVGElement {
+  return s(
+    "svg",
+    { viewBox: `0 0 ${box.width} ${box.height}`, width: box.width, height: box.height, role: "img", "aria-label": label },
+    s("title", {}, label),
+  );
+}
+
+/** Draw the axis below, with its grid. */
+export function xAxis(svg: SVGElement, box: Box, scale: Scale, unit: Unit, title: string, ticks = scale.ticks): void {
+  const bottom = box.height - box.bottom;
+  for (const tick of ticks) {
+    const x = scale(tick);
+    svg.append(s("line", { class: "grid", x1: x, x2: x, y1: box.top, y2: bottom }));
+    svg.append(s("text", { x, y: bottom + 14, "text-anchor": "middle" }, amount(tick, unit)));
+    // Of a drawing that is higher than a screen the axis below is not seen.
+    if (box.height > TALL) svg.append(s("text", { x, y: box.top - 4, "text-anchor": "middle" }, amount(tick, unit)));
+  }
+  svg.append(
+    s("text", { class: "axis", x: (box.left + box.width - box.right) / 2, y: box.height - 4, "text-anchor": "middle" }, title),
+  );
+}
+
+/** Draw the axis on the left, with its grid. */
+export function yAxis(svg: SVGElement, box: Box, scale: Scale, unit: Unit): void {
+  for (const tick of scale.ticks) {
+    const y = scale(tick);
+    svg.append(s("line", { class: "grid", x1: box.left, x2: box.width - box.right, y1: y, y2: y }));
+    svg.append(s("text", { x: box.left - 5, y: y + 4, "text-anchor": "end" }, amount(tick, unit)));
+  }
+}
+
+/** Return the values of launches that a scale is made over. */
+export function valuesOf(cells: readonly Cell[], metrics: readonly string[]): number[] {
+  return cells.flatMap((cell) => metrics.flatMap((metric) => cell.metrics[metric]?.values ?? []));
+}
+
+/** Draw launches as points, each with its words. */
+export function points(svg: SVGElement, measure: Measure, unit: Unit, one: Look, place: (value: number) => [number, number]): void {
+  for (const value of measure.values) {
+    const [x, y] = place(value);
+    const mark = marker(one, x, y, 2.6);
+    mark.setAttribute("class", "launch");
+    mark.append(s("title", {}, amount(value, unit)));
+    svg.append(mark);
+  }
+}
+
+/** Draw an interval along x at `across`, or along y; where it goes on beyond the drawing it has a tip. */
+export function interval(
+  svg: SVGElement,
+  measure: Measure,
+  scale: Scale,
+  colour: string,
+  along: "x" | "y",
+  across: number,
+  ends: readonly [number, number],
+): void {
+  if (measure.low === null || measure.high === null) return;
+  const [first, last] = [Math.min(...ends), Math.max(...ends)];
+  const places = [scale(measure.low), scale(measure.high)].sort((a, b) => a - b);
+  const [low, high] = [Math.max(first, Math.min(last, places[0]!)), Math.max(first, Math.min(last, places[1]!))];
+  const line = along === "x" ? { x1: low, x2: high, y1: across, y2: across } : { x1: across, x2: across, y1: low, y2: high };
+  svg.append(s("line", { class: "interval", ...line, stroke: colour }));
+  for (const [goesOn, place, way] of [[places[0]! < first, low, -1], [places[1]! > last, high, 1]] as const) {
+    if (!goesOn) continue;
+    const d = along === "x" ? `M${place} ${across - 5}l${5 * way} 5l${-5 * way} 5z` : `M${across - 5} ${place}l5 ${5 * way}l5 ${-5 * way}z`;
+    svg.append(s("path", { class: "beyond", d, fill: colour }, s("title", {}, "it goes on beyond the drawing")));
+  }
+}
+
+/** Return the cells by some name, in their order. */
+export function grouped(cells: readonly Cell[], name: (cell: Cell) => string): Map<string, Cell[]> {
+  const found = new Map<string, Cell[]>();
+  for (const cell of cells) {
+    const key = name(cell);
+    const there = found.get(key);
+    if (there) there.push(cell);
+    else found.set(key, [cell]);
+  }
+  return found;
+}
+
+/** Return the cells of each setting, and where there are several placements of each of them. */
+export function byPlace(cells: readonly Cell[]): Map<string, Cell[]> {
+  const several = new Set(cells.map((cell) => cell.placement)).size > 1;
+  return grouped(cells, (cell) => [cell.setting, several ? cell.placement : ""].filter(Boolean).join(", "));
+}
+
+/** Return how wide each of several drawings is: two stand side by side where there is room. */
+export function eachWide(drawings: number, width: number): number {
+  return drawings > 1 && width > 640 ? width / 2 - 8 : width;
+}
+
+/** Return the words for what of several things one is: only those that are not the same in all. */
+export function told(cells: readonly Cell[], shown: Shown): (cell: Cell) => string {
+  const several = (name: (cell: Cell) => string): boolean => new Set(cells.map(name)).size > 1;
+  const parts: ((cell: Cell) => string)[] = [];
+  if (several((cell) => cell.setting)) parts.push((cell) => cell.setting);
+  if (several((cell) => cell.placement)) parts.push((cell) => cell.placement);
+  if (several((cell) => cell.interpreter)) parts.push((cell) => shown.names.get(cell.interpreter) ?? cell.interpreter);
+  return (cell) => parts.map((part) => part(cell)).filter(Boolean).join(", ");
+}

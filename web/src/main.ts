@@ -1,0 +1,20 @@
+/** Reads the data of the page that this is a part of, and shows it. */
+
+import { h } from "./lib/dom.ts";
+import { labPage } from "./lab/page.ts";
+import type { Page } from "./schema.ts";
+import { tracePage } from "./trace/page.ts";
+
+async function start(): Promise<void> {
+  const root = document.getElementById("page")!;
+  try {
+    const page = JSON.parse(document.getElementById("data")!.textContent!) as Page;
+    if (page.kind === "lab") labPage(page, root);
+    else await tracePage(page, root);
+  } catch (error) {
+    root.append(h("p", { class: "warning" }, `This report cannot be shown: ${String(error)}`));
+    throw error;
+  }
+}
+
+void start().finally(() => document.documentElement.setAttribute("data-ready", ""));

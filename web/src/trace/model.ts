@@ -1,0 +1,242 @@
+/** A process of a trace: holds and waits by lane, and what follows from them. Times are nanoseconds from its start. */
+
+import type { Columns } from "../lib/columns.ts";
+import type { FlameFrame, Lane, TraceView } from "../schema.ts";
+
+export type Kind = "hold" | "wait";
+export const KINDS = ["hold", "wait"] as const;
+
+/** All intervals of one kind: by lane, then by time; those of a lane do not overlap. */
+export interface Intervals {
+  readonly start: Float64Array;
+  readonly end: Float64Array;
+  readonly stack: Float64Array;
+  /** The time in a lane's intervals before each. */
+  readonly before: Float64Array;
+}
+
+export interface Selected {
+  readonly lane: number;
+  readonly kind: Kind;
+  readonly row: number;
+}
+
+/** Someone who held while somebody waited, or waited while somebody held. */
+export interface Met {
+  readonly lane: number;
+  readonly ns: number;
+  readonly count: number;
+  /** The one that lasted longest within. */
+  readonly row: number;
+}
+
+function intervalsOf(columns: Columns, name: Kind, lanes: readonly (readonly [number, number])[]): Intervals {
+  const gap = columns.get(`${name}_gap`)!;
+  const length = columns.get(`${name}_length`)!;
+  const start = new Float64Array(gap.length);
+  const end = new Float64Array(gap.length);
+  const before = new Float64Array(gap.length);
+  for (const [first, count] of lanes) {
+    let at = 0;
+    let total = 0;
+    for (let row = first; row < first + count; row += 1) {
+      start[row] = at + gap[row]!;
+      end[row] = at = start[row]! + length[row]!;
+      before[row] = total;
+      total += length[row]!;
+    }
+  }
+  return { start, end, stack: columns.get(`${name}_stack`)!, before };
+}
+
+function sumsOf(shares: Float64Array, bins: number): Float64Array {
+  const lanes = shares.length / bins;
+  const sums = new Float64Array(lanes * (bins + 1));
+  for (let lane = 0; lane < lanes; lane += 1) {
+    for (let bin = 0; bin < bins; bin += 1) {
+      const at = lane * (bins + 1) + bin;
+      sums[at + 1] = sums[at]! + shares[lane * bins + bin]! / 65_535;
+    }
+  }
+  return sums;
+}
+
+export class Model {
+  readonly hold: Intervals;
+  readonly wait: Intervals;
+  readonly forced: Float64Array;
+  readonly parent: Float64Array;
+  readonly frame: Float64Array;
+  readonly stackHeld: Float64Array;
+  readonly stackWaited: Float64Array;
+  /** By lane one number more than there are bins: the time before each, in bins. */
+  private readonly binned: Record<Kind, Float64Array | undefined>;
+
+  constructor(
+    readonly view: TraceView,
+    columns: Columns,
+  ) {
+    this.hold = intervalsOf(columns, "hold", view.lanes.map((lane) => [lane.first_hold, lane.holds]));
+    this.wait = intervalsOf(columns, "wait", view.lanes.map((lane) => [lane.first_wait, lane.waits]));
+    this.forced = columns.get("hold_forced")!;
+    this.parent = columns.get("stack_parent")!;
+    this.frame = columns.get("stack_frame")!;
+    this.stackHeld = columns.get("stack_held")!;
+    this.stackWaited = columns.get("stack_waited")!;
+    const sums = (shares: Float64Array | undefined): Float64Array | undefined => shares && sumsOf(shares, view.bins);
+    this.binned = { hold: sums(columns.get("bin_held")), wait: sums(columns.get("bin_waited")) };
+  }
+
+  /** Return the first row of a lane and the one after its last. */
+  rows(lane: number, kind: Kind): readonly [number, number] {
+    const one: Lane = this.view.lanes[lane]!;
+    return kind === "hold" ? [one.first_hold, one.first_hold + one.holds] : [one.first_wait, one.first_wait + one.waits];
+  }
+
+  /** Return the first row of a lane, from row `from` on, that ends after an instant. */
+  after(lane: number, kind: Kind, instant: number, from?: number): number {
+    const [first, end] = this.rows(lane, kind);
+    const ends = this[kind].end;
+    let low = Math.max(first, from ?? first);
+    let high = end;
+    if (from !== undefined) {
+      // Places are asked for from left to right: the next is near.
+      let step = 1;
+      while (low + step < end && ends[low + step]! <= instant) {
+        low += step;
+        step *= 2;
+      }
+      high = Math.min(end, low + step + 1);
+    }
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (ends[middle]! > instant) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  }
+
+  /** Fill `into` with the share of each of its equal stretches, from `from` to `to`, that a lane held or waited. */
+  shares(lane: number, kind: Kind, from: number, to: number, into: Float32Array): void {
+    const width = (to - from) / into.length;
+    if (this.view.bins) {
+      this.binnedShares(lane, kind, from, width, into);
+      return;
+    }
+    const { start, end, before } = this[kind];
+    const [first, last] = this.rows(lane, kind);
+    let row = first;
+    let until = 0;
+    for (let place = 0; place <= into.length; place += 1) {
+      const instant = from + place * width;
+      row = this.after(lane, kind, instant, place ? row : undefined);
+      const passed =
+        row < last
+          ? before[row]! + Math.max(0, instant - start[row]!)
+          : last > first
+            ? before[last - 1]! + end[last - 1]! - start[last - 1]!
+            : 0;
+      if (place) into[place - 1] = Math.min(1, (passed - until) / width);
+      until = passed;
+    }
+  }
+
+  private binnedShares(lane: number, kind: Kind, from: number, width: number, into: Float32Array): void {
+    const bins = this.view.bins;
+    const sums = this.binned[kind]!;
+    const first = lane * (bins + 1);
+    const before = (time: number): number => {
+      const at = Math.min(bins, Math.max(0, (time / this.view.span_ns) * bins));
+      const bin = Math.min(bins - 1, Math.floor(at));
+      return sums[first + bin]! + (at - bin) * (sums[first + bin + 1]! - sums[first + bin]!);
+    };
+    const whole = (width / this.view.span_ns) * bins;
+    let until = before(from);
+    for (let place = 0; place < into.length; place += 1) {
+      const passed = before(from + (place + 1) * width);
+      into[place] = Math.min(1, (passed - until) / whole);
+      until = passed;
+    }
+  }
+
+  /** Return how long a lane held or waited in all. */
+  total(lane: number, kind: Kind): number {
+    const sums = this.binned[kind];
+    if (sums) return (sums[lane * (this.view.bins + 1) + this.view.bins]! / this.view.bins) * this.view.span_ns;
+    const [first, last] = this.rows(lane, kind);
+    const { start, end, before } = this[kind];
+    return last > first ? before[last - 1]! + end[last - 1]! - start[last - 1]! : 0;
+  }
+
+  /** Return whether single intervals are there for a window; else only their shares are. */
+  exact(width: number): boolean {
+    return !this.view.bins || width < this.view.span_ns / this.view.bins;
+  }
+
+  /** Return what a lane did at an instant, or the nearest of what it did within `reach` of it. */
+  at(lane: number, instant: number, reach: number): Selected | null {
+    let found: Selected | null = null;
+    let nearest = reach;
+    for (const kind of KINDS) {
+      const [first, last] = this.rows(lane, kind);
+      const row = this.after(lane, kind, instant);
+      for (const one of [row - 1, row]) {
+        if (one < first || one >= last) continue;
+        const distance = Math.max(this[kind].start[one]! - instant, instant - this[kind].end[one]!, 0);
+        if (distance <= nearest) {
+          nearest = distance;
+          found = { lane, kind, row: one };
+        }
+      }
+    }
+    return found;
+  }
+
+  /** Return the interval after (1) or before (-1) one, of its lane. */
+  next(one: Selected, step: 1 | -1): Selected | null {
+    const instant = this[one.kind].start[one.row]!;
+    let found: Selected | null = null;
+    let nearest = Infinity;
+    for (const kind of KINDS) {
+      const [first, last] = this.rows(one.lane, kind);
+      const row = kind === one.kind ? one.row + step : this.after(one.lane, kind, instant) - (step < 0 ? 1 : 0);
+      if (row < first || row >= last) continue;
+      const distance = (this[kind].start[row]! - instant) * step;
+      if (distance >= 0 && distance < nearest) {
+        nearest = distance;
+        found = { lane: one.lane, kind, row };
+      }
+    }
+    return found;
+  }
+
+  /** Return who held while somebody waited, or who waited while somebody held, longest first. */
+  met(one: Selected): Met[] {
+    const kind: Kind = one.kind === "wait" ? "hold" : "wait";
+    const from = this[one.kind].start[one.row]!;
+    const to = this[one.kind].end[one.row]!;
+    const gil = this.view.lanes[one.lane]!.gil;
+    const { start, end } = this[kind];
+    const found: Met[] = [];
+    for (const [lane, other] of this.view.lanes.entries()) {
+      if (lane === one.lane || other.gil !== gil) continue;
+      const [, last] = this.rows(lane, kind);
+      let [ns, count, longest, best] = [0, 0, -1, -1];
+      for (let row = this.after(lane, kind, from); row < last && start[row]! < to; row += 1) {
+        const shared = Math.min(end[row]!, to) - Math.max(start[row]!, from);
+        ns += shared;
+        count += 1;
+        if (shared > longest) [longest, best] = [shared, row];
+      }
+      if (count) found.push({ lane, ns, count, row: best });
+    }
+    return found.sort((a, b) => b.ns - a.ns);
+  }
+
+  /** Return a stack's frames, innermost first. */
+  stack(index: number): FlameFrame[] {
+    const found = [];
+    for (let at = index; at > 0; at = this.parent[at]!) found.push(this.view.frames[this.frame[at]!]!);
+    return found;
+  }
+}

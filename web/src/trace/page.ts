@@ -1,0 +1,304 @@
+/** The page of a trace: what it tells, the timeline with what is chosen in it, tables and flame graphs. */
+
+import { bytesOf, columnsOf, inflated } from "../lib/columns.ts";
+import { h, save } from "../lib/dom.ts";
+import { duration } from "../lib/format.ts";
+import { headOf, scrolled, tableOf } from "../lib/table.ts";
+import type { FlameFrame, TracePage, TraceView } from "../schema.ts";
+import { perfettoJson } from "./export.ts";
+import { flame } from "./flame.ts";
+import { Model, type Selected } from "./model.ts";
+import { type Found, nextHit, search } from "./search.ts";
+import { Timeline } from "./timeline.ts";
+import { around, type Window } from "./window.ts";
+
+const MARKS = { problem: "!", fine: "ok", note: "note" } as const;
+
+/** Put the page of a trace into an element. */
+export async function tracePage(page: TracePage, root: HTMLElement): Promise<void> {
+  root.append(h("header", {}, h("h1", {}, page.title)));
+  const labels = [...new Set(page.views.map((view) => view.label))];
+  const span = Math.max(...page.views.map((view) => view.span_ns), 1);
+  const timelines: Timeline[] = [];
+  const linked = labels.length > 1;
+  const follow = (window: Window): void => {
+    if (linked) timelines.forEach((one) => one.show(window, false));
+  };
+  const rests: HTMLElement[] = [];
+  for (const [launch, label] of labels.entries()) {
+    const views = page.views.filter((view) => view.label === label);
+    const [above, below] = [h("div", {}), h("section", {})];
+    const known = new Map<TraceView, Made>();
+    let chosen: TraceView;
+    const show = async (view: TraceView): Promise<void> => {
+      chosen = view;
+      const made = known.get(view) ?? (await process(view, linked ? span : view.span_ns, follow));
+      known.set(view, made);
+      // Another may have been chosen while this one was unpacked.
+      if (chosen !== view) return;
+      const before = timelines[launch];
+      timelines[launch] = made.timeline;
+      if (linked && before) made.timeline.show(before.window, false);
+      above.replaceChildren(made.picture);
+      below.replaceChildren(linked ? h("h2", {}, label) : "", ...made.rest);
+    };
+    // Side by side it is the pictures that are compared: what tells more of each follows after all of them.
+    root.append(h("section", { class: "launch" }, linked && h("h2", {}, label), chooser(views, show), above));
+    rests.push(below);
+    await show(views[0]!);
+  }
+  root.append(...rests);
+  root.append(h("footer", {}, h("p", { class: "dim" }, `Headway ${page.version}. This file is complete: it asks nothing of any network.`)));
+  // On paper it is light: a canvas keeps the colours that it was drawn in.
+  for (const [name, printing] of [["beforeprint", true], ["afterprint", false]] as const) {
+    addEventListener(name, () => {
+      document.documentElement.classList.toggle("printing", printing);
+      timelines.forEach((one) => one.redraw());
+    });
+  }
+  Object.assign(globalThis, { headwayTimelines: timelines });
+}
+
+function chooser(views: readonly TraceView[], show: (view: TraceView) => Promise<void>): HTMLElement | false {
+  if (views.length < 2) return false;
+  return h(
+    "p",
+    {},
+    h(
+      "label",
+      {},
+      "process ",
+      h(
+        "select",
+        { change: (event) => void show(views[Number((event.target as HTMLSelectElement).value)]!) },
+        ...views.map((view, place) => h("option", { value: place }, `${view.title}: ${view.gils[0]?.summary ?? "no GIL used"}`)),
+      ),
+    ),
+  );
+}
+
+interface Made {
+  readonly picture: HTMLElement;
+  readonly rest: readonly HTMLElement[];
+  readonly timeline: Timeline;
+}
+
+async function process(view: TraceView, span: number, follow: (window: Window) => void): Promise<Made> {
+  const block = document.getElementById(view.block)!.textContent!;
+  const model = new Model(view, columnsOf(await inflated(bytesOf(block)), view.columns));
+  const details = h("div", { class: "details" }, hint(view));
+  const timeline: Timeline = new Timeline(
+    model,
+    {
+      selected: (one) =>
+        details.replaceChildren(one ? selection(model, one, (other) => timeline.select(other, true)) : hint(view)),
+      moved: follow,
+    },
+    span,
+  );
+  const picture = h(
+    "div",
+    {},
+    ...view.lines.map((line) => h("p", { class: "dim" }, line)),
+    tools(model, timeline),
+    timeline.element,
+    key(view),
+    details,
+  );
+  const rest = [
+    findings(view),
+    marks(view, timeline),
+    ...view.sections.map((one) => h("section", {}, h("h3", {}, one.title), ...one.tables.map(tableOf))),
+    flames(model),
+  ];
+  return { picture, rest, timeline };
+}
+
+function findings(view: TraceView): HTMLElement {
+  return h(
+    "ul",
+    { class: "findings told" },
+    ...view.findings.map((one) =>
+      h(
+        "li",
+        { class: one.weight },
+        h("span", { class: `badge ${one.weight}` }, MARKS[one.weight]),
+        " ",
+        one.fact,
+        one.cause && h("div", { class: "dim" }, `why: ${one.cause}`),
+        one.advice && h("div", { class: "advice" }, `try: ${one.advice}`),
+      ),
+    ),
+  );
+}
+
+function hint(view: TraceView): HTMLElement {
+  if (!view.lanes.length) return h("p", { class: "dim" }, "nobody held or waited");
+  const what = view.gils.length
+    ? "a hold or a wait to see whose it was, at which line, and who held or waited meanwhile"
+    : "a wait to see whose it was, and at which line";
+  return h(
+    "p",
+    { class: "dim" },
+    `Choose ${what}. Wheel or + and - zoom, drag or arrows move, n and p go to the next and the previous, Home shows all.`,
+  );
+}
+
+function key(view: TraceView): HTMLElement {
+  const item = (name: string, words: string): HTMLElement => h("li", {}, h("span", { class: `swatch ${name}` }), words);
+  return h(
+    "ul",
+    { class: "legend" },
+    view.gils.length > 0 && item("hold", "runs with the GIL"),
+    item("wait", view.gils.length > 0 ? "waits" : "waits for a lock"),
+    item("off", view.gils.length > 0 ? "off the GIL" : "runs, or waits for something else"),
+    view.bins > 0 && h("li", { class: "dim" }, "zoomed in, only the longest are shown one by one, before a pale mean: `headway report --since --until` makes a page of a part"),
+  );
+}
+
+function tools(model: Model, timeline: Timeline): HTMLElement {
+  let found: Found | null = null;
+  const said = h("output", {});
+  const go = (step: 1 | -1): void => {
+    const hit = found && nextHit(model, found, timeline.selection ?? timeline.window.from, step);
+    if (hit) timeline.select(hit, true);
+  };
+  const input = h("input", {
+    type: "search",
+    placeholder: "thread or function",
+    "aria-label": "search for a thread or a function",
+    input: () => {
+      found = search(model, input.value);
+      timeline.mark(found);
+      said.textContent = found ? words(found) : "";
+    },
+    keydown: (event) => {
+      if ((event as KeyboardEvent).key === "Enter") go((event as KeyboardEvent).shiftKey ? -1 : 1);
+    },
+  });
+  const button = (text: string, click: () => void): HTMLElement => h("button", { type: "button", click }, text);
+  return h(
+    "div",
+    { class: "tools" },
+    input,
+    button("Previous", () => go(-1)),
+    button("Next", () => go(1)),
+    said,
+    button("Show all", () => timeline.show({ from: 0, to: timeline.span })),
+    button("Save the window for Perfetto", () => {
+      const { pieces, left } = perfettoJson(model, timeline.window);
+      save("window.perfetto.json", "application/json", pieces);
+      const short = left > 0 ? `${left.toLocaleString("en")} holds and waits had no room in it` : "it has only the longest holds and waits";
+      if (left > 0 || model.view.bins) said.textContent = `${short}: \`headway report --perfetto\` writes all`;
+    }),
+  );
+}
+
+function words(found: Found): string {
+  const parts = [];
+  const times = (of: { hold: number; wait: number }): string => `held ${duration(of.hold)}, waited ${duration(of.wait)}`;
+  const several = (count: number, what: string): string => `${count.toLocaleString("en")} ${what}${count > 1 ? "s" : ""}`;
+  if (found.lanes.size) parts.push(`${several(found.lanes.size, "thread")}: ${times(found.ofThreads)}`);
+  if (found.lines) parts.push(`${several(found.lines, "line")} of code: ${times(found.ofLines)}`);
+  return parts.join("; ") || "not found";
+}
+
+function stackOf(frames: readonly FlameFrame[]): HTMLElement {
+  if (!frames.length) return h("p", { class: "dim" }, "its stack is not known");
+  return h(
+    "ol",
+    { class: "stack" },
+    ...frames.map((frame) => h("li", {}, h("code", {}, frame.function), " ", h("span", { class: "dim", title: frame.file }, frame.place))),
+  );
+}
+
+function selection(model: Model, one: Selected, choose: (one: Selected) => void): HTMLElement {
+  const { start, end, stack } = model[one.kind];
+  const length = end[one.row]! - start[one.row]!;
+  const lane = model.view.lanes[one.lane]!;
+  const met = model.met(one);
+  const [other, caption] = one.kind === "wait" ? (["hold", "Who held meanwhile"] as const) : (["wait", "Who waited meanwhile"] as const);
+  const rows = met.map((who) =>
+    h(
+      "tr",
+      {},
+      h(
+        "th",
+        { scope: "row" },
+        h("button", { type: "button", class: "link", click: () => choose({ lane: who.lane, kind: other, row: who.row }) }, model.view.lanes[who.lane]!.label),
+      ),
+      h("td", {}, duration(who.ns)),
+      h("td", {}, `${((100 * who.ns) / Math.max(1, length)).toFixed(0)} %`),
+      h("td", {}, who.count.toLocaleString("en")),
+      h("td", {}, where(model.stack(model[other].stack[who.row]!)[0])),
+    ),
+  );
+  const left = one.kind === "wait" && lane.gil >= 0 ? length - met.reduce((sum, who) => sum + who.ns, 0) : 0;
+  return h(
+    "section",
+    { class: "selection" },
+    h("h3", {}, `${lane.label} ${one.kind === "hold" ? "held the GIL" : lane.gil < 0 ? "waited for a lock" : "waited for the GIL"} ${duration(length)}`),
+    h(
+      "p",
+      { class: "dim" },
+      `from ${duration(model.view.begin_ns + start[one.row]!)} after the start`,
+      one.kind === "hold" ? (model.forced[one.row] ? "; it let go because another thread had asked" : "; it let go by itself") : "",
+    ),
+    stackOf(model.stack(stack[one.row]!)),
+    rows.length > 0 &&
+      scrolled(
+        caption,
+        h("table", {}, h("caption", {}, caption), headOf(["", "time", "of it", `${other}s`, "longest at"]), h("tbody", {}, ...rows)),
+      ),
+    model.view.bins > 0 && h("p", { class: "dim" }, "of the others only the longest holds and waits are in this file"),
+    !model.view.bins && left > length * 0.01 && h("p", { class: "dim" }, `nobody held for ${duration(left)} of it`),
+  );
+}
+
+function where(frame: FlameFrame | undefined): string {
+  return frame ? `${frame.function} (${frame.place})` : "-";
+}
+
+function marks(view: TraceView, timeline: Timeline): HTMLElement {
+  if (!view.marks.length) return h("div", {});
+  const model = timeline.model;
+  return h(
+    "section",
+    {},
+    h("h3", {}, "Look at"),
+    h(
+      "ul",
+      { class: "marks" },
+      ...view.marks.map((mark) =>
+        h(
+          "li",
+          {},
+          h(
+            "button",
+            {
+              type: "button",
+              class: "link",
+              click: () => {
+                timeline.show(around(mark.at_ns, mark.until_ns, timeline.span));
+                timeline.select(model.at(mark.lane, (mark.at_ns + mark.until_ns) / 2, 0));
+                timeline.element.scrollIntoView({ block: "nearest" });
+              },
+            },
+            mark.text,
+          ),
+          h("span", { class: "dim" }, ` at ${duration(view.begin_ns + mark.at_ns)}`),
+        ),
+      ),
+    ),
+  );
+}
+
+function flames(model: Model): HTMLElement {
+  return h(
+    "section",
+    {},
+    h("h3", {}, "Flame graphs"),
+    model.view.gils.length > 0 && h("figure", {}, h("figcaption", {}, "time that the GIL was held, by the stack that let it go"), flame(model, model.stackHeld, "held")),
+    h("figure", {}, h("figcaption", {}, "time that was waited, by the stack that waited"), flame(model, model.stackWaited, "waited")),
+  );
+}

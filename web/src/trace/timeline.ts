@@ -1,0 +1,542 @@
+/** The timeline: a lane per thread on a canvas, zoomed and moved by wheel, drag, touch and keyboard. */
+
+import { h } from "../lib/dom.ts";
+import { duration, instant } from "../lib/format.ts";
+import { niceTicks } from "../lib/scale.ts";
+import { type Kind, KINDS, type Model, type Selected } from "./model.ts";
+import { type Found, placeFrom } from "./search.ts";
+import { around, moved, type Window, within, zoomed } from "./window.ts";
+
+const LANE = 26;
+const BAR = 18;
+const AXIS = 22;
+const HEAD = 18;
+const MOST_LANES = 24;
+const REACH_PX = 4;
+/** With more in so many pixels they would not be told apart, and each is drawn wider than it is: then it is shares. */
+const PX_EACH = 8;
+
+interface Row {
+  readonly lane: number; // -1: the head of a GIL
+  readonly gil: number;
+  readonly y: number;
+}
+
+interface Colours {
+  readonly hold: string;
+  readonly wait: string;
+  readonly ink: string;
+  readonly dim: string;
+  readonly rule: string;
+  readonly card: string;
+  readonly mark: string;
+  readonly onHold: string;
+}
+
+export interface Hears {
+  selected(one: Selected | null): void;
+  moved(window: Window): void;
+}
+
+export class Timeline {
+  readonly element: HTMLElement;
+  readonly canvas: HTMLCanvasElement;
+  window: Window;
+  selection: Selected | null = null;
+  found: Found | null = null;
+  /** How long each frame took to draw, in milliseconds: what bench/timeline.py reads. */
+  readonly drawn_ms: number[] = [];
+
+  private readonly context: CanvasRenderingContext2D;
+  private readonly scroller: HTMLElement;
+  private readonly spoken: HTMLElement;
+  private readonly rows: Row[] = [];
+  private readonly height: number;
+  private readonly pointers = new Map<number, { x: number; y: number }>();
+  private colours!: Colours;
+  private wide = 0;
+  private labels = 150;
+  private asked = false;
+  private dragged = 0;
+  private lane = 0;
+  private readonly shares = { hold: new Float32Array(0), wait: new Float32Array(0) };
+
+  constructor(
+    readonly model: Model,
+    private readonly hears: Hears,
+    readonly span = model.view.span_ns,
+  ) {
+    this.window = { from: 0, to: Math.max(span, 1) };
+    let y = 0;
+    let gil = NaN;
+    const several = new Set(model.view.lanes.map((lane) => lane.gil)).size > 1;
+    for (const [lane, one] of model.view.lanes.entries()) {
+      if (several && one.gil !== gil) {
+        this.rows.push({ lane: -1, gil: one.gil, y });
+        y += HEAD;
+      }
+      gil = one.gil;
+      this.rows.push({ lane, gil, y });
+      y += LANE;
+    }
+    this.height = y;
+    this.canvas = h("canvas", {
+      tabindex: 0,
+      role: "application",
+      "aria-label": `timeline of ${model.view.title}: arrow keys move and choose a thread, plus and minus zoom, n and p choose the next and the previous hold or wait, Home shows all`,
+    });
+    this.context = this.canvas.getContext("2d")!;
+    this.spoken = h("p", { class: "spoken", "aria-live": "polite" });
+    const seen = Math.min(this.height, MOST_LANES * LANE) + AXIS;
+    this.scroller = h(
+      "div",
+      { class: "scroller", style: `height:${seen}px`, scroll: () => this.ask() },
+      h("div", { class: "sticky" }, this.canvas),
+      h("div", { style: `height:${Math.max(0, this.height + AXIS - seen)}px` }),
+    );
+    this.element = h("div", { class: "timeline" }, this.scroller, this.spoken);
+    this.listen();
+    new ResizeObserver(() => this.resized()).observe(this.scroller);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.resized());
+  }
+
+  /** Show a window. */
+  show(window: Window, tell = true): void {
+    this.window = within(window.from, window.to, Math.max(this.span, 1));
+    if (tell) this.hears.moved(this.window);
+    this.ask();
+  }
+
+  /** Choose an interval; `go` shows it, too. */
+  select(one: Selected | null, go = false): void {
+    this.selection = one;
+    if (one) {
+      this.lane = one.lane;
+      const start = this.model[one.kind].start[one.row]!;
+      const end = this.model[one.kind].end[one.row]!;
+      const outside = end < this.window.from || start > this.window.to;
+      const tiny = (end - start) * this.wide < (this.window.to - this.window.from) * 3;
+      if (go && (outside || tiny)) this.show(around(start, end, this.span));
+      this.reveal(one.lane);
+      const what = one.kind === "hold" ? "held" : "waited";
+      this.spoken.textContent = `${this.model.view.lanes[one.lane]!.label} ${what} ${duration(end - start)} at ${duration(this.model.view.begin_ns + start)}`;
+    }
+    this.hears.selected(one);
+    this.ask();
+  }
+
+  /** Draw again at once: the colours have changed, and nobody waits for the next frame. */
+  redraw(): void {
+    this.resized();
+    this.draw();
+  }
+
+  /** Mark what a search found. */
+  mark(found: Found | null): void {
+    this.found = found;
+    this.ask();
+  }
+
+  private reveal(lane: number): void {
+    const row = this.rows.find((one) => one.lane === lane);
+    if (!row) return;
+    const room = this.scroller.clientHeight - AXIS;
+    if (row.y < this.scroller.scrollTop) this.scroller.scrollTop = row.y;
+    else if (row.y + LANE > this.scroller.scrollTop + room) this.scroller.scrollTop = row.y + LANE - room;
+  }
+
+  // ---- what the reader does
+
+  private listen(): void {
+    this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    this.canvas.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0) return;
+      this.canvas.setPointerCapture(event.pointerId);
+      this.pointers.set(event.pointerId, { x: event.offsetX, y: event.offsetY });
+      this.dragged = 0;
+    });
+    this.canvas.addEventListener("pointermove", (event) => this.pointed(event));
+    for (const name of ["pointerup", "pointercancel"] as const) {
+      this.canvas.addEventListener(name, (event) => {
+        if (name === "pointerup" && this.pointers.size === 1 && this.dragged < REACH_PX) this.clicked(event);
+        this.pointers.delete(event.pointerId);
+      });
+    }
+    this.canvas.addEventListener("dblclick", (event) => {
+      this.show(zoomed(this.window, 0.25, this.share(event.offsetX), this.span));
+    });
+    this.canvas.addEventListener("keydown", (event) => {
+      if (!event.ctrlKey && !event.metaKey && !event.altKey && this.key(event.key)) event.preventDefault();
+    });
+  }
+
+  private share(x: number): number {
+    return Math.min(1, Math.max(0, (x - this.labels) / this.wide));
+  }
+
+  private wheel(event: WheelEvent): void {
+    const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
+    const whole = this.window.to - this.window.from >= this.span;
+    // Where nothing is left to zoom out of, the page scrolls on.
+    if (!sideways && whole && event.deltaY > 0) return;
+    event.preventDefault();
+    const by = (sideways ? event.deltaX || event.deltaY : event.deltaY) * (event.deltaMode === 1 ? 16 : 1);
+    if (sideways) this.show(moved(this.window, by / Math.max(1, this.wide), this.span));
+    else this.show(zoomed(this.window, Math.exp(Math.max(-400, Math.min(400, by)) / 300), this.share(event.offsetX), this.span));
+  }
+
+  private pointed(event: PointerEvent): void {
+    const before = this.pointers.get(event.pointerId);
+    if (!before) {
+      this.hover(event);
+      return;
+    }
+    const [dx, dy] = [event.offsetX - before.x, event.offsetY - before.y];
+    const other = [...this.pointers].find(([id]) => id !== event.pointerId)?.[1];
+    if (other) {
+      const now = Math.max(8, Math.abs(event.offsetX - other.x));
+      const then = Math.max(8, Math.abs(before.x - other.x));
+      this.show(zoomed(this.window, then / now, this.share((event.offsetX + other.x) / 2), this.span));
+    } else {
+      this.show(moved(this.window, -dx / this.wide, this.span));
+      this.scroller.scrollTop -= dy;
+    }
+    this.dragged += Math.abs(dx) + Math.abs(dy);
+    this.pointers.set(event.pointerId, { x: event.offsetX, y: event.offsetY });
+  }
+
+  private laneAt(y: number): number {
+    const at = y - AXIS + this.scroller.scrollTop;
+    const row = this.rows.find((one) => at >= one.y && at < one.y + LANE && one.lane >= 0);
+    return y < AXIS || !row ? -1 : row.lane;
+  }
+
+  private intervalAt(event: MouseEvent): Selected | null {
+    const lane = this.laneAt(event.offsetY);
+    if (lane < 0 || event.offsetX < this.labels) return null;
+    const perPixel = (this.window.to - this.window.from) / this.wide;
+    return this.model.at(lane, this.window.from + (event.offsetX - this.labels) * perPixel, perPixel * REACH_PX);
+  }
+
+  private clicked(event: MouseEvent): void {
+    this.select(this.intervalAt(event));
+  }
+
+  private hover(event: MouseEvent): void {
+    const lane = this.laneAt(event.offsetY);
+    if (event.offsetX < this.labels && lane >= 0) {
+      const one = this.model.view.lanes[lane]!;
+      this.canvas.title = `${one.label}: ${one.summary}`;
+      return;
+    }
+    const one = this.intervalAt(event);
+    if (!one) {
+      this.canvas.title = "";
+      return;
+    }
+    const length = this.model[one.kind].end[one.row]! - this.model[one.kind].start[one.row]!;
+    const frame = this.model.stack(this.model[one.kind].stack[one.row]!)[0];
+    this.canvas.title = `${one.kind === "hold" ? "held" : "waited"} ${duration(length)}${frame ? `, ${frame.function} (${frame.place})` : ""}`;
+  }
+
+  private key(key: string): boolean {
+    const lanes = this.model.view.lanes.length;
+    if (!lanes) return false;
+    switch (key) {
+      case "ArrowLeft":
+        this.show(moved(this.window, -0.15, this.span));
+        return true;
+      case "ArrowRight":
+        this.show(moved(this.window, 0.15, this.span));
+        return true;
+      case "+":
+      case "=":
+        this.show(zoomed(this.window, 0.6, 0.5, this.span));
+        return true;
+      case "-":
+        this.show(zoomed(this.window, 1 / 0.6, 0.5, this.span));
+        return true;
+      case "Home":
+        this.show({ from: 0, to: this.span });
+        return true;
+      case "ArrowUp":
+      case "ArrowDown":
+        this.lane = Math.min(lanes - 1, Math.max(0, this.lane + (key === "ArrowDown" ? 1 : -1)));
+        this.select(this.middle(), false);
+        return true;
+      case "n":
+      case "p": {
+        const one = this.selection ?? this.middle();
+        const next = one && (this.selection ? this.model.next(one, key === "n" ? 1 : -1) : one);
+        if (next) this.select(next, true);
+        return true;
+      }
+      case "Enter":
+        if (this.selection) {
+          const { kind, row } = this.selection;
+          this.show(around(this.model[kind].start[row]!, this.model[kind].end[row]!, this.span));
+        }
+        return true;
+      case "Escape":
+        this.select(null);
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  /** Return what the current thread does in the middle of what is shown, or what is nearest to that. */
+  private middle(): Selected | null {
+    const { from, to } = this.window;
+    return this.model.at(this.lane, (from + to) / 2, this.span);
+  }
+
+  // ---- drawing
+
+  private resized(): void {
+    const style = getComputedStyle(this.element);
+    const colour = (name: string): string => style.getPropertyValue(`--${name}`).trim();
+    this.colours = {
+      hold: colour("hold"),
+      wait: colour("wait"),
+      ink: colour("ink"),
+      dim: colour("dim"),
+      rule: colour("rule"),
+      card: colour("card"),
+      mark: colour("mark"),
+      onHold: colour("on-hold"),
+    };
+    const [width, height] = [this.scroller.clientWidth, this.scroller.clientHeight];
+    const scale = devicePixelRatio || 1;
+    this.canvas.width = Math.round(width * scale);
+    this.canvas.height = Math.round(height * scale);
+    this.canvas.style.width = `${width}px`;
+    this.canvas.style.height = `${height}px`;
+    this.context.setTransform(scale, 0, 0, scale, 0, 0);
+    this.labels = Math.min(170, Math.max(80, width * 0.2));
+    this.wide = Math.max(10, width - this.labels - 8);
+    this.shares.hold = new Float32Array(Math.ceil(this.wide));
+    this.shares.wait = new Float32Array(Math.ceil(this.wide));
+    this.ask();
+  }
+
+  private ask(): void {
+    if (this.asked || !this.colours) return;
+    this.asked = true;
+    requestAnimationFrame(() => {
+      this.asked = false;
+      const begun = performance.now();
+      this.draw();
+      this.drawn_ms.push(performance.now() - begun);
+      if (this.drawn_ms.length > 5000) this.drawn_ms.splice(0, 1000);
+    });
+  }
+
+  private draw(): void {
+    const { context, colours } = this;
+    const [width, height] = [this.scroller.clientWidth, this.scroller.clientHeight];
+    context.fillStyle = colours.card;
+    context.fillRect(0, 0, width, height);
+    this.drawAxis(height);
+    context.save();
+    context.beginPath();
+    context.rect(0, AXIS, width, height - AXIS);
+    context.clip();
+    for (const row of this.rows) {
+      const y = row.y + AXIS - this.scroller.scrollTop;
+      if (y + LANE < AXIS || y > height) continue;
+      if (row.lane < 0) this.drawHead(row.gil, y);
+      else this.drawLane(row.lane, y);
+    }
+    this.drawMarks();
+    context.restore();
+  }
+
+  private drawAxis(height: number): void {
+    const { context, colours } = this;
+    const { from, to } = this.window;
+    const ticks = niceTicks(from, to, Math.max(2, Math.floor(this.wide / 130)));
+    const step = ticks.length > 1 ? ticks[1]! - ticks[0]! : to - from;
+    context.font = "11px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    context.textAlign = "center";
+    for (const tick of ticks) {
+      const x = this.x(tick);
+      context.fillStyle = colours.rule;
+      context.fillRect(Math.round(x), AXIS - 4, 1, height);
+      context.fillStyle = colours.dim;
+      const text = instant(this.model.view.begin_ns + tick, step);
+      const half = context.measureText(text).width / 2;
+      context.fillText(text, Math.max(this.labels + half - 4, Math.min(x, this.labels + this.wide - half)), AXIS / 2 - 1);
+    }
+    context.textAlign = "left";
+    context.fillText(duration(to - from), 6, AXIS / 2 - 1);
+  }
+
+  private x(time: number): number {
+    return this.labels + ((time - this.window.from) / (this.window.to - this.window.from)) * this.wide;
+  }
+
+  private drawHead(gil: number, y: number): void {
+    const { context, colours } = this;
+    const one = this.model.view.gils[gil];
+    context.fillStyle = colours.dim;
+    context.font = "bold 11px system-ui, sans-serif";
+    context.fillText(one ? `${one.name}: ${one.summary}` : "waits for locks", 6, y + HEAD / 2);
+  }
+
+  private drawLane(lane: number, y: number): void {
+    const { context, colours, model } = this;
+    const one = model.view.lanes[lane]!;
+    const top = y + (LANE - BAR) / 2;
+    const dimmed = this.found !== null && !this.found.lanes.has(lane) && this.found.lanes.size > 0;
+    context.globalAlpha = dimmed ? 0.45 : 1;
+    context.fillStyle = colours.ink;
+    context.font = `${this.selection?.lane === lane || this.found?.lanes.has(lane) ? "bold " : ""}12px system-ui, sans-serif`;
+    context.fillText(this.fitted(one.label), 6, y + LANE / 2);
+    const [from, to] = [Math.max(this.labels, this.x(one.start_ns)), Math.min(this.labels + this.wide, this.x(one.end_ns))];
+    if (to > from) {
+      context.fillStyle = colours.rule;
+      context.fillRect(from, top + BAR / 2, to - from, 1);
+    }
+    if (model.view.bins) {
+      // Single intervals are only the longest: behind them, paler, is how much there was in all.
+      const exact = model.exact((this.window.to - this.window.from) / this.wide);
+      if (exact) context.globalAlpha *= 0.4;
+      this.drawShares(lane, top);
+      context.globalAlpha = dimmed ? 0.45 : 1;
+      if (exact) this.drawSingly(lane, top);
+    } else if (!this.drawSingly(lane, top)) {
+      this.drawShares(lane, top);
+    }
+    if (this.found) this.drawHits(lane, top, this.found);
+    context.globalAlpha = 1;
+  }
+
+  private readonly widths = new Map<string, string>();
+
+  private fitted(label: string): string {
+    const key = `${label} ${this.labels}`;
+    let text = this.widths.get(key);
+    if (text === undefined) {
+      text = label;
+      while (text.length > 1 && this.context.measureText(text).width > this.labels - 14) text = `${text.slice(0, -2)}…`;
+      this.widths.set(key, text);
+    }
+    return text;
+  }
+
+  /** Draw each interval by itself where few enough are seen; return whether that was so. */
+  private drawSingly(lane: number, top: number): boolean {
+    const { context, model } = this;
+    const { from, to } = this.window;
+    if (!model.exact((to - from) / this.wide)) return false;
+    const ranges = (["wait", "hold"] as const).map((kind) => [
+      kind,
+      model.after(lane, kind, from),
+      Math.min(model.after(lane, kind, to) + 1, model.rows(lane, kind)[1]),
+    ] as const);
+    if (ranges.some(([, first, last]) => (last - first) * PX_EACH > this.wide)) return false;
+    for (const [kind, first, last] of ranges) {
+      const { start, end } = model[kind];
+      context.fillStyle = this.colours[kind];
+      for (let row = first; row < last; row += 1) {
+        if (start[row]! > to) break;
+        const x = Math.max(this.labels, this.x(start[row]!));
+        const wide = Math.max(0.6, Math.min(this.labels + this.wide, this.x(end[row]!)) - x);
+        if (kind === "hold") context.fillRect(x, top, wide, BAR);
+        else context.fillRect(x, top + BAR / 4, wide, BAR / 2);
+      }
+      if (kind === "hold") this.drawNames(first, last, top);
+    }
+    return true;
+  }
+
+  private drawNames(first: number, last: number, top: number): void {
+    const { context, model } = this;
+    const { start, end, stack } = model.hold;
+    context.fillStyle = this.colours.onHold;
+    context.font = "11px system-ui, sans-serif";
+    for (let row = first; row < last; row += 1) {
+      const x = Math.max(this.labels, this.x(start[row]!));
+      const wide = Math.min(this.labels + this.wide, this.x(end[row]!)) - x;
+      if (wide < 60) continue;
+      const name = model.stack(stack[row]!)[0]?.function;
+      if (!name) continue;
+      const room = Math.floor((wide - 8) / 6.2);
+      context.fillText(name.length > room ? `${name.slice(0, room - 1)}…` : name, x + 4, top + BAR / 2 + 0.5);
+    }
+  }
+
+  /** Draw how much of each pixel was held (from below) and waited (above that). */
+  private drawShares(lane: number, top: number): void {
+    const { context, model } = this;
+    const { from, to } = this.window;
+    const { hold, wait } = this.shares;
+    model.shares(lane, "hold", from, to, hold);
+    model.shares(lane, "wait", from, to, wait);
+    for (const kind of ["hold", "wait"] as const satisfies readonly Kind[]) {
+      context.fillStyle = this.colours[kind];
+      // One by one: in software a path of as many rectangles takes more than twice as long.
+      for (let place = 0; place < hold.length; ) {
+        const [held, waited] = [hold[place]!, wait[place]!];
+        let end = place + 1;
+        while (end < hold.length && hold[end] === held && wait[end] === waited) end += 1;
+        const share = kind === "hold" ? held : waited;
+        if (share > 0) {
+          // What is there is seen, however little it is.
+          const high = Math.max(1, share * BAR);
+          const below = kind === "hold" ? 0 : held > 0 ? Math.max(1, held * BAR) : 0;
+          context.fillRect(this.labels + place, top + BAR - Math.min(BAR - high, below) - high, end - place, high);
+        }
+        place = end;
+      }
+    }
+  }
+
+  /** Draw a stroke above what a search found; at most one for a pixel, however many there are. */
+  private drawHits(lane: number, top: number, found: Found): void {
+    const { context, model } = this;
+    const { from, to } = this.window;
+    const pixel = (to - from) / this.wide;
+    context.fillStyle = this.colours.mark;
+    for (const kind of KINDS) {
+      const rows = found.rows[lane]![kind];
+      const { start, end } = model[kind];
+      // One that began before the window may reach into it.
+      let place = Math.max(0, placeFrom(rows, start, from) - 1);
+      while (place < rows.length && start[rows[place]!]! <= to) {
+        const row = rows[place]!;
+        const x = Math.max(this.labels, this.x(start[row]!));
+        const wide = Math.min(this.labels + this.wide, this.x(end[row]!)) - x;
+        if (end[row]! >= from) context.fillRect(x, top - 3, Math.max(1.5, wide), 2.5);
+        place = Math.max(place + 1, placeFrom(rows, start, start[row]! + pixel));
+      }
+    }
+  }
+
+  private drawMarks(): void {
+    const { context, colours } = this;
+    const place = (lane: number): number => this.rows.find((row) => row.lane === lane)!.y + AXIS - this.scroller.scrollTop;
+    for (const mark of this.model.view.marks) {
+      const x = this.x(mark.at_ns);
+      if (x < this.labels || x > this.labels + this.wide) continue;
+      const y = place(mark.lane);
+      context.fillStyle = mark.kind === "hold" ? colours.ink : colours.mark;
+      context.beginPath();
+      context.moveTo(x, y + 6);
+      context.lineTo(x - 4, y);
+      context.lineTo(x + 4, y);
+      context.fill();
+    }
+    if (!this.selection) return;
+    const { lane, kind, row } = this.selection;
+    const [start, end] = [this.x(this.model[kind].start[row]!), this.x(this.model[kind].end[row]!)];
+    if (end < this.labels || start > this.labels + this.wide) return;
+    const left = Math.max(this.labels, start) - 1.5;
+    const right = Math.min(this.labels + this.wide, end) + 1.5;
+    context.strokeStyle = colours.ink;
+    context.lineWidth = 2;
+    context.strokeRect(left, place(lane) + (LANE - BAR) / 2 - 1.5, Math.max(3, right - left), BAR + 3);
+  }
+}
