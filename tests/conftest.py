@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from find_chromium import find_chromium
 from hypothesis import settings
 from synthetic import make_interpreter, make_machine
 
@@ -23,6 +24,7 @@ os.environ["HEADWAY_INTERPRETERS"] = str(interpreters_folder())
 os.environ["HEADWAY_LIBRARIES"] = str(libraries_folder())
 os.environ["HEADWAY_UV"] = find_uv()
 os.environ["HEADWAY_REDIS_BENCHMARK"] = find_redis_benchmark()
+os.environ["HEADWAY_CHROMIUM"] = find_chromium() or ""
 os.environ.pop("REDIS_URL", None)
 # Tests check what is right, not how long it takes on a busy machine.
 settings.register_profile("headway", deadline=None)

@@ -103,6 +103,35 @@ def test_pyperf_reads_the_export(stored, tmp_path):
     assert "is there already" in second.stderr
 
 
+def test_the_page_is_one_file_with_the_reports_figures(stored, tmp_path):
+    """`lab` leaves one beside the store and names it; `report --html` writes the same where it is wanted, and asks first."""
+    path, run = stored
+    target = tmp_path / "run.html"
+    first = headway("report", run["run"], "--store", path, "--html", target)
+    second = headway("report", run["run"], "--store", path, "--html", target)
+    whole = headway("report", run["run"], "--store", path, COLUMNS="400").stdout
+
+    assert (first.returncode, first.stdout, first.stderr) == (0, "", f"wrote {target}\n")
+    assert (second.returncode, "is there already" in second.stderr) == (2, True)
+    beside = path.parent / "reports" / f"{run['run']}.html"
+    assert beside.read_text() == target.read_text()
+    data = re.search(r'id="data">(.*?)</script>', target.read_text(), re.DOTALL)[1]
+    words = " ".join(texts(json.loads(data)))
+    figures = set(re.findall(r"\d[\d.,]* ?(?:ms|us|s)\b|\d[\d.]* \[[\d.]+-[\d.]+\]", whole))
+    assert len(figures) > 10
+    assert {one for one in figures if one not in words} == set()
+
+
+def texts(value):
+    """Yield every text in some JSON."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    for one in value if isinstance(value, list) else []:
+        yield from texts(one)
+    if isinstance(value, str):
+        yield value
+
+
 def test_runs_are_listed(stored):
     """`runs` lists the store in a table and as JSON."""
     path, run = stored
@@ -181,6 +210,12 @@ BAD = [
     (["report"], 4, "no results store", "headway lab"),
     (["report", "--store", "/dev/null/x"], 4, "no results store at /dev/null/x", "headway lab"),
     (["report", "--pyperf", "/nowhere/x.json"], 2, "/nowhere is not there", "make it first"),
+    (["report", "--html", "/nowhere/x.html"], 2, "/nowhere is not there", "make it first"),
+    (["report", "--open"], 2, "opens the page that `--html` writes", "add `--html FILE`"),
+    (["report", "--beside", "b.hwt"], 2, "`--beside` is for traces", "FILE.hwt"),
+    (["report", "a.hwt", "--beside", "b.hwt"], 2, "two traces on one page", "add `--html FILE`"),
+    (["report", "a.hwt", "--html", "x.html", "--thread", "io"], 2, "`--html` has all threads", "leave out"),
+    (["lab", "sleep", "--html", "/nowhere/x.html"], 2, "/nowhere is not there", "make it first"),
     (["compare", "a"], 2, "required: AFTER", "--help"),
     (["dance"], 2, "invalid choice: 'dance'", "--help"),
     ([], 2, "COMMAND", "--help"),

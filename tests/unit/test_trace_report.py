@@ -192,6 +192,46 @@ def test_report_exports_a_trace(recording, tmp_path, capsys, options, name):
     assert main([*arguments, "--force"]) == 0
 
 
+def test_report_writes_pages_of_one_trace_and_of_two(recording, tmp_path, capsys):
+    """Two traces side by side are called by their files' names; a window is that of both."""
+    other = hwt_writer.write(convoy(rounds=5), tmp_path / "later.hwt")
+    path = tmp_path / "page.html"
+    command = ["report", str(recording), "--beside", str(other), "--html", str(path)]
+
+    assert main(command) == 0
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("", f"wrote {path}\n")
+    page = json.loads(re.search(r'id="data">(.*?)</script>', path.read_text(), re.DOTALL)[1])
+    assert [view["label"] for view in page["views"]] == ["app", "later"]
+    assert [sum(lane["waits"] for lane in view["lanes"]) for view in page["views"]] == [40, 10]
+
+    assert main([*command, "--force", "--since", "0.01", "--until", "0.02"]) == 0
+    page = json.loads(re.search(r'id="data">(.*?)</script>', path.read_text(), re.DOTALL)[1])
+    assert {(view["begin_ns"], view["span_ns"]) for view in page["views"]} == {(10_000_000, 10_000_000)}
+
+
+def test_two_traces_of_one_name_are_both_there(recording, tmp_path):
+    """In folders of their own: the page numbers them."""
+    (tmp_path / "other").mkdir()
+    other = hwt_writer.write(convoy(rounds=5), tmp_path / "other" / "app.hwt")
+    path = tmp_path / "page.html"
+
+    assert main(["report", str(recording), "--beside", str(other), "--html", str(path)]) == 0
+    page = json.loads(re.search(r'id="data">(.*?)</script>', path.read_text(), re.DOTALL)[1])
+    assert [view["label"] for view in page["views"]] == ["app (1)", "app (2)"]
+
+
+@pytest.mark.parametrize("option", ["--html", "--perfetto"])
+def test_no_output_replaces_a_trace(recording, tmp_path, capsys, option):
+    """Not the one beside it, and no other, whatever is forced."""
+    other = hwt_writer.write(convoy(rounds=5), tmp_path / "later.hwt")
+    before = other.read_bytes()
+
+    assert main(["report", str(recording), option, str(other), "--force"]) == 2
+    assert f"{other} is a trace" in capsys.readouterr().err
+    assert other.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -4,6 +4,7 @@ import argparse
 
 from headway import lab
 from headway.cli import console
+from headway.cli.html_output import add_html, check_html, write_run_page
 from headway.cli.options import add_json, add_run, add_store
 
 __all__ = ["prepare", "run"]
@@ -14,14 +15,24 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     add_run(parser, "before", default=None)
     add_run(parser, "after", default=None)
     add_store(parser)
+    add_html(parser)
+    parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
     add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Do it."""
+    check_html(arguments)
     before = lab.load_run(arguments.before, store=arguments.store)
     after = lab.load_run(arguments.after, store=arguments.store)
     differences = lab.compare(before, after)
+    if arguments.html is not None:
+        from headway.report.comparison import compared
+
+        found = compared(before, after, differences)
+        write_run_page(after, arguments.html, show=arguments.open, compared=found)
+        if not arguments.json:
+            return 0
     if arguments.json:
         from headway.report import comparison_to_json
 

@@ -9,15 +9,18 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType
 
 from headway import lab
 from headway.cli import console
+from headway.cli.html_output import add_html, check_html, page_folder, write_run_page
 from headway.cli.options import add_json, add_store
-from headway.errors import UsageError
+from headway.errors import HeadwayError, UsageError
 from headway.lab.design import PLACEMENTS, SIZES, Experiment
+from headway.lab.paths import default_store
 from headway.lab.plan import DEFAULT_LAUNCHES
+from headway.lab.verdicts import Verdict
 
 __all__ = ["prepare", "run"]
 
@@ -67,6 +70,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--explain", metavar="EXPERIMENT", help="tell an experiment's question, method, models and claims, and stop"
     )
+    add_html(parser, default="beside the store")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
     add_store(parser)
     add_json(parser)
 
@@ -84,7 +89,9 @@ def run(arguments: argparse.Namespace) -> int:
         return _list(arguments)
     if arguments.explain is not None:
         return _explain(lab.experiment(arguments.explain), as_json=arguments.json)
+    check_html(arguments)
     results = _measure(arguments)
+    verdicts = lab.judge(results)
     if arguments.json:
         from headway.report import run_to_json
 
@@ -92,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         from headway.report import render_run
 
-        console.print_rendered(render_run(results))
+        console.print_rendered(render_run(results, verdicts=verdicts))
     if results.failures:
         console.say(f"{len(results.failures)} launches failed; the rest is above and in the store")
     if not results.header.complete:
@@ -101,7 +108,21 @@ def run(arguments: argparse.Namespace) -> int:
         console.say(f"stopped early; `{again}{url}` completes the run")
         return 130
     console.say(f"stored as {results.id}: `headway report {results.id}` shows it again")
+    _page(arguments, results, verdicts)
     return 1 if results.failures else 0
+
+
+def _page(arguments: argparse.Namespace, results: lab.Run, verdicts: Sequence[Verdict]) -> None:
+    """Write the run's page where it is wanted, else beside the store."""
+    path = arguments.html or page_folder(arguments.store or default_store()) / f"{results.id}.html"
+    try:
+        if arguments.html is None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_run_page(results, path, show=arguments.open, verdicts=verdicts)
+    except (OSError, HeadwayError) as error:
+        if arguments.html is not None:
+            raise
+        console.say(f"no page is written: {error}")
 
 
 def _split(option: str, names: list[str]) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headway import lab
 from headway.cli import console
+from headway.cli.html_output import add_html, check_html, write_run_page
 from headway.cli.options import add_json, add_run, add_store
 from headway.cli.trace_report import add_trace_options, is_trace, report_trace, trace_only
 
@@ -18,6 +19,7 @@ __all__ = ["prepare", "run"]
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `headway report`."""
     add_run(parser, "run", default="last")
+    add_html(parser)
     parser.add_argument("--pyperf", type=Path, metavar="FILE", help="write the timed cells as a pyperf suite")
     parser.add_argument("--verdicts", action="store_true", help="leave out the tables")
     parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
@@ -28,6 +30,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Do it."""
+    check_html(arguments)
     if is_trace(arguments.run):
         return report_trace(arguments)
     trace_only(arguments)
@@ -37,8 +40,10 @@ def run(arguments: argparse.Namespace) -> int:
         from headway.report import run_to_pyperf
 
         console.write_json(arguments.pyperf, run_to_pyperf(results))
-        if not arguments.json:
-            return 0
+    if arguments.html is not None:
+        write_run_page(results, arguments.html, show=arguments.open)
+    if (arguments.pyperf is not None or arguments.html is not None) and not arguments.json:
+        return 0
     if arguments.json:
         from headway.report import run_to_json
 

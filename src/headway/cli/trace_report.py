@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.cli import console, options
+from headway.cli.html_output import write_trace_page
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
+    from headway.traces.analysis import Analysis
     from headway.traces.model import Trace
 
 __all__ = ["add_trace_options", "is_trace", "report_trace", "trace_only"]
@@ -40,6 +42,9 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="only what happened before S seconds after the start",
     )
+    group.add_argument(
+        "--beside", type=Path, metavar="FILE", help="with --html: another trace on the same page, below this one"
+    )
     group.add_argument("--perfetto", type=Path, metavar="FILE", help="write the whole trace for ui.perfetto.dev")
     group.add_argument("--gecko", type=Path, metavar="FILE", help="write it for profiler.firefox.com")
     group.add_argument("--collapsed", type=Path, metavar="FILE", help="write collapsed stacks for flame graphs")
@@ -51,8 +56,11 @@ def add_trace_options(parser: argparse.ArgumentParser) -> None:
 
 def is_trace(name: str) -> bool:
     """Return if a report's argument names a trace: by its ending, or by the first bytes of the file."""
-    if name.endswith(_SUFFIX):
-        return True
+    return name.endswith(_SUFFIX) or _begins_like_one(name)
+
+
+def _begins_like_one(name: str | Path) -> bool:
+    """Return if a file has the first bytes of a trace."""
     try:
         with Path(name).open("rb") as file:
             first = file.read(8)
@@ -69,7 +77,7 @@ def trace_only(arguments: argparse.Namespace) -> None:
     Raises:
         UsageError: One is.
     """
-    for name in ("all", "thread", "since", "until", *_EXPORTS, "of"):
+    for name in ("all", "thread", "since", "until", "beside", *_EXPORTS, "of"):
         if getattr(arguments, name) not in (None, False):
             raise UsageError(
                 f"`--{name}` is for traces, and `{arguments.run}` is no trace file",
@@ -88,17 +96,35 @@ def report_trace(arguments: argparse.Namespace) -> int:
     from headway.traces.reader import read_family
 
     traces = read_family(Path(arguments.run))
+    beside = read_family(arguments.beside) if arguments.beside is not None else []
     threads = _threads(traces, arguments.thread)
+    page = outputs.pop("html", None)
     if outputs:
         from headway.traces.export import FORMATS
 
         for name, path in outputs.items():
             FORMATS[name](traces, path)
             console.say(f"wrote {path}")
-        if not arguments.json:
-            return 0
+    if page is not None:
+        _write_page(arguments, traces, beside)
+    if (outputs or page) and not arguments.json:
+        return 0
     _show(arguments, traces, threads)
     return 0
+
+
+def _write_page(arguments: argparse.Namespace, traces: "Sequence[Trace]", beside: "Sequence[Trace]") -> None:
+    """Write the page of a trace, with the one beside it."""
+    from headway.traces.analysis import analyse
+
+    launches: list[tuple[str, Sequence[tuple[Trace, Analysis]]]] = []
+    for path, found in ((Path(arguments.run), traces), (arguments.beside, beside)):
+        if found:
+            since_ns, until_ns = _window(arguments, found)
+            chosen = _in_window(found, since_ns, until_ns)
+            analysed = [(one, analyse(one, since_ns=since_ns, until_ns=until_ns)) for one in chosen]
+            launches.append((path.stem, analysed))
+    write_trace_page(launches, arguments.html, show=arguments.open)
 
 
 def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
@@ -108,14 +134,21 @@ def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
     for name in ("pyperf", "verdicts", "store"):
         if getattr(arguments, name):
             raise UsageError(f"`--{name}` is for runs of the lab, and {arguments.run} is a trace", hint="leave it out")
+    if arguments.beside is not None and arguments.html is None:
+        raise UsageError("`--beside` puts two traces on one page", hint="add `--html FILE`")
+    if arguments.html is not None and arguments.thread is not None:
+        raise UsageError("`--html` has all threads", hint="leave out `--thread`; the page finds threads by their names")
     outputs: dict[str, Path] = {}
-    for name in _EXPORTS:
+    for name in ("html", *_EXPORTS):
         path = getattr(arguments, name)
         if path is None:
             continue
         console.check_output(path, force=arguments.force)
         if path.exists() and Path(arguments.run).exists() and path.samefile(arguments.run):
             raise UsageError(f"{path} is the trace itself", hint="use another name")
+        if _begins_like_one(path):
+            # Of a child, of the one beside it, or any other: nobody replaces a trace by what is made of one.
+            raise UsageError(f"{path} is a trace", hint="use another name")
         if path.resolve() in {one.resolve() for one in outputs.values()}:
             raise UsageError(f"{path} is named for two formats", hint="use another name for one of them")
         outputs[f"collapsed-{arguments.of or 'hold'}" if name == "collapsed" else name] = path
@@ -147,24 +180,40 @@ def _threads(traces: "Sequence[Trace]", name: str | None) -> list[set[int] | Non
     return found
 
 
-def _show(arguments: argparse.Namespace, traces: "Sequence[Trace]", threads: Sequence[set[int] | None]) -> None:
-    from headway.traces.analysis import analyse, as_json
-
+def _window(arguments: argparse.Namespace, traces: "Sequence[Trace]") -> tuple[int | None, int | None]:
+    """Return the window that is asked for, in the traces' times."""
     begin_ns = min(trace.start_ns for trace in traces)
     since_ns, until_ns = (
         None if seconds is None else begin_ns + round(seconds * _S_NS) for seconds in (arguments.since, arguments.until)
     )
-    # Threads of one process only, and processes of one window only, are what is asked for.
+    return since_ns, until_ns
+
+
+def _in_window(traces: "Sequence[Trace]", since_ns: int | None, until_ns: int | None) -> "list[Trace]":
+    """Return the traces that have something in a window.
+
+    Raises:
+        UsageError: None has.
+    """
     chosen = [
-        (trace, mine)
-        for trace, mine in zip(traces, threads, strict=True)
-        if (mine is None or mine)
-        and (since_ns is None or since_ns <= trace.end_ns)
-        and (until_ns is None or until_ns >= trace.start_ns)
+        trace
+        for trace in traces
+        if (since_ns is None or since_ns <= trace.end_ns) and (until_ns is None or until_ns >= trace.start_ns)
     ]
     if not chosen:
-        end_s = (max(trace.end_ns for trace in traces) - begin_ns) / _S_NS
+        end_s = (max(trace.end_ns for trace in traces) - min(trace.start_ns for trace in traces)) / _S_NS
         raise UsageError("nothing was recorded in this window", hint=f"the recording ends after {end_s:.3g} s")
+    return chosen
+
+
+def _show(arguments: argparse.Namespace, traces: "Sequence[Trace]", threads: Sequence[set[int] | None]) -> None:
+    from headway.traces.analysis import analyse, as_json
+
+    since_ns, until_ns = _window(arguments, traces)
+    of = dict(zip(map(id, traces), threads, strict=True))
+    # Threads of one process only, and processes of one window only, are what is asked for.
+    wanted = [trace for trace in traces if of[id(trace)] is None or of[id(trace)]]
+    chosen = [(trace, of[id(trace)]) for trace in _in_window(wanted, since_ns, until_ns)]
     analyses = [analyse(trace, since_ns=since_ns, until_ns=until_ns, threads=mine) for trace, mine in chosen]
     from headway.report.traced import render_traces, worst_first
 

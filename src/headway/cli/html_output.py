@@ -1,0 +1,103 @@
+"""`--html` and `--open`: the page of a run or a trace as one file."""
+
+import argparse
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway import __version__
+from headway.cli import console
+from headway.errors import UsageError
+from headway.traces.export.output import written_whole
+
+if TYPE_CHECKING:
+    from headway.lab import Run
+    from headway.lab.verdicts import Verdict
+    from headway.report.comparison import Compared
+    from headway.traces.analysis import Analysis
+    from headway.traces.model import Trace
+
+__all__ = ["add_html", "check_html", "page_folder", "write_run_page", "write_trace_page"]
+
+
+def add_html(parser: argparse.ArgumentParser, *, default: str = "") -> None:
+    """`--html FILE` and `--open`; `default` says where the page goes without FILE, if anywhere."""
+    also = f" (default: {default})" if default else ""
+    text = f"write one HTML file with everything in it, to open from disk{also}"
+    parser.add_argument("--html", type=Path, metavar="FILE", help=text)
+    parser.add_argument("--open", action="store_true", help="open that file in the browser")
+    parser.set_defaults(html_default=default)
+
+
+def check_html(arguments: argparse.Namespace) -> None:
+    """Make sure before any work that the page can be written.
+
+    Raises:
+        UsageError: It cannot, or there is none to open.
+    """
+    if arguments.open and arguments.html is None and not arguments.html_default:
+        raise UsageError("`--open` opens the page that `--html` writes", hint="add `--html FILE`")
+    console.check_output(arguments.html, force=arguments.force)
+
+
+def page_folder(store: Path) -> Path:
+    """Return where the lab leaves the pages of its runs: beside their store."""
+    return store.parent / "reports"
+
+
+def write_run_page(
+    run: "Run",
+    path: Path,
+    *,
+    show: bool,
+    verdicts: "Sequence[Verdict] | None" = None,
+    compared: "Compared | None" = None,
+) -> None:
+    """Write a run's page, or that of a run beside an earlier one.
+
+    Args:
+        run: The run.
+        path: The file.
+        show: Open it, too.
+        verdicts: The run's, where they are known already.
+        compared: It beside the earlier one.
+
+    Raises:
+        HeadwayError: The file cannot be written.
+    """
+    from headway.report.html import lab_page, render_page
+
+    _write(path, render_page(lab_page(run, verdicts, compared)), show=show)
+
+
+def write_trace_page(
+    launches: "Sequence[tuple[str, Sequence[tuple[Trace, Analysis]]]]", path: Path, *, show: bool
+) -> None:
+    """Write the page of a trace, or of several side by side.
+
+    Args:
+        launches: By name, the processes of each.
+        path: The file.
+        show: Open it, too.
+
+    Raises:
+        HeadwayError: The file cannot be written.
+    """
+    from headway.report.html import render_page, trace_page
+
+    names = [name for name, _ in launches]
+    if len(launches) == 1:
+        names = [""]
+    elif len(set(names)) < len(names):
+        names = [f"{name} ({place})" for place, name in enumerate(names, 1)]
+    processes = [one for _, one in launches]
+    _write(path, render_page(*trace_page(list(zip(names, processes, strict=True)), __version__)), show=show)
+
+
+def _write(path: Path, text: str, *, show: bool) -> None:
+    with written_whole(path) as file:
+        file.write(text.encode())
+    console.say(f"wrote {path}")
+    if show and not webbrowser.open(path.resolve().as_uri()):
+        console.say(f"no browser could be started here: open {path.resolve()} in yours")

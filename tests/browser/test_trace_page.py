@@ -1,0 +1,335 @@
+"""The timeline in a real browser: it zooms, moves, selects, searches, and names are only text."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from browser_pages import until
+from made_traces import made_trace
+from told_traces import Script, convoy
+
+from headway.report.html import render_page, trace_page
+from headway.traces.analysis import analyse
+from headway.traces.analysis.intervals import recorded
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+LABELS_PX = 170
+AXIS_PX = 22
+LANE_PX = 26
+
+
+def html_of(*launches):
+    """Return the page of launches, each a label and a trace."""
+    return render_page(*trace_page([(label, [(trace, analyse(trace))]) for label, trace in launches], "0"))
+
+
+def window(page, launch=0):
+    """Return the stretch that a timeline shows, in ms."""
+    one = page.evaluate(f"headwayTimelines[{launch}].window")
+    return one["from"] / 1e6, one["to"] / 1e6
+
+
+def settle(page):
+    """Wait for the next frame."""
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def place(page, lane, share, launch=0):
+    """Return where a lane is at a share of the timeline's width."""
+    canvas = page.locator("canvas").nth(launch)
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    labels = min(LABELS_PX, max(80, box["width"] * 0.2))
+    wide = box["width"] - labels - 8
+    return box["x"] + labels + wide * share, box["y"] + AXIS_PX + LANE_PX * lane + LANE_PX / 2
+
+
+def lane_of(page, label):
+    return page.evaluate(f"headwayTimelines[0].model.view.lanes.findIndex(lane => lane.label === {json.dumps(label)})")
+
+
+def test_the_page_tells_what_the_report_tells(open_page):
+    """Findings with their advice, the thread's row, the blame."""
+    page = open_page(html_of(("", convoy())))
+
+    text = page.inner_text("main")
+    for words in ("reader waited 20 times (199/s) behind cruncher for the GIL", "Who waited for whom", "reader [102]"):
+        assert words in text
+    assert page.title() == "app.py (pid 4242) - Headway"
+
+
+def test_wheel_drag_and_keys_zoom_and_move(open_page):
+    """The wheel keeps the instant under the pointer; a drag moves by as much as it goes; Home shows all."""
+    page = open_page(html_of(("", convoy())))
+    whole = window(page)
+    x, y = place(page, 0, 0.25)
+    page.mouse.move(x, y)
+    under = whole[0] + 0.25 * (whole[1] - whole[0])
+    for _ in range(6):
+        page.mouse.wheel(0, -120)
+    until(page, "headwayTimelines[0].window.to - headwayTimelines[0].window.from < 2e7")
+    near = window(page)
+
+    assert near[0] + 0.25 * (near[1] - near[0]) == pytest.approx(under, rel=0.02)
+
+    start, end = place(page, 0, 0.5), place(page, 0, 0.75)
+    page.mouse.move(*start)
+    page.mouse.down()
+    page.mouse.move(*end, steps=5)
+    page.mouse.up()
+    moved = window(page)
+    assert moved[0] == pytest.approx(near[0] - 0.25 * (near[1] - near[0]), abs=0.05 * (near[1] - near[0]))
+
+    page.locator("canvas").focus()
+    page.keyboard.press("ArrowRight")
+    assert window(page)[0] > moved[0]
+    page.keyboard.press("+")
+    assert window(page)[1] - window(page)[0] < 0.7 * (moved[1] - moved[0])
+    page.keyboard.press("Home")
+    assert window(page) == whole
+
+
+def test_a_wait_says_who_held_meanwhile(open_page):
+    """Chosen with the mouse: its length, its stack, and that the holder had all of it; its name leads to the hold."""
+    page = open_page(html_of(("", convoy())))
+    lane = lane_of(page, "reader")
+    wait = page.evaluate(
+        f"(() => {{ const m = headwayTimelines[0].model; const [f] = m.rows({lane}, 'wait'); return [m.wait.start[f + 3], m.wait.end[f + 3]]; }})()"
+    )
+    page.evaluate(f"headwayTimelines[0].show({{from: {wait[0]} - 1e6, to: {wait[1]} + 1e6}})")
+    settle(page)
+    page.mouse.click(*place(page, lane, 0.5))
+
+    chosen = page.locator(".selection")
+    assert chosen.locator("h3").inner_text() == "reader waited for the GIL 5 ms"
+    assert [one.inner_text() for one in chosen.locator(".stack code").all()] == ["SocketIO.readinto", "serve"]
+    row = chosen.locator("tbody tr")
+    assert row.count() == 1
+    assert row.inner_text().split("\t")[:3] == ["cruncher", "5 ms", "100 %"]
+
+    row.get_by_role("button", name="cruncher").click()
+    assert chosen.locator("h3").inner_text().startswith("cruncher held the GIL")
+    assert "another thread had asked" in chosen.inner_text()
+
+
+def test_the_keyboard_alone_goes_through_waits_and_holds(open_page):
+    """Arrow keys choose a thread, n and p its next and previous, and what is chosen is spoken."""
+    page = open_page(html_of(("", convoy())))
+    page.locator("canvas").focus()
+    page.keyboard.press("ArrowDown")
+    first = page.locator(".spoken").inner_text()
+    page.keyboard.press("n")
+    second = page.locator(".spoken").inner_text()
+    page.keyboard.press("p")
+
+    assert first != second
+    assert page.locator(".spoken").inner_text() == first
+    page.keyboard.press("Escape")
+    assert page.locator(".selection").count() == 0
+
+
+def test_a_search_finds_threads_and_functions(open_page):
+    """It says how many and how long, and goes from one to the next."""
+    page = open_page(html_of(("", convoy())))
+    search = page.get_by_role("searchbox")
+    search.fill("readinto")
+    assert "1 line of code" in page.locator("output").inner_text()
+    assert "waited 100 ms" in page.locator("output").inner_text()
+    search.press("Enter")
+    assert page.locator(".selection h3").inner_text().startswith("reader waited")
+    search.fill("cruncher")
+    assert page.locator("output").inner_text() == "1 thread: held 100 ms, waited 400 us"
+    search.press("Enter")
+    assert page.locator(".selection h3").inner_text().startswith("cruncher")
+    search.fill("nowhere")
+    assert page.locator("output").inner_text() == "not found"
+
+
+def test_marks_lead_to_the_convoys_and_the_longest_holds(open_page):
+    """Chosen, the wait is shown and selected."""
+    page = open_page(html_of(("", convoy())))
+    page.get_by_role("button", name="which waits in convoys").first.click()
+    settle(page)
+
+    shown = window(page)
+    assert shown[1] - shown[0] == pytest.approx(15, rel=0.01)
+    assert page.locator(".selection h3").inner_text() == "reader waited for the GIL 5 ms"
+
+
+def test_a_bar_of_a_flame_graph_opens(open_page):
+    """A frame becomes the whole width, and the way back is there."""
+    page = open_page(html_of(("", convoy())))
+    flame = page.locator(".flame").nth(1)
+    bar = flame.get_by_role("button", name="serve")
+    whole = flame.bounding_box()["width"]
+    bar.first.click()
+    top = flame.locator("button").first
+    assert "serve" in top.get_attribute("aria-label")
+    assert top.bounding_box()["width"] == pytest.approx(whole, rel=0.01)
+    top.click()
+    assert "waited" in flame.locator("button").first.get_attribute("aria-label")
+
+
+def test_two_traces_move_together(open_page):
+    """Before and after on one page: zooming one zooms the other."""
+    page = open_page(html_of(("before", convoy()), ("after", convoy(rounds=5))))
+    assert [one.inner_text() for one in page.locator(".launch h2").all()] == ["before", "after"]
+    assert window(page, 0) == window(page, 1)
+    page.mouse.move(*place(page, 0, 0.5))
+    page.mouse.wheel(0, -300)
+    until(page, "headwayTimelines[0].window.from > 0")
+
+    assert window(page, 0) == window(page, 1)
+
+
+def test_the_picture_of_the_readme_is_made_by_the_guides_commands(open_page, tmp_path):
+    """Real traces of the example, without a policy and under `fair`: the server is answered more often under it."""
+    example = ROOT / "docs" / "guides" / "examples" / "convoy.py"
+    guide = (ROOT / "docs" / "guides" / "look-at-it.md").read_text(encoding="utf-8")
+    commands = [line.split()[1:] for line in guide.splitlines() if line.startswith("    headway") and ".hwt" in line]
+    assert len(commands) == 3
+    for command in commands:
+        arguments = [{"convoy.py": str(example)}.get(one, one) for one in command if one != "--open"]
+        done = subprocess.run(
+            [sys.executable, "-m", "headway", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    page = open_page((tmp_path / "convoy.html").read_text(encoding="utf-8"))
+
+    assert [one.inner_text() for one in page.locator(".launch h2").all()] == ["before", "after"]
+    before, after = page.evaluate(
+        "headwayTimelines.map(one => one.model.view.lanes.find(lane => lane.label === 'server').holds)"
+    )
+    assert after > before > 0
+
+
+def family():
+    """Return a page's processes: a parent and its child."""
+    return [(one, analyse(one)) for one in (convoy(), convoy(rounds=5, pid=4243, parent_pid=4242))]
+
+
+def test_a_process_is_chosen_and_the_window_stays(open_page):
+    """Beside another launch: what the other shows is what the newly chosen process shows; chosen again it is as it was."""
+    launches = [("before", family()), ("after", [(convoy(), analyse(convoy()))])]
+    page = open_page(render_page(*trace_page(launches, "0")), width=390)
+    assert page.title() == "app.py (2 processes) beside app.py (pid 4242) - Headway"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+    page.evaluate("headwayTimelines[1].show({from: 2e7, to: 6e7})")
+    assert window(page, 0) == (20, 60)
+    page.get_by_label("process").select_option("1")
+    until(page, "headwayTimelines[0].model.view.title === 'app.py (pid 4243)'")
+    assert window(page, 0) == (20, 60)
+    page.get_by_label("process").select_option("0")
+    until(page, "headwayTimelines[0].model.view.title === 'app.py (pid 4242)'")
+
+
+def test_a_page_without_anything_says_so(open_page):
+    """No thread held or waited: keys do no harm, and no lane is promised."""
+    page = open_page(html_of(("", Script().trace(5))))
+    page.locator("canvas").focus()
+    for key in ("ArrowDown", "n", "p", "+", "Home"):
+        page.keyboard.press(key)
+
+    assert "nobody held or waited" in page.inner_text("main")
+
+
+def test_what_is_painted_is_what_was_held(open_page):
+    """At every zoom: as much blue in the lane as the GIL was held in the window, to a few per cent."""
+    trace = made_trace(events=40_000, threads=2, seed=4, cpu_share=0)
+    page = open_page(html_of(("", trace)))
+    script = """length => {
+      const one = headwayTimelines[0], m = one.model; one.show({from: one.span * 0.3, to: one.span * 0.3 + length});
+      return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => {
+        const into = new Float32Array(1); m.shares(0, 'hold', one.window.from, one.window.to, into);
+        const scale = devicePixelRatio, labels = Math.min(170, Math.max(80, one.canvas.clientWidth * 0.2));
+        const wide = Math.floor(one.canvas.clientWidth - labels - 8);
+        const hex = getComputedStyle(document.documentElement).getPropertyValue('--hold').trim();
+        const blue = [1, 3, 5].map(at => parseInt(hex.slice(at, at + 2), 16));
+        const copy = new OffscreenCanvas(one.canvas.width, one.canvas.height).getContext('2d', {willReadFrequently: true});
+        copy.drawImage(one.canvas, 0, 0);
+        const pixels = copy.getImageData(Math.ceil(labels * scale), 26 * scale, wide * scale, 18 * scale).data;
+        let painted = 0;
+        for (let at = 0; at < pixels.length; at += 4) if (blue.every((c, i) => Math.abs(c - pixels[at + i]) < 60)) painted += 1;
+        done([into[0], painted / (pixels.length / 4)]);
+      }))); }"""
+    span = trace.end_ns - trace.start_ns
+    for part in (1, 0.3, 0.1, 0.05, 0.03, 0.02, 0.01, 0.003):
+        true, painted = page.evaluate(script, span * part)
+        assert painted == pytest.approx(true, abs=0.12), part
+
+
+def test_paper_is_light_and_has_everything(open_page):
+    """Printed from a dark screen: the page turns light, the timeline with it, and names of threads and functions are there."""
+    page = open_page(html_of(("", convoy())), scheme="dark")
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+
+    assert page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--card').trim()") == "#ffffff"
+    corner = page.evaluate("[...headwayTimelines[0].canvas.getContext('2d').getImageData(2, 40, 1, 1).data]")
+    assert corner == [255, 255, 255, 255]
+    assert page.get_by_role("button", name="which waits in convoys").first.is_visible()
+    assert page.locator(".flame .bar").first.is_visible()
+    assert not page.get_by_role("searchbox").is_visible()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--card').trim()") != "#ffffff"
+
+
+def test_a_hostile_name_is_only_text(open_page):
+    """It is shown as it is, and runs nothing: no dialog, no request, no error."""
+    hostile = "</script><img src=x onerror=alert(1)>"
+    trace = convoy()
+    trace = replace(trace, threads=(replace(trace.threads[0], name=hostile), *trace.threads[1:]))
+    page = open_page(html_of(("", trace)))
+
+    assert hostile in page.inner_text("main")
+    assert page.locator("img").count() == 0
+
+
+def test_what_is_saved_for_perfetto_is_what_is_shown(open_page, tmp_path):
+    """The file has the window's holds and waits."""
+    page = open_page(html_of(("", convoy())))
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save the window for Perfetto").click()
+    download.value.save_as(tmp_path / "window.json")
+    events = json.loads((tmp_path / "window.json").read_text())["traceEvents"]
+
+    found = recorded(convoy())
+    names = [event["name"] for event in events]
+    assert (names.count("waits"), names.count("holds the GIL")) == (len(found.waits), len(found.holds))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_is_wider_than_the_page(open_page, width, scheme):
+    """On a phone and on a desk, in light and dark; and the lanes have colours."""
+    page = open_page(html_of(("", convoy())), width=width, scheme=scheme)
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    settle(page)
+    colours = page.evaluate(
+        "(() => { const c = headwayTimelines[0].canvas; const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+        " const s = new Set(); for (let i = 0; i < d.length; i += 4) s.add(d[i] + ',' + d[i+1] + ',' + d[i+2]); return s.size; })()"
+    )
+    assert colours > 3
+
+
+def test_a_million_events_are_shown_and_zoomed(open_page):
+    """Every hold is there, and zoomed in one can be chosen."""
+    trace = made_trace(events=1_000_000, threads=6, seed=1)
+    page = open_page(html_of(("", trace)))
+
+    holds = page.evaluate("headwayTimelines[0].model.hold.start.length")
+    assert holds == len(recorded(trace).holds) > 250_000
+    page.mouse.move(*place(page, 0, 0.4))
+    for _ in range(30):
+        page.mouse.wheel(0, -200)
+    until(page, "headwayTimelines[0].window.to - headwayTimelines[0].window.from < 1e6")
+    page.locator("canvas").focus()
+    page.keyboard.press("n")
+    assert page.locator(".selection h3").is_visible()

@@ -1,0 +1,158 @@
+"""A run's page: it says what the terminal says, and its plots have what was measured."""
+
+import io
+import json
+import re
+from dataclasses import asdict, replace
+
+import pytest
+from rich.console import Console
+from synthetic import make_cell, make_interpreter
+
+from headway.lab.experiments import experiment
+from headway.lab.results import Run
+from headway.report import render_run
+from headway.report.figures import Table
+from headway.report.html import lab_page, render_page
+from headway.report.html.plots import cells_of, plots_of
+
+FREE = make_interpreter("3.13.5", free_threaded=True)
+
+
+def texts(value):
+    """Yield every text of a page."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from texts(one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from texts(one)
+
+
+def cell(name, series, setting="", placement="free", **params):
+    label = f"{series}, {setting}" if setting else series
+    return replace(
+        make_cell(name, label, "3.13.0", placement, params=params), series=series, setting=setting, label=label
+    )
+
+
+@pytest.fixture
+def countdown(make_run) -> Run:
+    cells = [
+        (
+            cell("countdown", f"{n} thread{'s' * (n > 1)}", threads=n, n=800),
+            {"work_s": [[1.0 + n / 100 + i / 50] for i in range(5)]},
+        )
+        for n in (1, 2, 4, 8)
+    ]
+    return make_run(cells)
+
+
+def test_the_page_says_all_that_the_terminal_says(countdown):
+    """Every word of the terminal's report with a digit in it is in the page's data."""
+    console = Console(file=io.StringIO(), width=400)
+    console.print(render_run(countdown))
+    page = " ".join(texts(json.loads(json.dumps(asdict(lab_page(countdown))))))
+
+    said = {word.strip(",;:()[]") for word in console.file.getvalue().split() if re.search(r"\d", word)}
+    assert len(said) > 20
+    assert {word for word in said if word not in page} == set()
+
+
+def test_a_swept_parameter_gives_lines_with_the_ideal(countdown):
+    """One line over the threads, as the label without its count; the ideal, as the work is divided."""
+    countdown_experiment = experiment("countdown")
+    first, *others = plots_of(countdown, countdown_experiment)
+
+    assert (first.kind, first.x, first.ideal, first.unit) == ("lines", "threads", "divided", "s")
+    assert [plot.kind for plot in others] == ["dots"]
+    cells = cells_of(countdown, countdown_experiment)
+    assert [(one.line, one.x) for one in cells] == [("", 1.0), ("", 2.0), ("", 4.0), ("", 8.0)]
+    assert cells[0].metrics["work_s"].values == (1.01, 1.03, 1.05, 1.07, 1.09)
+
+
+def test_two_swept_parameters_give_a_heat_map(make_run):
+    """The switch interval is one axis, the threads are the other."""
+    cells = [
+        (cell("countdown-switch-interval", f"{n} threads", words, threads=n, switch_interval_s=s), {"work_s": [[1.0]]})
+        for n in (1, 2)
+        for words, s in (("5 ms", 0.005), ("1 ms", 0.001), ("10 us", 1e-5))
+    ]
+    run = make_run(cells)
+
+    first, *_ = plots_of(run, experiment("countdown-switch-interval"))
+    assert (first.kind, first.x, first.y) == ("heat", "threads", "switch interval")
+    assert {(one.x, one.y) for one in cells_of(run, experiment("countdown-switch-interval"))} == {
+        (n, s) for n in (1.0, 2.0) for s in (0.005, 0.001, 1e-5)
+    }
+
+
+def test_a_point_without_a_line_keeps_its_whole_name(make_run):
+    """`2 threads, 1 MiB, disk` is no point of the line of `serial, ..., disk`."""
+    sizes = (("4 KiB", 4096), ("64 KiB", 65536), ("1 MiB", 1 << 20))
+    cells = [
+        (cell("file-io", series, f"{words}, disk", size_bytes=size), {"work_s": [[1.0]]})
+        for series in ("serial", "threads")
+        for words, size in sizes
+    ]
+    alone = cell("file-io", "2 threads", "1 MiB, disk", size_bytes=1 << 20)
+    run = make_run([*cells, (alone, {"work_s": [[1.0]]})])
+
+    lines = {one.line for one in cells_of(run, experiment("file-io"))}
+    assert lines == {"serial, disk", "threads, disk", "2 threads, 1 MiB, disk"}
+
+
+def test_latencies_give_percentiles_and_cores_their_share(make_run):
+    """From the lowest percentile to the largest latency."""
+    names = ("p50", "p90", "p99", "p999", "max")
+    metrics = {f"latency_{name}_s": [[0.001 * (place + 1)]] for place, name in enumerate(names)}
+    cells = [
+        (cell("convoy", "threads", f"{cpu} CPU tasks", "split", cpu=cpu), {"requests_per_s": [[100.0]], **metrics})
+        for cpu in (0, 1, 2)
+    ]
+    plots = plots_of(make_run(cells), experiment("convoy"))
+
+    (one,) = [plot for plot in plots if plot.kind == "percentiles"]
+    assert one.metrics == tuple(f"latency_{name}_s" for name in names)
+    assert next(plot for plot in plots).better == "more"
+
+
+def test_a_value_of_nought_has_no_level(make_run):
+    """It has no logarithm; JSON has no infinity, either."""
+    run = make_run([(cell("race", "lock, 5 ms", threads=4, k=10), {"lost": [[0.0], [0.0]]})])
+    (found,) = cells_of(run, experiment("race"))
+
+    assert (found.metrics["lost"].level, found.metrics["lost"].low) == (None, None)
+    json.dumps(asdict(lab_page(run)), allow_nan=False)
+
+
+def test_a_single_launch_has_no_interval(make_run):
+    """Its half-width is infinite: the page has none."""
+    run = make_run([(cell("sleep", "serial"), {"work_s": [[1.0]]})])
+    (found,) = cells_of(run, experiment("sleep"))
+
+    assert (found.metrics["work_s"].level, found.metrics["work_s"].high) == (1.0, None)
+
+
+def test_the_page_asks_nothing_of_a_network(countdown):
+    """No address but those in the data, and a policy that forbids all."""
+    page = render_page(lab_page(countdown))
+
+    assert "default-src 'none'" in page
+    assert not re.search(r"""(?:src|href)\s*=\s*["'](?!data:)""", page)
+    assert not re.search(r"@import|url\(", page)
+
+
+def test_names_are_only_text(make_run):
+    """What would end the data's element stands there as an escape."""
+    page = lab_page(make_run([(cell("sleep", "serial"), {"work_s": [[1.0]]})]))
+    hostile = "</script><img src=x onerror=alert(1)><!--\u2028"
+    page = replace(page, title=hostile, costs=Table(hostile, (hostile,), ((hostile,),)))
+
+    shown = render_page(page)
+    data = re.search(r'id="data">(.*?)</script>', shown, re.DOTALL)[1]
+    assert "<" not in data
+    assert json.loads(data)["costs"]["caption"] == hostile
+    assert shown.count("<img") == 0

@@ -1,0 +1,180 @@
+"""A trace's page: its columns are the trace's holds and waits."""
+
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from made_traces import MS, made_trace, traces
+from told_traces import AT_SERVE, Script, convoy
+
+from headway.report.html import columns as packing
+from headway.report.html import render_page, trace_page
+from headway.traces.analysis import analyse
+from headway.traces.analysis.intervals import recorded
+from headway.traces.export.parks import parks
+from headway.traces.model import Park
+
+
+def page_of(*given_traces):
+    page, blocks = trace_page([("", [(one, analyse(one)) for one in given_traces])], "0")
+    return page, blocks
+
+
+def unpacked(view, block):
+    """Return the columns of a block as the page reads them."""
+    data, at, found = np.frombuffer(zlib.decompress(block), dtype=np.uint8), 0, {}
+    for column in view.columns:
+        planes = data[at : at + column.rows * column.width].reshape(column.width, column.rows).astype(np.uint64)
+        found[column.name] = sum(plane << np.uint64(8 * place) for place, plane in enumerate(planes))
+        at += column.rows * column.width
+    assert at == len(data)
+    return {name: np.asarray(values, dtype=np.int64) for name, values in found.items()}
+
+
+def intervals(view, columns, kind):
+    """Yield (lane, start, end, stack) of every hold or wait."""
+    for place, lane in enumerate(view.lanes):
+        first, count = (lane.first_hold, lane.holds) if kind == "hold" else (lane.first_wait, lane.waits)
+        at = 0
+        for row in range(first, first + count):
+            start = at + int(columns[f"{kind}_gap"][row])
+            at = start + int(columns[f"{kind}_length"][row])
+            yield place, start, at, int(columns[f"{kind}_stack"][row])
+
+
+def test_the_timeline_has_every_hold_and_wait():
+    """Of the convoy told in milliseconds: who, when, for how long, at which stack."""
+    trace = convoy()
+    page, blocks = page_of(trace)
+    (view,) = page.views
+    columns = unpacked(view, blocks[view.block])
+    found = recorded(trace)
+
+    labels = [lane.label for lane in view.lanes]
+    for kind, wanted in (("hold", found.holds), ("wait", found.waits)):
+        shown = sorted((start, end, labels[lane], stack) for lane, start, end, stack in intervals(view, columns, kind))
+        assert shown == sorted(
+            (int(start) - trace.start_ns, int(end) - trace.start_ns, trace.threads[thread].name, int(stack))
+            for start, end, thread, stack in zip(
+                wanted.start_ns, wanted.end_ns, wanted.thread, wanted.stack, strict=True
+            )
+        )
+        assert shown
+    assert columns["hold_forced"].sum() == found.holds.forced.sum() > 0
+    assert [mark.kind for mark in view.marks].count("convoy") == 5
+    assert "reader, which waits in convoys, waited 5 ms" in {mark.text for mark in view.marks}
+
+
+@settings(max_examples=60)
+@given(traces())
+def test_nothing_is_lost_in_the_columns(trace):
+    """Of any trace: as much time in holds and waits as the analysis has, in each stack, and rows where lanes say."""
+    page, blocks = page_of(trace)
+    (view,) = page.views
+    columns = unpacked(view, blocks[view.block])
+    found, parked = recorded(trace), parks(trace)
+
+    assert int(columns["hold_length"].sum()) == int(found.holds.length_ns.sum()) == int(columns["stack_held"].sum())
+    waited = int(found.waits.length_ns.sum()) + int((parked.end_ns - parked.start_ns).sum())
+    assert int(columns["wait_length"].sum()) == int(columns["stack_waited"].sum()) == waited
+    assert sum(lane.waits for lane in view.lanes) == len(found.waits) + len(parked)
+    assert sum(lane.holds for lane in view.lanes) == len(columns["hold_gap"]) == len(found.holds)
+    ends = [end for kind in ("hold", "wait") for _, _, end, _ in intervals(view, columns, kind)]
+    assert max(ends, default=0) <= view.span_ns
+    for mark in view.marks:
+        assert 0 <= mark.lane < len(view.lanes)
+        assert 0 <= mark.at_ns <= mark.until_ns <= view.span_ns
+    render_page(page, blocks)
+
+
+def test_waits_for_locks_have_lanes_of_their_own():
+    """On a build without a GIL: nobody held, and the wait is as long as the park."""
+    script = Script().park(0, 10, 35, Park.LOCK, stack=AT_SERVE).park(1, 20, 30, Park.OBJECT)
+    trace = script.trace(50, "one", "two", gils=0, free_threaded=True, gil_enabled=False)
+    page, blocks = page_of(trace)
+    (view,) = page.views
+    columns = unpacked(view, blocks[view.block])
+
+    assert [(lane.label, lane.gil, lane.summary) for lane in view.lanes] == [
+        ("one", -1, "waited for locks 25 ms"),
+        ("two", -1, "waited for locks 10 ms"),
+    ]
+    assert [one[:3] for one in intervals(view, columns, "wait")] == [(0, 10 * MS, 35 * MS), (1, 20 * MS, 30 * MS)]
+
+
+def test_a_long_trace_is_shares_and_its_longest(monkeypatch):
+    """More intervals than fit: bins that add up to the whole time, and single rows for the longest only."""
+    monkeypatch.setattr(packing, "LONGEST", 50)
+    trace = made_trace(events=4000, threads=3, seed=2)
+    found = recorded(trace)
+    of = [(0, thread) for thread in range(3)]
+    window = (trace.start_ns, trace.end_ns)
+    packed = packing.pack(of, found.holds, found.waits, window, (trace.stack_parent, trace.stack_frame), whole=1000)
+
+    assert packed.bins == packing.BINS
+    assert [sum(row[place] for row in packed.rows) for place in (1, 3)] == [50, 50]
+    columns = unpacked(packed, packed.block)
+    width_ns = (trace.end_ns - trace.start_ns) / packed.bins
+    held_ns = columns["bin_held"].sum() / 65_535 * width_ns
+    assert held_ns == pytest.approx(float(found.holds.length_ns.sum()), rel=0.01)
+    shortest = int(np.sort(found.holds.length_ns)[-50])
+    assert int(columns["hold_length"].min()) == shortest
+
+
+def test_thousands_of_lanes_have_fewer_bins():
+    """All lanes' together are bounded: a thread a request is no reason for gigabytes."""
+    trace = made_trace(events=20_000, threads=2_000, seed=3)
+    found = recorded(trace)
+    lanes = [(0, thread) for thread in range(2_000)]
+    window = (trace.start_ns, trace.end_ns)
+    packed = packing.pack(lanes, found.holds, found.waits, window, (trace.stack_parent, trace.stack_frame), whole=0)
+
+    assert packed.bins == 2_000
+    assert next(one.rows for one in packed.columns if one.name == "bin_held") == 4_000_000
+
+
+def test_a_launch_of_several_processes_has_one_title():
+    """Its program, and how many there are."""
+    other = convoy(pid=4243, parent_pid=4242)
+    page, _ = page_of(convoy(), other)
+
+    assert page.title == "app.py (2 processes)"
+    assert [view.title for view in page.views] == ["app.py (pid 4242)", "app.py (pid 4243)"]
+
+
+def test_a_window_is_cut_and_begins_at_nought():
+    """Only what lies in it, in times of its own."""
+    trace = convoy()
+    window = (trace.start_ns + 20 * MS, trace.start_ns + 40 * MS)
+    analysis = analyse(trace, since_ns=window[0], until_ns=window[1])
+    page, blocks = trace_page([("", [(trace, analysis)])], "0")
+    (view,) = page.views
+
+    assert (view.begin_ns, view.span_ns) == (20 * MS, 20 * MS)
+    held = list(intervals(view, unpacked(view, blocks[view.block]), "hold"))
+    assert held
+    assert all(0 <= start <= end <= view.span_ns for _, start, end, _ in held)
+
+
+def test_a_thread_is_only_text():
+    """Named like the end of a script, it is in the page as an escape."""
+    trace = convoy()
+    hostile = "</script><img src=x onerror=alert(1)>"
+    trace = replace(trace, threads=tuple(replace(one, name=hostile) for one in trace.threads))
+    page, blocks = page_of(trace)
+
+    shown = render_page(page, blocks)
+    assert "<img" not in shown
+    assert shown.count("</script>") == 3
+
+
+def test_a_million_events_fit():
+    """A page of a million events is at most 6 MB."""
+    trace = made_trace(events=1_000_000, threads=6, seed=1)
+    page, blocks = page_of(trace)
+
+    assert len(trace.events) >= 1_000_000
+    assert page.views[0].bins == 0
+    assert len(render_page(page, blocks)) <= 6_000_000
