@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from headway import __version__
 from headway.cli import console
 from headway.errors import UsageError
-from headway.traces.export.output import written_whole
 
 if TYPE_CHECKING:
     from headway.lab import Run
@@ -96,6 +95,8 @@ def write_trace_page(
 
 
 def _write(path: Path, text: str, *, show: bool) -> None:
+    from headway.traces.export.output import written_whole
+
     with written_whole(path) as file:
         file.write(text.encode())
     console.say(f"wrote {path}")
