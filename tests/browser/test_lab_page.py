@@ -112,6 +112,36 @@ def test_a_plot_has_each_launch_and_the_ideal(open_page, run):
     assert chart.locator(".launch").count() == 20
 
 
+def test_busy_cores_are_drawn_over_time(open_page, run):
+    """A drawing per cell, with what each stretch was in words; a cell that was never counted has none."""
+    stretches = [("set-up", 0.5, 0.25), ("warm-up", 1.0, 0.5), ("timed", 3.0, 4.0)]
+    facts = {
+        "timed_s": 2.0,
+        "utilisation": {"0": 1.0, "1": 1.0},
+        "course": [dict(zip(("phase", "until_s", "busy_s"), one, strict=True)) for one in stretches],
+    }
+    uncounted = next(iter(run.results))
+    for key, result in run.results.items():
+        told = {one: facts[one] for one in ("timed_s", "utilisation")} if key == uncounted else facts
+        told = {**told, "voluntary_switches": 0, "involuntary_switches": 0}
+        launches = tuple(replace(one, launch=replace(one.launch, facts=told)) for one in result.launches)
+        run.results[key] = replace(result, launches=launches)
+    page = open_page(render_page(lab_page(run)))
+    section = page.locator("#countdown")
+    section.get_by_text("More plots").click()
+    drawings = section.locator("figure.cores svg.course")
+    drawings.first.wait_for()
+
+    assert drawings.count() == len(run.results) - 1
+    assert drawings.first.get_attribute("aria-label") == (
+        "set-up, 0 s to 500 ms: 0.5 of 2 cores busy; warm-up, 500 ms to 1 s: 1 of 2 cores busy; timed, 1 s to 3 s: 2 of 2 cores busy"
+    )
+    whole = drawings.first.bounding_box()
+    timed = drawings.first.locator(".timed").bounding_box()
+    assert timed["width"] == pytest.approx(whole["width"] * 2 / 3, abs=1)
+    assert timed["height"] == pytest.approx(whole["height"], abs=1)
+
+
 def test_launches_are_saved_as_csv_and_json(open_page, run, tmp_path):
     """Every launch's value, as it was measured."""
     page = open_page(render_page(lab_page(run)))

@@ -77,7 +77,7 @@ def test_every_variant_runs_on_every_interpreter(interpreter):
     for cell, done in launches:
         if done.status != "ok" or not done.samples.get(metrics[cell.experiment]):
             problems.append(f"{cell.key}: {done.reason}\n{done.stderr}")
-        elif done.samples["interpreter_start_s"][0] <= 0 or "utilisation" not in done.facts:
+        elif done.samples["interpreter_start_s"][0] <= 0 or not {"utilisation", "course"} <= done.facts.keys():
             problems.append(f"{cell.key}: facts are missing: {done.facts}")
         # hiredis says nothing about the GIL, so a free-threaded interpreter switches it on: a finding, and a known one.
         elif done.facts["gil_enabled"] != interpreter.gil_enabled and "hiredis" not in cell.needs:
@@ -85,6 +85,23 @@ def test_every_variant_runs_on_every_interpreter(interpreter):
 
     assert problems == []
     assert all(skipped.reason for skipped in plan.skipped)
+
+
+def test_a_launch_tells_its_course():
+    """Each sample is a stretch; one thread that counts keeps a core busy in it, as far as the others on it let it."""
+    machine = this_machine()
+    cell = make_cell("x", "count", "i", workload="countdown", params={"n": 3_000_000, "threads": 1}, samples=3)
+    done = launch(cell)
+
+    assert done.status == "ok", done.reason
+    course = done.facts["course"]
+    assert [one["phase"] for one in course] == ["set-up", "warm-up", "timed", "timed", "timed"]
+    ends = [0, *(one["until_s"] for one in course)]
+    assert ends == sorted(ends)
+    assert ends[-1] - ends[2] == pytest.approx(done.facts["timed_s"], abs=0.05)
+    lasted = zip(course, ends, ends[1:], strict=False)
+    assert all(0 <= one["busy_s"] <= len(machine.cores) * (end - begin + 0.02) for one, begin, end in lasted)
+    assert sum(one["busy_s"] for one in course) > 0
 
 
 def test_the_c_limits_run():

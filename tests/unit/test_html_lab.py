@@ -16,6 +16,7 @@ from headway.report.figures import Table
 from headway.report.html import lab_page, render_page
 from headway.report.html.plots import cells_of, plots_of
 
+NAMES = ("phase", "until_s", "busy_s")
 FREE = make_interpreter("3.13.5", free_threaded=True)
 
 
@@ -117,6 +118,34 @@ def test_latencies_give_percentiles_and_cores_their_share(make_run):
     (one,) = [plot for plot in plots if plot.kind == "percentiles"]
     assert one.metrics == tuple(f"latency_{name}_s" for name in names)
     assert next(plot for plot in plots).better == "more"
+
+
+def test_the_course_is_the_launches_mean(make_run):
+    """Stretches that are too short even together tell nothing; a failed launch has no part in it."""
+    run = make_run([(cell("sleep", "serial"), {"work_s": [[1.0], [1.0]]})])
+    courses = [
+        [("set-up", 0.01, 0.01), ("timed", 0.41, 0.4), ("timed", 1.01, 1.2)],
+        [("set-up", 0.03, 0.03), ("timed", 0.63, 0.5), ("timed", 1.03, 0.4)],
+    ]
+    (key, result), *_ = run.results.items()
+    launches = tuple(
+        replace(
+            one,
+            launch=replace(
+                one.launch, facts={"course": [dict(zip(NAMES, stretch, strict=True)) for stretch in course]}
+            ),
+        )
+        for one, course in zip(result.launches, courses, strict=True)
+    )
+    failed = replace(launches[0], launch=replace(launches[0].launch, status="failed"))
+    run.results[key] = replace(result, launches=(*launches, failed))
+
+    (found,) = cells_of(run, experiment("sleep"))
+    assert [(one.phase, one.until_s, one.cores) for one in found.course] == [
+        ("set-up", pytest.approx(0.02), None),
+        ("timed", pytest.approx(0.52), pytest.approx(0.9)),
+        ("timed", pytest.approx(1.02), pytest.approx(1.6)),
+    ]
 
 
 def test_a_value_of_nought_has_no_level(make_run):

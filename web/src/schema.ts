@@ -12,6 +12,7 @@ export interface Cell {
   readonly y: number | null;
   readonly metrics: Readonly<Record<string, Measure>>;
   readonly cores: Readonly<Record<string, number>>;
+  readonly course: readonly Stretch[];
 }
 
 /** A claim and its outcomes. */
@@ -179,6 +180,13 @@ export interface Ratio {
 export interface Section {
   readonly title: string;
   readonly tables: readonly Table[];
+}
+
+/** A stretch of a cell's launches, as their mean. */
+export interface Stretch {
+  readonly phase: string;
+  readonly until_s: number;
+  readonly cores: number | null;
 }
 
 /** A table to show. */

@@ -17,7 +17,26 @@ from headway.lab.paths import default_store
 from headway.lab.plan import Skipped
 from headway.lab.store import RunHeader, Store, StoredLaunch
 
-__all__ = ["CellResult", "Run", "load_run", "read_run"]
+__all__ = ["CellResult", "Run", "Stretch", "load_run", "read_run"]
+
+_TELLING_S = 0.1
+"""The kernel counts busy time in ticks of 10 ms: of less than this it says too little."""
+
+
+@final
+@dataclass(frozen=True)
+class Stretch:
+    """A stretch of a cell's launches, as their mean.
+
+    Attributes:
+        phase: "set-up", "warm-up" or "timed".
+        until_s: When it ended, from the begin of the set-up.
+        cores: How many cores were busy, over all launches; None where they together were too short to tell.
+    """
+
+    phase: str
+    until_s: float
+    cores: float | None
 
 
 @final
@@ -87,16 +106,29 @@ class CellResult:
         return [stats.steady_state(samples) for samples in repetitions]
 
     def mean_utilisation(self) -> dict[str, float]:
-        """Return {core: mean busy share} over the launches' timed parts; {} where they were too short to tell.
-
-        The kernel counts in ticks of 10 ms, so a timed part under 0.1 s says too little.
-        """
+        """Return {core: mean busy share} over the launches' timed parts; {} where they were too short to tell."""
         shares: dict[str, list[float]] = {}
         for one in self.ok:
-            if one.launch.facts.get("timed_s", 0) >= 0.1:
+            if one.launch.facts.get("timed_s", 0) >= _TELLING_S:
                 for core, share in one.launch.facts.get("utilisation", {}).items():
                     shares.setdefault(core, []).append(share)
         return {core: statistics.fmean(values) for core, values in sorted(shares.items())}
+
+    def course(self) -> list[Stretch]:
+        """Return how many cores were busy in each stretch of the launches, by time; [] where none of them tells.
+
+        Launches have the same stretches: each sample is one.
+        """
+        launches = [course for one in self.ok if (course := one.launch.facts.get("course"))]
+        found: list[Stretch] = []
+        before_s = 0.0
+        for stretches in zip(*launches, strict=False):
+            until_s = statistics.fmean(one["until_s"] for one in stretches)
+            lasted_s = (until_s - before_s) * len(stretches)
+            cores = sum(one["busy_s"] for one in stretches) / lasted_s if lasted_s >= _TELLING_S else None
+            found.append(Stretch(stretches[0]["phase"], until_s, cores))
+            before_s = until_s
+        return found
 
     def mean_switches_per_s(self) -> tuple[float, float] | None:
         """Return (voluntary, involuntary) context switches per second of the timed part, over launches."""

@@ -6,6 +6,7 @@ import { spreads } from "../lib/scale.ts";
 import { headOf, scrolled } from "../lib/table.ts";
 import type { Cell, Plot } from "../schema.ts";
 import { grouped, type Shown, told } from "./chart.ts";
+import { courseOf } from "./course.ts";
 
 /** Return the looks of a cell at a share from 0 to 1. Half-way they jump: no text can be read on what lies between. */
 function shade(share: number): { class: string; style: string } {
@@ -50,12 +51,14 @@ export function heat(plot: Plot, all: readonly Cell[]): HTMLElement[] {
   });
 }
 
-/** Return a table of the busy share of each core, a row per cell. */
+/** Return a table of the busy share of each core, and of busy cores over time: a row per cell. */
 export function cores(plot: Plot, all: readonly Cell[], shown: Shown): HTMLElement[] {
   const cells = all.filter((cell) => Object.keys(cell.cores).length);
   if (!cells.length) return [];
   const names = [...new Set(cells.flatMap((cell) => Object.keys(cell.cores)))].sort((a, b) => Number(a) - Number(b));
   const where = told(cells, shown);
+  const machine = shown.page.cores;
+  const timed = cells.some((cell) => cell.course.length);
   const body = cells.map((cell) =>
     h(
       "tr",
@@ -65,8 +68,15 @@ export function cores(plot: Plot, all: readonly Cell[], shown: Shown): HTMLEleme
         const share = cell.cores[core];
         return share === undefined ? h("td", {}, "-") : h("td", shade(share), `${Math.round(share * 100)} %`);
       }),
+      timed && h("td", { class: "over" }, cell.course.length > 0 && courseOf(cell.course, machine), ends(cell)),
     ),
   );
-  const head = headOf(["", ...names.map((core) => `core ${core}`)]);
+  const over = `0 to ${machine} cores over time, grey: before it is timed`;
+  const head = headOf(["", ...names.map((core) => `core ${core}`), ...(timed ? [over] : [])]);
   return [scrolled(plot.title, h("table", { class: "heat" }, head, h("tbody", {}, ...body)))];
+}
+
+function ends(cell: Cell): string {
+  const last = cell.course.at(-1);
+  return last ? ` ${amount(last.until_s, "s")}` : "-";
 }

@@ -6,6 +6,7 @@ interpreter's GIL back on.
 
 import os
 import sys
+import time
 
 
 def read(path):
@@ -29,20 +30,16 @@ def gil_enabled():
     return getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
-def core_times(allowed):
+def core_times(stat, allowed):
     """Return {core number: (busy, total)} since boot, in clock ticks (1/`os.sysconf("SC_CLK_TCK")` s).
 
     Only of the cores in `allowed`: on a larger host the others are busy with somebody else's work.
 
-    Source: /proc/stat, see proc_stat(5). Idle and iowait count as not busy; steal counts as busy by others and is left
-    out of `busy`. Empty where /proc/stat cannot be read.
+    Source: the text `stat` of /proc/stat, see proc_stat(5). Idle and iowait count as not busy; steal counts as busy by
+    others and is left out of `busy`.
     """
     cores = {}
-    try:
-        lines = read("/proc/stat").splitlines()
-    except OSError:
-        return {}
-    for line in lines:
+    for line in stat.splitlines():
         if line.startswith("cpu") and line[3].isdigit():
             name, *fields = line.split()
             if int(name[3:]) not in allowed:
@@ -61,6 +58,49 @@ def utilisation(before, after):
         if core in before and total > before[core][1]:
             shares[core] = (busy - before[core][0]) / (total - before[core][1])
     return shares
+
+
+class Course:
+    """What the cores in `allowed` did in each stretch of a launch, from one mark to the next.
+
+    Without what /proc/stat says, where it cannot be read.
+    """
+
+    def __init__(self, allowed):
+        self._allowed = allowed
+        self._marks = []
+        self.mark("")
+
+    def mark(self, phase):
+        """End a stretch called `phase`. It stands between samples, so it reads and does no more."""
+        try:
+            stat = read("/proc/stat")
+        except OSError:
+            stat = ""
+        self._marks.append((phase, time.monotonic_ns(), stat))
+
+    def utilisation(self, phase):
+        """Return {core number: busy share 0..1} from the begin of the first stretch called `phase` to the end of the last."""
+        places = [place for place, (name, _, _) in enumerate(self._marks) if name == phase]
+        before, after = (core_times(self._marks[place][2], self._allowed) for place in (places[0] - 1, places[-1]))
+        return utilisation(before, after)
+
+    def stretches(self):
+        """Return the stretches by time: {"phase", "until_s", "busy_s"}.
+
+        `until_s` counts from the first mark, `busy_s` adds up all the cores; the kernel counts in ticks of 10 ms. Empty
+        without /proc/stat.
+        """
+        hertz = os.sysconf("SC_CLK_TCK")
+        _, begun_ns, stat = self._marks[0]
+        before = core_times(stat, self._allowed)
+        found = []
+        for phase, ended_ns, stat in self._marks[1:] if before else ():
+            after = core_times(stat, self._allowed)
+            ticks = sum(busy - before[core][0] for core, (busy, _) in after.items() if core in before)
+            found.append({"phase": phase, "until_s": (ended_ns - begun_ns) / 1e9, "busy_s": ticks / hertz})
+            before = after
+        return found
 
 
 def _children(pid):

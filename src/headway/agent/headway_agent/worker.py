@@ -75,8 +75,10 @@ def run_job(job, emit):
         sys.setswitchinterval(job["switch_interval_s"])
     if job.get("policy"):
         _schedule(job)
+    course = proc.Course(allowed)
     workload = load(job["workload"])(job)
     emit({"kind": "setup", "metrics": workload.open()})
+    course.mark("set-up")
     for _ in range(job["warmups"]):
         workload.sample()
     # Collected now and not in the timed part; left enabled, because it is a part of what is measured.
@@ -92,8 +94,8 @@ def run_job(job, emit):
             "version": sys.version.split()[0],
         }
     )
-    cores = proc.core_times(allowed)
     switches = proc.context_switches()
+    course.mark("warm-up" if job["warmups"] else "set-up")
     begun_ns = time.monotonic_ns()
     # Kept as a bare script would keep them. On 3.13t the time of a loop over ints depends on how far mimalloc's page of
     # their size class is used, by up to a tenth; while the samples are kept, that state moves on from sample to sample
@@ -102,12 +104,14 @@ def run_job(job, emit):
     for _ in range(job["samples"]):
         kept.append(workload.sample())
         emit({"kind": "sample", "metrics": kept[-1]})
+        course.mark("timed")
     ended_ns = time.monotonic_ns()
     switches = [after - before for before, after in zip(switches, proc.context_switches())]
     end = {
         "kind": "end",
         "timed_s": (ended_ns - begun_ns) / 1e9,
-        "utilisation": proc.utilisation(cores, proc.core_times(allowed)),
+        "utilisation": course.utilisation("timed"),
+        "course": course.stretches(),
         "voluntary_switches": switches[0],
         "involuntary_switches": switches[1],
         "max_rss_bytes": proc.max_rss_bytes(),

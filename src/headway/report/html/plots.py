@@ -112,6 +112,7 @@ def cells_of(run: Run, experiment: Experiment) -> tuple[Cell, ...]:
                 y=_value(result, axes.y),
                 metrics=metrics,
                 cores=result.mean_utilisation(),
+                course=tuple(result.course()),
             )
         )
     return tuple(found)
@@ -142,7 +143,7 @@ def _plots(experiment: Experiment, results: Sequence[CellResult]) -> Iterator[Pl
                     kind: Literal["lines", "dots"] = "lines" if axes.x else "dots"
                     yield _plot(kind, words, (one,), unit_of(one), axes)
     if sum(bool(result.mean_utilisation()) for result in python) > 1:
-        yield _plot("cores", "busy share of each core during the timed part", (), "share")
+        yield _plot("cores", "busy share of each core during the timed part, and busy cores over time", (), "share")
 
 
 def _ideal(experiment: Experiment, axes: _Axes, unit: Unit) -> Literal["divided", "multiplied", ""]:

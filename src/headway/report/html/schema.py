@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, final
 
+from headway.lab.results import Stretch
 from headway.report.claimed import Claimed, Counted, Outcome
 from headway.report.comparison import Compared, Ratio
 from headway.report.figures import Table, Unit
@@ -32,6 +33,7 @@ __all__ = [
     "Plot",
     "Ratio",
     "Section",
+    "Stretch",
     "Table",
     "TraceFinding",
     "TracePage",
@@ -93,6 +95,7 @@ class Cell:
         y: That of the second one.
         metrics: Those that some plot shows.
         cores: Busy share by core during the timed part.
+        course: How many cores were busy in each stretch of the launches; () where that is not known.
     """
 
     series: str
@@ -105,6 +108,7 @@ class Cell:
     y: float | None
     metrics: Mapping[str, Measure]
     cores: Mapping[str, float]
+    course: tuple[Stretch, ...]
 
 
 @final

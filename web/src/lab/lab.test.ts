@@ -1,0 +1,23 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { barsOf } from "./course.ts";
+
+test("the stretches of a launch fill their drawing, each as high as its busy cores", () => {
+  const bars = barsOf(
+    [
+      { phase: "set-up", until_s: 0.5, cores: 0.25 },
+      { phase: "warm-up", until_s: 0.52, cores: null },
+      { phase: "timed", until_s: 2, cores: 4.1 },
+    ],
+    4,
+  );
+  assert.deepEqual(bars.map((bar) => [bar.from, bar.to, bar.high]), [
+    [0, 0.25, 0.0625],
+    [0.25, 0.26, null],
+    [0.26, 1, 1],
+  ]);
+  assert.equal(bars[0]!.words, "set-up, 0 s to 500 ms: 0.25 of 4 cores busy");
+  assert.equal(bars[1]!.words, "warm-up, 500 ms to 520 ms: too short to tell");
+  assert.equal(bars[2]!.words, "timed, 520 ms to 2 s: 4.1 of 4 cores busy");
+  assert.deepEqual(barsOf([], 4), []);
+});
