@@ -17,6 +17,8 @@ export interface Shown {
 /** Drawings so high have their axis above, too, and need the room for it. */
 export const TALL = 500;
 export const ABOVE = 16;
+/** About how wide a letter of an axis is. */
+const LETTER = 6.2;
 
 export interface Box {
   readonly width: number;
@@ -36,15 +38,28 @@ export function drawing(box: Box, label: string): SVGSVGElement {
   );
 }
 
+/** Return which of some words around their places have room beside each other, the first before all. */
+export function withRoom(words: readonly (readonly [place: number, text: string])[]): boolean[] {
+  let taken = -Infinity;
+  return words.map(([place, text]) => {
+    const half = (text.length * LETTER) / 2;
+    if (place - half < taken) return false;
+    taken = place + half + LETTER;
+    return true;
+  });
+}
+
 /** Draw the axis below, with its grid. */
 export function xAxis(svg: SVGElement, box: Box, scale: Scale, unit: Unit, title: string, ticks = scale.ticks): void {
   const bottom = box.height - box.bottom;
-  for (const tick of ticks) {
-    const x = scale(tick);
+  const words = ticks.map((tick) => [scale(tick), amount(tick, unit)] as const);
+  const shown = withRoom(words);
+  for (const [place, [x, text]] of words.entries()) {
     svg.append(s("line", { class: "grid", x1: x, x2: x, y1: box.top, y2: bottom }));
-    svg.append(s("text", { x, y: bottom + 14, "text-anchor": "middle" }, amount(tick, unit)));
+    if (!shown[place]) continue;
+    svg.append(s("text", { x, y: bottom + 14, "text-anchor": "middle" }, text));
     // Of a drawing that is higher than a screen the axis below is not seen.
-    if (box.height > TALL) svg.append(s("text", { x, y: box.top - 4, "text-anchor": "middle" }, amount(tick, unit)));
+    if (box.height > TALL) svg.append(s("text", { x, y: box.top - 4, "text-anchor": "middle" }, text));
   }
   svg.append(
     s("text", { class: "axis", x: (box.left + box.width - box.right) / 2, y: box.height - 4, "text-anchor": "middle" }, title),

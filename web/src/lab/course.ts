@@ -38,7 +38,7 @@ export function barsOf(stretches: readonly Stretch[], cores: number): Bar[] {
 export function courseOf(stretches: readonly Stretch[], cores: number): SVGElement {
   const bars = barsOf(stretches, cores);
   const label = bars.map((bar) => bar.words).join("; ");
-  const svg = s("svg", { class: "course", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, height: HEIGHT, role: "img", "aria-label": label });
+  const svg = s("svg", { class: "course", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, height: HEIGHT, preserveAspectRatio: "none", role: "img", "aria-label": label });
   for (const bar of bars) {
     const [x, width] = [bar.from * WIDTH, Math.max(0.5, (bar.to - bar.from) * WIDTH)];
     const height = (bar.high ?? 0) * HEIGHT;

@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { withRoom } from "./chart.ts";
 import { barsOf } from "./course.ts";
+
+test("words of an axis that would lie on each other are left out", () => {
+  const words = ["1/s", "10/s", "100/s", "1,000/s", "10,000/s"];
+  assert.deepEqual(withRoom(words.map((word, place) => [place * 100, word])), [true, true, true, true, true]);
+  assert.deepEqual(withRoom(words.map((word, place) => [place * 30, word])), [true, true, false, true, false]);
+  assert.deepEqual(withRoom(words.map((word) => [0, word])), [true, false, false, false, false]);
+});
 
 test("the stretches of a launch fill their drawing, each as high as its busy cores", () => {
   const bars = barsOf(
