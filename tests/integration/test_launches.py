@@ -58,6 +58,7 @@ def one_of_each_kind(cells):
     return kinds.values()
 
 
+@pytest.mark.any_load
 @pytest.mark.parametrize("interpreter", FOUND, ids=[one.id for one in FOUND])
 def test_every_variant_runs_on_every_interpreter(interpreter):
     """Every kind of variant gives its metric, or was skipped with a reason, on every interpreter."""

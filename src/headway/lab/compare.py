@@ -5,7 +5,6 @@ from typing import Literal, final
 
 from headway.errors import StoreError
 from headway.lab import stats
-from headway.lab.experiments import experiment
 from headway.lab.results import CellResult, Run
 
 __all__ = ["Difference", "compare"]
@@ -62,7 +61,7 @@ def compare(before: Run, after: Run) -> list[Difference]:
         new = news.get(name(before, old))
         if new is None or (old.cell.workload, old.cell.params) != (new.cell.workload, new.cell.params):
             continue
-        differences.append(_difference(old, new, experiment(old.cell.experiment).metric, before.seed))
+        differences.append(_difference(old, new, before.experiment(old.cell.experiment).metric, before.seed))
     if not differences:
         raise StoreError(
             f"the runs {before.id} and {after.id} have no cell in common",

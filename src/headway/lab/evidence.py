@@ -9,7 +9,7 @@ from headway.lab import stats
 from headway.lab.design import Comparison, Count, Experiment, Level, Relation
 from headway.lab.results import CellResult, Run
 
-__all__ = ["Evidence", "Outcome", "combined", "comparisons", "counted", "decisive_first", "levels", "pooled"]
+__all__ = ["Evidence", "Outcome", "combined", "comparisons", "counted", "decisive_first", "judged", "levels", "pooled"]
 
 Outcome = Literal["supported", "refuted", "inconclusive", "not measured"]
 
@@ -57,7 +57,8 @@ def _launches_to_decide(relation: Relation, interval: stats.Interval, launches: 
     return None
 
 
-def _judged(what: str, relation: Relation, interval: stats.Interval | None, launches: int) -> Evidence:
+def judged(what: str, relation: Relation, interval: stats.Interval | None, launches: int) -> Evidence:
+    """Return what an interval over so many launches says of a relation; "not measured" for None."""
     if interval is None:
         return Evidence("not measured", what, None, str(relation), None, 0)
     if relation.contains(interval.low, interval.high):
@@ -99,7 +100,7 @@ def comparisons(run: Run, experiment: Experiment, comparison: Comparison, interp
             what += f", {place}"
         interval = top.ratio_to(bottom, metric)
         launches = min(len(top.by_block(metric)), len(bottom.by_block(metric)))
-        yield _judged(what, comparison.relation, interval, launches)
+        yield judged(what, comparison.relation, interval, launches)
 
 
 def pooled(run: Run, experiment: Experiment, comparison: Comparison, interpreters: Sequence[str]) -> Iterator[Evidence]:
@@ -119,7 +120,7 @@ def pooled(run: Run, experiment: Experiment, comparison: Comparison, interpreter
             several = len(places) > 1 or comparison.bottom_placement
             what = f"{comparison.top} / {comparison.bottom}" + (f", {where}" if several else "")
             launches = min(len(result.by_block(metric)) for pair in pairs for result in pair)
-            yield _judged(what, comparison.relation, interval, launches)
+            yield judged(what, comparison.relation, interval, launches)
 
 
 def levels(run: Run, experiment: Experiment, level: Level, interpreter: str) -> Iterator[Evidence]:
@@ -130,7 +131,7 @@ def levels(run: Run, experiment: Experiment, level: Level, interpreter: str) -> 
         if result is None:
             continue
         what = f"{level.metric.replace('_', ' ')} of {level.label}" + (f", {place}" if len(places) > 1 else "")
-        yield _judged(what, level.relation, result.level(level.metric), len(result.by_block(level.metric)))
+        yield judged(what, level.relation, result.level(level.metric), len(result.by_block(level.metric)))
 
 
 def counted(run: Run, experiment: Experiment, count: Count, interpreter: str) -> Iterator[Evidence]:

@@ -10,7 +10,7 @@ from typing import Any, final
 from headway.lab import stats
 from headway.lab.design import Cell, Experiment
 from headway.lab.doctor import Check
-from headway.lab.experiments import experiments
+from headway.lab.experiments import declared_experiment, experiment, experiments
 from headway.lab.interpreters import Interpreter
 from headway.lab.machine import Machine
 from headway.lab.paths import default_store
@@ -184,7 +184,12 @@ class Run:
     def experiments(self) -> list[Experiment]:
         """Return the experiments that the run has cells of, in the order of reports."""
         names = {result.cell.experiment for result in self.results.values()}
-        return [experiment for experiment in experiments() if experiment.name in names]
+        declared = [declared_experiment(values) for values in self.header.settings.get("declared", ())]
+        return [experiment for experiment in (*experiments(), *declared) if experiment.name in names]
+
+    def experiment(self, name: str) -> Experiment:
+        """Return one of the run's experiments. Raises UsageError where it has none of that name."""
+        return next((one for one in self.experiments() if one.name == name), None) or experiment(name)
 
     def of(self, experiment: str) -> Iterator[CellResult]:
         """Yield the results of one experiment, in the order of the plan."""

@@ -366,6 +366,8 @@ def resume(
     with only_lab(), store.Store(store_path or default_store(), write=True) as results:
         header = results.find_run(name)
         settings = header.settings
+        if settings.get("declared"):
+            raise UsageError(f"the run {header.id} is of pytest's benchmarks", hint="run pytest again")
         stored = [Interpreter.from_json(values) for values in settings["interpreters"]]
         for interpreter in stored:
             now = interpreters.probe(interpreter.executable)

@@ -208,6 +208,19 @@ class Store:
             )
         return run_id
 
+    def add_cell(self, run_id: str, cell: Cell) -> None:
+        """Add a cell to a run, where it is not known beforehand what a run will measure."""
+        with self._errors():
+            self._db.execute(
+                "INSERT OR IGNORE INTO cells (run, key, cell) VALUES (?, ?, ?)",
+                (run_id, cell.key, json.dumps(cell_to_json(cell))),
+            )
+
+    def set_settings(self, run_id: str, settings: dict[str, Any]) -> None:
+        """Replace a run's settings: what it declares may grow while it runs."""
+        with self._errors():
+            self._db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(settings), run_id))
+
     def add_launch(self, run_id: str, key: str, block: int, launch: Launch) -> bool:
         """Store a launch with its samples, durably against any kill; False where that launch is already there."""
         with self._errors(), self._transaction():

@@ -97,6 +97,9 @@ def heading(run: Run) -> tuple[str, ...]:
     if settings.get("redis"):
         lines.append(f"Redis: {settings['redis']['server']}, {settings['redis']['whose']}")
     state = "" if run.header.complete else f", INCOMPLETE: {run.header.done} of {run.header.planned} launches"
+    if settings.get("declared"):
+        lines.append(f"benchmarks of pytest, {settings['launches']} launches of each{state}")
+        return tuple(lines)
     lines.append(
         f"size {settings['size']}, {settings['launches']} launches a cell, in shuffled blocks, seed {run.seed}{state}"
     )

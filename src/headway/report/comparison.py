@@ -9,7 +9,6 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headway.lab.compare import Difference
-from headway.lab.experiments import experiment
 from headway.lab.results import Run
 from headway.report.figures import Table, Unit, amount, interval_ends, ratio, unit_of_experiment
 from headway.report.layout import render_table
@@ -76,7 +75,7 @@ def compared(before: Run, after: Run, differences: Iterable[Difference]) -> Comp
         if cell.experiment != shown:
             shown = cell.experiment
             rows.append((shown, *[""] * 6))
-        unit = unit_of_experiment(experiment(cell.experiment))
+        unit = unit_of_experiment(before.experiment(cell.experiment))
         old, new = one.before.level(one.metric), one.after.level(one.metric)
         name = before.names.get(cell.interpreter, cell.interpreter)
         verdict = _WORDS.get((one.outcome, unit == "s"), one.outcome)

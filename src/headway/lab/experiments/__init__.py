@@ -4,8 +4,11 @@ A module here only declares (see `headway.lab.design`). Thresholds: "equal" mean
 because that much is what interleaved launches on a shared 2-core machine tell apart at quick size.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from headway.errors import UsageError
-from headway.lab.design import Experiment
+from headway.lab.design import Experiment, Size, Variant
 from headway.lab.experiments import (
     ccbench,
     convoy,
@@ -21,7 +24,7 @@ from headway.lab.experiments import (
     web,
 )
 
-__all__ = ["experiment", "experiments"]
+__all__ = ["declared_experiment", "experiment", "experiments"]
 
 _ALL = (
     *cpu.EXPERIMENTS,
@@ -42,6 +45,30 @@ _ALL = (
 def experiments() -> tuple[Experiment, ...]:
     """Return every experiment."""
     return _ALL
+
+
+def declared_experiment(values: Mapping[str, Any]) -> Experiment:
+    """Return an experiment that a run declares itself: a file of benchmarks, say. It has no variants and no claims.
+
+    Args:
+        values: `name`, `question`, `method`, `included`, `metric`, `besides` and `baseline`, as of an `Experiment`; without a
+            baseline its tables show levels.
+    """
+
+    def nothing(_size: Size) -> Sequence[Variant]:
+        return ()
+
+    return Experiment(
+        name=values["name"],
+        question=values["question"],
+        method=values["method"],
+        included=values["included"],
+        baseline=values["baseline"],
+        variants=nothing,
+        metric=values["metric"],
+        besides=tuple((metric, words) for metric, words in values["besides"]),
+        shows="ratios" if values["baseline"] else "levels",
+    )
 
 
 def experiment(name: str) -> Experiment:

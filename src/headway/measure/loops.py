@@ -1,0 +1,144 @@
+"""The event loop that a benchmark runs in: asyncio's (or one that looks like it, such as uvloop's) or trio's.
+
+Nothing here starts a loop but `run`, which is for tests that are not async themselves.
+"""
+
+import sys
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Literal
+
+from headway.errors import UsageError
+
+__all__ = ["LOOPS", "Library", "gather", "pause", "run", "running", "sleep", "task_cost_s"]
+
+Library = Literal["asyncio", "trio"]
+LOOPS = ("asyncio", "uvloop", "trio")
+"""What `run` can start."""
+
+_TASKS = 200
+_ROUNDS = 5
+
+
+def running() -> Library | None:
+    """Return whose loop runs in this thread now, if any does."""
+    trio = sys.modules.get("trio")
+    if trio is not None and trio.lowlevel.in_trio_run():
+        return "trio"
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is not None:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return None
+        return "asyncio"
+    return None
+
+
+async def sleep(seconds: float) -> None:
+    """Sleep in the loop that runs."""
+    if running() == "trio":
+        import trio
+
+        await trio.sleep(seconds)
+    else:
+        import asyncio
+
+        await asyncio.sleep(seconds)
+
+
+async def pause() -> None:
+    """Let the loop's other tasks go on once."""
+    await sleep(0)
+
+
+async def gather(tasks: Sequence[Callable[[], Awaitable[Any]]]) -> list[Any]:
+    """Run all at once, a task each; return their results in order. The first error ends the others and goes through."""
+    if running() == "trio":
+        import trio
+
+        results: list[Any] = [None] * len(tasks)
+
+        async def one(place: int) -> None:
+            results[place] = await tasks[place]()
+
+        try:
+            async with trio.open_nursery() as nursery:
+                for place in range(len(tasks)):
+                    nursery.start_soon(one, place)
+        except BaseExceptionGroup as group:
+            raise _first(group) from None
+        return results
+    import asyncio
+
+    async def call(task: Callable[[], Awaitable[Any]]) -> Any:
+        return await task()
+
+    try:
+        async with asyncio.TaskGroup() as all_of_them:
+            started = [all_of_them.create_task(call(task)) for task in tasks]
+    except BaseExceptionGroup as group:
+        raise _first(group) from None
+    return [one.result() for one in started]
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _nothing() -> None:
+    """What a task does that does nothing."""
+
+
+async def task_cost_s() -> float:
+    """Return what the running loop takes for a task that does nothing, in seconds: made, run and waited for.
+
+    The least of a few rounds, one task after the other. It is what a call costs where each is a task of its own, and in
+    no figure of awaits.
+    """
+    found = []
+    for _ in range(_ROUNDS):
+        begun = time.perf_counter_ns()
+        if running() == "trio":
+            import trio
+
+            for _ in range(_TASKS):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(_nothing)
+        else:
+            import asyncio
+
+            loop = asyncio.get_running_loop()
+            for _ in range(_TASKS):
+                await loop.create_task(_nothing())
+        found.append((time.perf_counter_ns() - begun) / _TASKS / 1e9)
+    return min(found)
+
+
+def run(main: Callable[[], Coroutine[Any, Any, Any]], loop: str = "asyncio") -> Any:
+    """Run a coroutine function in a loop of its own and return its result.
+
+    Raises:
+        UsageError: The loop is none of `LOOPS`, or its library is not installed.
+    """
+    if loop not in LOOPS:
+        raise UsageError(f"no loop is called {loop!r}", hint=f"one of {', '.join(LOOPS)}")
+    try:
+        if loop == "trio":
+            import trio
+
+            return trio.run(main)
+        import asyncio
+
+        factory = None
+        if loop == "uvloop":
+            import uvloop
+
+            factory = uvloop.new_event_loop
+    except ImportError as error:
+        raise UsageError(f"the loop {loop!r} is not there: {error}", hint=f"install {loop}") from error
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(main())

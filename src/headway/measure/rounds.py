@@ -1,0 +1,396 @@
+"""A benchmark round by round: batches of calls, loads of many at once, and open loads. What starts and stops them.
+
+A *source* runs one round: `once(calls)` returns a `Round`, or an awaitable of one where the function is async. The
+steps of a benchmark are generators that yield such values and get them back awaited, so that each is written once for
+functions of both kinds.
+"""
+
+import inspect
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Protocol, final
+
+from headway.agent.headway_agent.model import MODELS, open_model
+from headway.errors import RecordingError, UsageError
+from headway.measure import loops, work
+
+__all__ = [
+    "WORKERS",
+    "Batches",
+    "Lag",
+    "Load",
+    "Open",
+    "Round",
+    "Source",
+    "Steps",
+    "Target",
+    "Watch",
+    "await_steps",
+    "is_async",
+    "run_steps",
+]
+
+Steps = Generator[Any, Any, Any]
+"""Yields what may have to be awaited, gets it back awaited, and returns what came of all."""
+
+WORKERS = {"threads": "threads", "processes": "processes-spawn", "interpreters": "interpreters"}
+"""Short name of a kind of worker -> the agent's model."""
+
+_LAG_PERIOD_S = 0.005
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether calling it gives a coroutine; also where it is a partial, a method or an object that is called."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def run_steps(steps: Steps) -> Any:
+    """Run steps of plain functions to their end and return what came of them.
+
+    Raises:
+        UsageError: One of them gave something to be awaited.
+    """
+    value = None
+    try:
+        while True:
+            value = steps.send(value)
+            if inspect.isawaitable(value):
+                _drop(value)
+                raise UsageError(
+                    "a set-up or tear-down is async, the function it belongs to is not",
+                    hint="make the function async, or the set-up plain",
+                )
+    except StopIteration as end:
+        return end.value
+
+
+async def await_steps(steps: Steps) -> Any:
+    """Run steps to their end in the loop that runs, awaiting what is to be awaited, and return what came of them."""
+    value = None
+    try:
+        while True:
+            value = steps.send(value)
+            if inspect.isawaitable(value):
+                value = await value
+    except StopIteration as end:
+        return end.value
+
+
+def _drop(awaitable: object) -> None:
+    """Close a coroutine that nobody will await, so that Python does not complain of it besides."""
+    if inspect.iscoroutine(awaitable):
+        awaitable.close()
+
+
+@final
+@dataclass(frozen=True)
+class Target:
+    """A function with its arguments."""
+
+    function: Callable[..., Any]
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self) -> None:
+        """Raises UsageError where it is no function, or a coroutine that somebody has called already."""
+        given: object = self.function
+        if inspect.isawaitable(given):
+            _drop(given)
+            raise UsageError(
+                "a coroutine was given, which can be awaited only once",
+                hint="give the function and its arguments: `await headway(fetch, url)`, not `headway(fetch(url))`",
+            )
+        if not callable(self.function):
+            raise UsageError(f"{self.function!r} is no function", hint="headway(function, *args)")
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        inner = getattr(self.function, "func", self.function)
+        return str(getattr(inner, "__name__", None) or type(inner).__name__)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it is awaited."""
+        return is_async(self.function)
+
+    def call(self) -> Any:
+        """Call it once and return what it gives.
+
+        Raises:
+            UsageError: It is plain and gives a coroutine: to time it would be to time the making of coroutines.
+        """
+        result = self.function(*self.args, **self.kwargs)
+        if not self.is_async and inspect.isawaitable(result):
+            _drop(result)
+            raise UsageError(
+                f"{self.name} returns a coroutine that nobody awaits: its figure would be of nothing",
+                hint="give the coroutine function itself and its arguments, and await: `await headway(fetch, url)`",
+            )
+        return result
+
+
+@final
+@dataclass(frozen=True)
+class Round:
+    """What a round took.
+
+    Attributes:
+        took_ns: From its first call to its last return.
+        calls: How many calls it had.
+        latencies_ns: Of each call, where they were timed one by one.
+        held, waited: The share of its threads' time, where the GIL was looked at.
+        stretches_s: For an open load: the median latency of each of its stretches.
+    """
+
+    took_ns: int
+    calls: int
+    latencies_ns: Sequence[int] = ()
+    held: float | None = None
+    waited: float | None = None
+    stretches_s: tuple[float, ...] = ()
+
+
+class Source(Protocol):
+    """Runs rounds."""
+
+    def once(self, calls: int) -> "Round | Awaitable[Round]":
+        """Run a round of so many calls, of each task."""
+        ...
+
+    def close(self) -> None:
+        """Stop what it started."""
+        ...
+
+
+@final
+class Watch:
+    """Looks at the GIL of the thread that measures, if it was asked to and can."""
+
+    def __init__(self, *, wanted: bool) -> None:
+        self._times: Callable[[], Any] | None = None
+        self.note = ""
+        if not wanted:
+            return
+        from headway.live.recording import gil_times
+
+        try:
+            gil_times()
+        except RecordingError as error:
+            self.note = error.message
+        else:
+            self._times = gil_times
+
+    def __bool__(self) -> bool:
+        return self._times is not None
+
+    def read(self) -> tuple[int, int]:
+        """Return how long the calling thread has held and waited so far, in nanoseconds."""
+        return tuple(self._times()) if self._times else (0, 0)
+
+
+def _round(watch: Watch, before: tuple[int, int], took_ns: int, calls: int, latencies_ns: Sequence[int] = ()) -> Round:
+    if not watch:
+        return Round(took_ns, calls, latencies_ns)
+    held, waited = (after - began for after, began in zip(watch.read(), before, strict=True))
+    return Round(took_ns, calls, latencies_ns, min(1.0, held / took_ns), min(1.0, waited / took_ns))
+
+
+@final
+class Batches:
+    """One call after the other, timed together."""
+
+    def __init__(self, target: Target, watch: Watch) -> None:
+        self._watch = watch
+        self._async = target.is_async
+        make = work.async_timer if self._async else work.timer
+        self._timer = make(target.function, target.args, target.kwargs)
+
+    def once(self, calls: int) -> Round | Awaitable[Round]:
+        """Run a batch."""
+        if self._async:
+            return self._awaited(calls)
+        before = self._watch.read()
+        return _round(self._watch, before, self._timer(calls), calls)
+
+    async def _awaited(self, calls: int) -> Round:
+        before = self._watch.read()
+        return _round(self._watch, before, await self._timer(calls), calls)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+def _serve_watched(watch: Watch, target: Target, calls: int) -> tuple[list[int], list[int], int, int]:
+    """Serve in a worker thread, and say how long it held the GIL and waited for it."""
+    before = watch.read()
+    begun, ended = work.serve(target.function, target.args, target.kwargs, calls)
+    held, waited = (after - began for after, began in zip(watch.read(), before, strict=True))
+    return begun, ended, held, waited
+
+
+@final
+class Load:
+    """So many tasks at once, each with so many calls one after the other, all of them timed.
+
+    `model` is "serial" for one after the other without any task, "asyncio" for tasks of the loop that runs, or a model of
+    the agent's with workers.
+    """
+
+    def __init__(self, target: Target, tasks: int, model: str, watch: Watch) -> None:
+        self._target, self._tasks, self._watch = target, tasks, watch
+        self._pool = None
+        self._in_threads = model == "threads"
+        if model in MODELS and model not in {"serial", "asyncio"}:
+            self._pool = open_model(model, tasks)
+            try:
+                self._pool.start()
+                if model == "interpreters":
+                    self._pool.on_each(work.take_path, sys.path)
+            except BaseException as error:
+                self._pool.close()
+                if isinstance(error, Exception):
+                    raise UsageError(f"the model {model!r} cannot start: {error}", hint="another model") from error
+                raise
+
+    def once(self, calls: int) -> Round | Awaitable[Round]:
+        """Run all tasks once."""
+        target = self._target
+        if target.is_async:
+            return self._awaited(calls)
+        if self._pool is None:
+            before = self._watch.read()
+            begun, ended = work.serve(target.function, target.args, target.kwargs, calls)
+            latencies = [end - begin for begin, end in zip(begun, ended, strict=True)]
+            return _round(self._watch, before, ended[-1] - begun[0], calls, latencies)
+        if self._in_threads and self._watch:
+            return self._of(self._pool.run(_serve_watched, [(self._watch, target, calls)] * self._tasks))
+        serve = (target.function, tuple(target.args), dict(target.kwargs), calls)
+        try:
+            return self._of(self._pool.run(work.serve, [serve] * self._tasks))
+        except (AttributeError, TypeError) as error:
+            if "pickle" not in str(error):
+                raise
+            raise UsageError(
+                f"{target.name} cannot go to another process or interpreter: {error}",
+                hint="give a function of a module, not a lambda or one within a test",
+            ) from error
+
+    async def _awaited(self, calls: int) -> Round:
+        target, before = self._target, self._watch.read()
+
+        async def one() -> tuple[list[int], list[int]]:
+            return await work.serve_async(target.function, target.args, target.kwargs, calls)
+
+        answers = [await one()] if self._tasks == 1 else await loops.gather([one] * self._tasks)
+        found = self._of(answers)
+        return _round(self._watch, before, found.took_ns, found.calls, found.latencies_ns)
+
+    def _of(self, answers: Sequence[Sequence[Any]]) -> Round:
+        latencies = [end - begin for begun, ended, *_ in answers for begin, end in zip(begun, ended, strict=True)]
+        took_ns = max(ended[-1] for _, ended, *_ in answers) - min(begun[0] for begun, *_ in answers)
+        if len(answers[0]) == 2:
+            return Round(took_ns, len(latencies), latencies)
+        first_ns = min(begun[0] for begun, *_ in answers)
+        lived_ns = sum(ended[-1] - first_ns for _, ended, *_ in answers) or 1
+        held, waited = (min(1.0, sum(one[place] for one in answers) / lived_ns) for place in (2, 3))
+        return Round(took_ns, len(latencies), latencies, held, waited)
+
+    def close(self) -> None:
+        """End the workers."""
+        if self._pool is not None:
+            self._pool.close()
+
+
+_STRETCHES = 5
+
+
+@final
+class Open:
+    """Calls that begin at their times, whether or not the ones before have ended: latency counts from when a call should begin.
+
+    Plain functions are called by `workers` threads; where all are busy, a call waits for one, and that is in its latency.
+    """
+
+    def __init__(self, target: Target, rate_per_s: float, workers: int) -> None:
+        self._target, self._rate_per_s = target, rate_per_s
+        self._pool = None if target.is_async else ThreadPoolExecutor(workers)
+
+    def once(self, calls: int) -> Round | Awaitable[Round]:
+        """Begin so many calls, and wait for the last."""
+        return self._awaited(calls) if self._target.is_async else self._threaded(calls)
+
+    def _times(self, calls: int) -> list[int]:
+        begin = time.perf_counter_ns() + 1_000_000
+        return [begin + int(place / self._rate_per_s * 1e9) for place in range(calls)]
+
+    def _threaded(self, calls: int) -> Round:
+        assert self._pool is not None
+        times, target = self._times(calls), self._target
+
+        def one() -> int:
+            target.function(*target.args, **target.kwargs)
+            return time.perf_counter_ns()
+
+        futures = []
+        # An event that nobody sets: its timed wait is the finest sleep that threads have.
+        never = threading.Event()
+        for intended in times:
+            left_ns = intended - time.perf_counter_ns()
+            if left_ns > 0:
+                never.wait(left_ns / 1e9)
+            futures.append(self._pool.submit(one))
+        return self._round(times, [future.result() for future in futures])
+
+    async def _awaited(self, calls: int) -> Round:
+        times, target = self._times(calls), self._target
+
+        def at(intended: int) -> Callable[[], Awaitable[int]]:
+            async def one() -> int:
+                await loops.sleep(max(0.0, (intended - time.perf_counter_ns()) / 1e9))
+                await target.function(*target.args, **target.kwargs)
+                return time.perf_counter_ns()
+
+            return one
+
+        return self._round(times, await loops.gather([at(intended) for intended in times]))
+
+    def _round(self, times: list[int], ended: list[int]) -> Round:
+        latencies = [end - intended for intended, end in zip(times, ended, strict=True)]
+        size = max(1, len(latencies) // _STRETCHES)
+        stretches = [sorted(latencies[place : place + size]) for place in range(0, len(latencies), size)]
+        medians = tuple(one[len(one) // 2] / 1e9 for one in stretches)
+        return Round(max(ended) - times[0], len(latencies), latencies, stretches_s=medians)
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
+
+@final
+class Lag:
+    """Looks while it is open how late the event loop is: by how much a sleep of 5 ms is longer."""
+
+    def __init__(self) -> None:
+        self.found_s: list[float] = []
+        self._done = False
+
+    async def watch(self) -> None:
+        """Look until `stop`."""
+        while not self._done:
+            begun = time.perf_counter()
+            await loops.sleep(_LAG_PERIOD_S)
+            self.found_s.append(max(0.0, time.perf_counter() - begun - _LAG_PERIOD_S))
+
+    def restart(self) -> None:
+        """Be ready to look again."""
+        self._done = False
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._done = True

@@ -1,0 +1,95 @@
+"""The timed loops: batches of calls and awaits, and calls that are timed one by one.
+
+Only the standard library, and nothing of Headway: worker processes and sub-interpreters import this module, too. All
+times are nanoseconds of `time.perf_counter_ns`, which is CLOCK_MONOTONIC on Linux and so the same in every process.
+"""
+
+import functools
+import itertools
+import keyword
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+__all__ = ["Timer", "async_timer", "serve", "serve_async", "take_path", "timer"]
+
+Timer = Callable[[int], Any]
+"""Takes how many calls; returns the nanoseconds that they took, or an awaitable of them."""
+
+_SYNC = """
+def make(clock, repeat, function, {names}):
+    def timer(calls):
+        each = repeat(None, calls)
+        begun = clock()
+        for _ in each:
+            function({call})
+        return clock() - begun
+    return timer
+"""
+_ASYNC = _SYNC.replace("def timer", "async def timer").replace("function(", "await function(", 1)
+
+
+@functools.cache
+def _made(source: str, positional: int, keywords: tuple[str, ...]) -> Callable[..., Timer]:
+    """Return the maker of a timer whose loop writes the arguments out, as `timeit` does: unpacking them costs as much as a call."""
+    places = [f"argument_{place}" for place in range(positional)]
+    call = ", ".join([*places, *(f"{name}=keyword_{name}" for name in keywords)])
+    names = ", ".join([*places, *(f"keyword_{name}" for name in keywords)])
+    scope: dict[str, Any] = {}
+    exec(source.format(names=names, call=call), scope)  # noqa: S102  (made of names that Python took as keywords)
+    made: Callable[..., Timer] = scope["make"]
+    return made
+
+
+def _written_out(kwargs: Mapping[str, Any]) -> bool:
+    """Whether these names can stand in a call; `f(**{"a b": 1})` cannot be written out."""
+    return all(name.isidentifier() and not keyword.iskeyword(name) for name in kwargs)
+
+
+def _timer(source: str, function: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Timer:
+    if not _written_out(kwargs):
+        function, args, kwargs = functools.partial(function, *args, **kwargs), (), {}
+    make = _made(source, len(args), tuple(kwargs))
+    return make(time.perf_counter_ns, itertools.repeat, function, *args, *kwargs.values())
+
+
+def timer(function: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Timer:
+    """Return what times a batch of calls: nothing is in its loop but the call."""
+    return _timer(_SYNC, function, args, kwargs)
+
+
+def async_timer(function: Callable[..., Awaitable[object]], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Timer:
+    """Return what times a batch of awaits, one after the other, in the loop that awaits it."""
+    return _timer(_ASYNC, function, args, kwargs)
+
+
+def take_path(path: Sequence[str]) -> None:
+    """Import from where the one that measures imports: a sub-interpreter has only the interpreter's own path."""
+    sys.path[:] = path
+
+
+def serve(
+    function: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any], calls: int
+) -> tuple[list[int], list[int]]:
+    """Call so often, one after the other; return when each began and when it ended."""
+    clock = time.perf_counter_ns
+    begun, ended = [], []
+    for _ in range(calls):
+        begun.append(clock())
+        function(*args, **kwargs)
+        ended.append(clock())
+    return begun, ended
+
+
+async def serve_async(
+    function: Callable[..., Awaitable[object]], args: Sequence[Any], kwargs: Mapping[str, Any], calls: int
+) -> tuple[list[int], list[int]]:
+    """Await so often, one after the other; return when each began and when it ended."""
+    clock = time.perf_counter_ns
+    begun, ended = [], []
+    for _ in range(calls):
+        begun.append(clock())
+        await function(*args, **kwargs)
+        ended.append(clock())
+    return begun, ended

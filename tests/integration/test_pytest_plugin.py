@@ -1,0 +1,292 @@
+"""Real pytest runs with the plugin: every kind of test, on every CPython from 3.11, beside the plugins that it lives with."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyperf
+import pytest
+from plugin_environment import ROOT, plugin_python
+from plugin_suites import EVERY_KIND, FORGOTTEN
+
+from headway.lab.interpreters import discover, select
+from headway.lab.results import load_run
+from headway.report.html import lab_page
+
+pytestmark = pytest.mark.slow
+
+FOUND = {one.name: one for one in select(discover()[0], ["all"])}
+OTHERS = ("3.12", "3.13", "3.13t", "3.14", "3.15")
+SCOPES = ("function", "class", "module", "package", "session")
+
+TWO = """
+import pytest
+
+def slow():
+    return sum(range(20_000))
+
+def fast():
+    return sum(range(500))
+
+@pytest.mark.headway(rounds=3, calls=3)
+def test_two(headway):
+    one, other = headway.options(name="slow")(slow), headway.options(name="fast")(fast)
+    assert other.faster_than(one, by=2)
+
+@pytest.mark.headway(rounds=3, calls=3, name="third")
+def test_third(headway):
+    headway(fast)
+"""
+
+
+@pytest.fixture
+def quick(pytester, monkeypatch):
+    """A pytester whose runs are processes of their own, with our store in its folder."""
+    monkeypatch.setenv("HEADWAY_STORE", str(pytester.path / "results.sqlite"))
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    # Else each of these many processes would compile the same modules again.
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    return pytester
+
+
+def tables(result):
+    """Return the text below the heading of our section."""
+    text = result.stdout.str()
+    assert "benchmarks (Headway)" in text, text
+    return text.partition("benchmarks (Headway)")[2]
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_every_kind_of_test_with_asyncio_of_each_scope(quick, scope):
+    """The loop is the runner's own, whatever its scope; failures and skips are what they were."""
+    quick.makepyfile(EVERY_KIND.replace("SCOPE", scope))
+    result = quick.runpytest_subprocess("-q")
+
+    result.assert_outcomes(passed=9, skipped=2, failed=1)
+    text = tables(result)
+    for name in ("test_plain", "test_asyncio", "test_loads", "test_anyio[asyncio]", "test_anyio[trio]", "test_failing"):
+        assert name in text
+    assert "test_skipped" not in text
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_kind_of_test_on_other_interpreters(quick, name):
+    """From 3.12 on also in sub-interpreters, and on a build without a GIL."""
+    quick.makepyfile(EVERY_KIND.replace("SCOPE", "function"))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    python = plugin_python(FOUND[name])
+    command = [python, "-m", "pytest", "-q", "-p", "headway.pytest_plugin", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        command, cwd=quick.path, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert re.search(r"1 failed, 10 passed, 1 skipped", done.stdout), done.stdout + done.stderr
+    assert "test_anyio[trio]" in done.stdout
+
+
+def test_what_nobody_awaits_is_an_error_and_no_figure(quick):
+    """Neither a coroutine function, nor what makes coroutines, nor a coroutine."""
+    quick.makepyfile(FORGOTTEN)
+    result = quick.runpytest_subprocess("-q", "-W", "ignore")
+
+    result.assert_outcomes(passed=1, failed=3, errors=2)
+    result.stdout.fnmatch_lines(["*nobody awaited the benchmark, so nothing was measured*"])
+    result.stdout.fnmatch_lines(["*returns a coroutine that nobody awaits*"])
+    result.stdout.fnmatch_lines(["*a coroutine was given, which can be awaited only once*"])
+    assert "time per call" not in result.stdout.str()
+
+
+def test_an_assertion_that_fails_prints_its_evidence(quick):
+    """With intervals, and what it was to be."""
+    quick.makepyfile(TWO.replace("other.faster_than(one, by=2)", "one.faster_than(other)"))
+    result = quick.runpytest_subprocess("-q")
+
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.re_match_lines(
+        [r".*assert <refuted: time of slow / fast is [\d.]+ \[[\d.]+-[\d.]+\], wanted below 1.*"]
+    )
+
+
+def test_launches_are_fresh_processes_and_the_units(quick):
+    """Each benchmark in so many of its own; the assertions are about all of them."""
+    suite = TWO.replace("import pytest", "import os, pytest\nopen('pids', 'a').write(f'{os.getpid()}\\n')")
+    quick.makepyfile(suite)
+    result = quick.runpytest_subprocess("-q", "--headway-launches", "2", "--headway-json", "out.json")
+
+    result.assert_outcomes(passed=2)
+    pids = set((quick.path / "pids").read_text().split())
+    assert len(pids) == 2 * 2 + 1
+    (results,) = json.loads((quick.path / "out.json").read_text())["groups"].values()
+    assert {one["name"]: len(one["launches"]) for one in results} == {"slow": 2, "fast": 2, "third": 2}
+    assert {one["call_s"]["of"] for one in results} == {"launches"}
+    result.stdout.fnmatch_lines(["headway: launch 4 of 4: *"])
+    assert "of rounds within this process" not in tables(result)
+
+
+def test_a_launch_that_fails_is_told(quick):
+    """The others count."""
+    quick.makepyfile(
+        TWO.replace(
+            "def test_third(headway):",
+            "def test_third(headway):\n    import os\n    os.path.exists('once') or (open('once', 'w'), os._exit(3))",
+        )
+    )
+    result = quick.runpytest_subprocess("-q", "--headway-launches", "3", "--headway-json", "out.json")
+
+    result.assert_outcomes(passed=2)
+    (results,) = json.loads((quick.path / "out.json").read_text())["groups"].values()
+    (third,) = [one for one in results if one["name"] == "third"]
+    assert (len(third["launches"]), len(third["failed"])) == (2, 1)
+    assert "! third: " in tables(result)
+
+
+def test_disabled_it_calls_once(quick):
+    """And asserts nothing of what was not measured."""
+    quick.makepyfile(TWO.replace("other.faster_than(one, by=2)", "one.faster_than(other)"))
+    result = quick.runpytest_subprocess("-q", "--headway-disable")
+
+    result.assert_outcomes(passed=2)
+    assert "3 not measured: `--headway-disable`" in tables(result)
+
+
+def test_under_xdist_it_refuses_to_time_and_says_so(quick):
+    """Other workers share the machine. With `-n 0` it times."""
+    quick.makepyfile(TWO)
+    spread = quick.runpytest_subprocess("-q", "-n", "2")
+    spread.assert_outcomes(passed=2)
+    assert "2 not measured: under xdist other workers share the machine (`-n 0` measures)" in tables(spread)
+
+    alone = quick.runpytest_subprocess("-q", "-n", "0")
+    alone.assert_outcomes(passed=2)
+    assert "time per call" in tables(alone)
+
+
+def test_without_the_plugin_there_is_no_fixture(quick):
+    """`-p no:headway`."""
+    quick.makepyfile(TWO)
+    result = quick.runpytest_subprocess("-q", "-p", "no:headway", "-W", "ignore")
+
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(["*fixture 'headway' not found*"])
+
+
+def test_a_session_without_benchmarks_pays_nothing(quick):
+    """Neither numpy nor the rest of us is imported."""
+    quick.makepyfile(
+        "import sys\ndef test_imports():\n    assert not {'numpy', 'headway.measure', 'headway.lab'} & set(sys.modules)"
+    )
+    result = quick.runpytest_subprocess("-q", "-p", "no:benchmark")
+
+    result.assert_outcomes(passed=1)
+    assert "Headway" not in result.stdout.str()
+
+
+def test_it_lives_beside_pytest_benchmark(quick):
+    """Each has its fixture, in one test if need be."""
+    quick.makepyfile(
+        TWO
+        + "\n\ndef test_both(benchmark, headway):\n    benchmark(fast)\n    headway.options(rounds=2, calls=2)(fast)\n"
+    )
+    result = quick.runpytest_subprocess("-q")
+
+    result.assert_outcomes(passed=3)
+    assert "Name (time in" in result.stdout.str()
+    assert "test_both" in tables(result)
+
+
+def test_results_are_saved_and_compared(quick):
+    """By name, in the suite's folder; the ratio is this run's to that one's."""
+    quick.makepyfile(TWO)
+    quick.runpytest_subprocess("-q", "--headway-save", "first").assert_outcomes(passed=2)
+    assert (quick.path / ".headway" / "first.json").is_file()
+    again = quick.runpytest_subprocess("-q", "--headway-compare", "first")
+
+    again.assert_outcomes(passed=2)
+    assert "ratio to before" in tables(again)
+    missing = quick.runpytest_subprocess("-q", "--headway-compare", "second")
+    assert missing.ret == pytest.ExitCode.USAGE_ERROR
+    missing.stderr.fnmatch_lines(["*--headway-compare second: nothing is kept under that name; there are first*"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--headway-launches", "0"], "*--headway-launches 0: expected a number from 1*"),
+        (["--headway-json", "nowhere/x.json"], "*--headway-json nowhere/x.json: nowhere is not there; make it first*"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_runs(quick, options, message):
+    """With pytest's own exit code for that."""
+    quick.makepyfile(TWO)
+    result = quick.runpytest_subprocess("-q", *options)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([message])
+
+
+def test_pyperf_and_pytest_benchmark_read_what_it_writes(quick):
+    """Pyperf loads the suite; pytest-benchmark compares two files of ours."""
+    quick.makepyfile(TWO)
+    for place in (1, 2):
+        options = [f"--headway-pyperf=p{place}.json", f"--headway-benchmark-json={place:04}_ours.json"]
+        quick.runpytest_subprocess("-q", *options).assert_outcomes(passed=2)
+
+    suite = pyperf.BenchmarkSuite.load(str(quick.path / "p1.json"))
+    assert sorted(name.partition(": ")[2] for name in suite.get_benchmark_names()) == ["fast", "slow", "third"]
+    command = [str(Path(sys.executable).with_name("pytest-benchmark")), "compare", "0001_ours.json", "0002_ours.json"]
+    done = subprocess.run(command, cwd=quick.path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "slow (0001_ours)" in done.stdout
+
+
+def test_the_store_has_the_run_and_the_report_shows_it(quick):
+    """`headway report` and its page, as of any run."""
+    quick.makepyfile(TWO)
+    result = quick.runpytest_subprocess("-q", "--headway-launches", "2")
+    (run_id,) = re.findall(r"stored as (\S+):", tables(result))
+    run = load_run(run_id, store=quick.path / "results.sqlite")
+
+    assert run.header.complete
+    (declared,) = run.experiments()
+    assert [one.cell.setting for one in run.of(declared.name)] == ["slow", "fast", "third"]
+    page = lab_page(run)
+    assert [cell.setting for cell in page.experiments[0].cells] == ["slow", "fast", "third"]
+    command = [sys.executable, "-m", "headway"]
+    shown = subprocess.run([*command, "report", run_id], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "benchmarks of pytest, 2 launches of each" in shown
+    assert "third" in shown
+    compared = subprocess.run(
+        [*command, "compare", run_id, run_id], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "no difference" in compared.stdout
+    resumed = subprocess.run(
+        [*command, "lab", "--resume", run_id], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (resumed.returncode, "is of pytest's benchmarks" in resumed.stderr) == (2, True)
+
+
+def test_the_gil_is_looked_at_where_that_is_wanted(quick):
+    """Threads that compute wait for it; one thread alone does not."""
+    quick.makepyfile(
+        """
+        import pytest
+
+        def work():
+            return sum(i * i for i in range(2_000))
+
+        @pytest.mark.headway(trace=True, seconds=1)
+        def test_gil(headway):
+            alone = headway.serial(work, 200)
+            four = headway.concurrent(work, tasks=4)
+            assert alone.gil_wait_share < 0.3
+            assert four.gil_wait_share > 0.2
+            assert four.gil_hold_share < 0.6
+        """
+    )
+    result = quick.runpytest_subprocess("-q")
+
+    result.assert_outcomes(passed=1)
+    assert "GIL waited for" in tables(result)

@@ -1,0 +1,278 @@
+"""How functions are called: how often, with what around them, and what is refused."""
+
+import asyncio
+import functools
+import sys
+import time
+
+import pytest
+
+from headway.errors import UsageError
+from headway.measure import work
+from headway.measure.bench import Bench
+from headway.measure.journal import Journal, Options
+
+pytestmark = pytest.mark.times
+
+QUICK = Options(seconds=0.01)
+
+
+def bench(**options):
+    return Bench(Journal(test="test"), QUICK.changed(options))
+
+
+def add(a, b=1):
+    return a + b
+
+
+async def nothing():
+    """An async function that never waits."""
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [((), {}), ((1, 2), {}), ((), {"a": 1, "class_": 2}), ((1,), {"b": 2}), ((), {"not a name": 1, "class": 2})],
+)
+def test_a_batch_calls_with_the_arguments_given(args, kwargs):
+    """Written out in the loop, or where they cannot be, unpacked."""
+    seen = []
+    made = work.timer(lambda *args, **kwargs: seen.append((args, kwargs)), args, kwargs)
+
+    assert made(3) > 0
+    assert seen == [(args, kwargs)] * 3
+
+
+def test_a_batch_of_awaits_awaits_each():
+    """One after the other."""
+    seen = []
+
+    async def one(value):
+        await asyncio.sleep(0)
+        seen.append(value)
+
+    assert asyncio.run(work.async_timer(one, (7,), {})(4)) > 0
+    assert seen == [7] * 4
+
+
+def test_rounds_are_calibrated():
+    """Calls that take long are few; calls that take next to nothing are many."""
+    long = bench(rounds=2)(time.sleep, 0.02).launches[0]
+    short = bench(rounds=2)(add, 1).launches[0]
+
+    assert long.calls == 1
+    assert short.calls > 1000
+    assert all(value >= 0.02 for value in long.values_s)
+
+
+def test_a_fixed_number_of_rounds_and_calls():
+    """Plus the first call, which is a test's."""
+    calls = []
+    result = bench(rounds=4, calls=5)(calls.append, 1)
+
+    assert (len(calls), len(result.launches[0].values_s), result.launches[0].calls) == (1 + 4 * 5, 4, 5)
+
+
+def test_set_up_and_tear_down_are_around_each_round():
+    """And what a set-up returns takes the place of the arguments."""
+    seen = []
+
+    def prepare():
+        seen.append("set-up")
+        return ([len(seen)],), {}
+
+    bench(rounds=2, setup=prepare, teardown=lambda: seen.append("tear-down"))(lambda one: seen.append(("call", one[0])))
+    assert seen == [
+        "set-up",
+        ("call", 1),
+        "tear-down",
+        "set-up",
+        ("call", 4),
+        "tear-down",
+        "set-up",
+        ("call", 7),
+        "tear-down",
+    ]
+
+
+def test_async_set_up_is_awaited_in_the_functions_loop():
+    """Each round."""
+    loops = []
+
+    async def note():
+        loops.append(asyncio.get_running_loop())
+
+    bench(rounds=2, setup=note, teardown=note)(nothing)
+    assert len(loops) == 6
+    assert len(set(loops)) == 1
+
+
+def test_the_tear_down_comes_also_after_an_error():
+    """The error goes through."""
+    seen = []
+
+    def fail():
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        bench(teardown=lambda: seen.append(1))(fail)
+    assert seen == [1]
+
+
+def test_the_set_ups_time_is_not_the_functions():
+    """Nor is the loop's start."""
+    result = bench(rounds=3, setup=lambda: time.sleep(0.01))(add, 1)
+
+    assert max(result.launches[0].values_s) < 0.005
+
+
+def test_alternatives_take_turns():
+    """In each round every one of them, in an order that changes."""
+    seen = []
+    found = bench(rounds=6, calls=1).compare({"a": lambda: seen.append("a"), "b": lambda: seen.append("b")})
+
+    rounds = ["".join(seen[place : place + 2]) for place in range(4, len(seen), 2)]
+    assert {"".join(sorted(one)) for one in rounds} == {"ab"}
+    assert len(set(rounds)) == 2
+    assert [one.name for one in found.values()] == ["test: a", "test: b"]
+
+
+def test_plain_and_async_alternatives_are_compared_in_one_loop():
+    """As asyncio against its absence is."""
+
+    async def test():
+        return await bench(rounds=3).compare({"plain": add, "async": awaits}, 1)
+
+    async def awaits(value):
+        return value
+
+    found = asyncio.run(test())
+    assert [one.model for one in found.values()] == ["serial", "asyncio"]
+
+
+def test_each_call_of_a_load_is_timed():
+    """So many tasks with so many calls each."""
+    serial = bench(rounds=2).serial(add, 5, 1)
+    threads = bench(rounds=2, calls=3).concurrent(add, 1, tasks=4)
+
+    assert len(serial.launches[0].latencies_s) == 2 * 5
+    assert len(threads.launches[0].latencies_s) == 2 * 3 * 4
+    assert threads.model == "threads"
+
+
+def test_tasks_of_a_loop_overlap():
+    """Eight naps at once take as long as one; the loop's lag is looked at meanwhile."""
+
+    async def nap():
+        await asyncio.sleep(0.02)
+
+    result = bench(rounds=2).concurrent(nap, tasks=8)
+    assert result.per_call_s < 0.01
+    assert result.percentile_s(0.5) >= 0.02
+    assert result.launches[0].lags_s
+
+
+def test_an_open_load_counts_from_when_a_call_should_begin():
+    """One worker that takes 10 ms, and a call every 5 ms: each waits longer than the one before."""
+    result = bench().open(time.sleep, 0.01, rate=200, seconds=0.1, workers=1)
+    latencies = result.launches[0].latencies_s
+
+    assert len(latencies) == 20
+    assert latencies[-1] > 0.08 > 0.03 > latencies[0]
+
+
+def test_an_async_open_load_begins_at_its_times():
+    """However long each takes."""
+
+    async def nap():
+        await asyncio.sleep(0.03)
+
+    result = bench().open(nap, rate=100, seconds=0.1)
+    assert len(result.launches[0].latencies_s) == 10
+    assert 0.03 <= result.percentile_s(0.5) < 0.08
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop", "trio"])
+def test_a_plain_test_has_the_loop_that_it_names(loop):
+    """Each is one."""
+    seen = []
+
+    async def look():
+        seen.append("trio" if "trio" in sys.modules and loop == "trio" else type(asyncio.get_running_loop()).__module__)
+
+    result = bench(loop=loop, rounds=1)(look)
+    assert seen[0].partition(".")[0] == {"asyncio": "asyncio"}.get(loop, loop)
+    assert result.model == ("trio" if loop == "trio" else "asyncio")
+
+
+def test_the_switch_interval_is_put_back():
+    """It holds only while something is measured."""
+    before, seen = sys.getswitchinterval(), set()
+    bench(switch_interval_s=0.001, rounds=1)(lambda: seen.add(sys.getswitchinterval()))
+
+    assert [pytest.approx(0.001)] == list(seen)
+    assert sys.getswitchinterval() == before
+
+
+def test_workers_scale_or_do_not():
+    """Sleeping threads overlap; the figures are in the journal."""
+    journal = Journal(test="test")
+    result = Bench(journal, QUICK.changed({"rounds": 6, "calls": 1}))(time.sleep, 0.05)
+
+    assert result.scales(threads=4, at_least=1.5)
+    assert not result.scales(threads=2, at_least=2.5)
+    assert list(journal.entries)[:3] == ["test", "test: 1 of threads", "test: 4 threads"]
+
+
+def test_nothing_is_measured_where_that_is_not_wanted():
+    """The function is called once, as a test would."""
+    calls = []
+    result = Bench(Journal(test="test", why_not="`--headway-disable`"))(calls.append, 1)
+
+    assert calls == [1]
+    assert not result.measured
+
+
+def call_of_a_coroutine():
+    return nothing()
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda one: one(call_of_a_coroutine), "returns a coroutine that nobody awaits"),
+        (lambda one: one(lambda: nothing() or None), "returns a coroutine that nobody awaits"),
+        (lambda one: one(functools.partial(call_of_a_coroutine)), "returns a coroutine that nobody awaits"),
+        (lambda one: one(nothing()), "a coroutine was given"),
+        (lambda one: one(7), "7 is no function"),
+        (lambda one: one.options(second=1), "no option is called 'second'"),
+        (lambda one: one.options(seconds=0), "seconds=0 is not above 0"),
+        (lambda one: one.options(loop="twisted"), "loop='twisted' is none"),
+        (lambda one: one.options(setup=nothing)(add, 1), "a set-up or tear-down is async"),
+        (lambda one: one.options(setup=lambda: 7)(add, 1), "the set-up returned 7"),
+        (lambda one: one.compare({"one": add}, 1), "nothing to compare"),
+        (lambda one: one.concurrent(add, 1, model="fibres"), "no model is called 'fibres'"),
+        (lambda one: one.concurrent(add, 1, tasks=0), "tasks=0 is no count"),
+        (lambda one: one.concurrent(nothing, model="threads"), "cannot run under the model 'threads'"),
+        (lambda one: one.concurrent(lambda: 1, tasks=2, model="processes"), "cannot go to another process"),
+        (lambda one: one.open(add, 1, rate=0), "rate=0 is not above 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(act, message):
+    """With a hint, before there is a figure."""
+    with pytest.raises(UsageError, match=message) as error:
+        act(bench())
+    assert error.value.hint
+
+
+def test_what_nobody_awaits_is_an_error():
+    """At the end of the test, and where its figure is asked for."""
+    journal = Journal(test="test")
+
+    async def test():
+        return Bench(journal, QUICK)(nothing)
+
+    pending = asyncio.run(test())
+    with pytest.raises(UsageError, match="nobody awaited the benchmark"):
+        bool(pending)
+    with pytest.raises(UsageError, match="test: nobody awaited the benchmark"):
+        journal.close()

@@ -1,0 +1,150 @@
+"""What may be asserted of a benchmark, and what an assertion that fails says."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from headway.errors import UsageError
+from headway.measure.result import Comparison, Measured, Result, percentile
+
+STEADY = (1.0, 1.01, 0.99, 1.0, 1.02)
+
+
+def result(name, *launches, factor=1.0, **changes):
+    measured = tuple(Measured(values_s=tuple(value * factor for value in values), calls=10) for values in launches)
+    return Result(name=name, model="serial", launches=measured, **changes)
+
+
+def launched(name, factor, spread=0.01, **changes):
+    """Return a result of five launches of three rounds."""
+    return result(name, *[[factor * (1 + spread * place)] * 3 for place in (0, 1, -1, 0.5, -0.5)], **changes)
+
+
+def test_one_launch_counts_by_rounds_and_several_by_their_medians():
+    """The launch is the unit as soon as there are two."""
+    assert result("a", STEADY).values_s == STEADY
+    assert result("a", STEADY, [2.0, 3.0, 4.0]).values_s == (1.0, 3.0)
+    assert result("a", STEADY).per_call_s == pytest.approx(1.004, abs=0.001)
+    assert result("a", STEADY).throughput_per_s == pytest.approx(1 / 1.004, abs=0.001)
+
+
+def test_what_is_faster_beyond_doubt_holds():
+    """And what is not does not, and says what it is."""
+    slow, fast = launched("slow", 2.0), launched("fast", 1.0)
+
+    assert fast.faster_than(slow, by=1.5)
+    decision = slow.faster_than(fast)
+    assert not decision
+    assert decision.outcome == "refuted"
+    assert repr(decision).startswith("<refuted: time of slow / fast is 2 [")
+    assert "wanted below 1" in repr(decision)
+
+
+def test_what_is_undecided_says_how_many_launches_it_would_take():
+    """It is false: there is no evidence yet."""
+    one = result("one", [1.0], [1.2], [0.9], [1.1], [1.0])
+    other = result("other", [1.1], [1.0], [1.2], [1.0], [1.1])
+
+    decision = one.faster_than(other)
+    assert not decision
+    assert decision.outcome == "inconclusive"
+    assert repr(decision).startswith("<undecided: time of one / other is 0.9")
+    assert "more launches would tell (`--headway-launches " in repr(decision)
+
+
+def test_within_one_launch_it_says_so():
+    """Rounds of one process are no launches."""
+    decision = result("one", (1.0, 2.0, 0.5)).faster_than(result("other", (1.1, 1.9, 0.6)))
+
+    assert "of rounds within one launch" in repr(decision)
+    assert "`--headway-launches 5` measures in fresh processes" in repr(decision)
+
+
+def test_what_was_not_measured_holds():
+    """As when a suite runs with `--headway-disable`: there is nothing against it."""
+    one = Result(name="one", model="serial", why_not="`--headway-disable`")
+
+    assert one.faster_than(launched("other", 1.0))
+    assert one.gil_wait_share < 0.5
+    assert one.scales(threads=4, at_least=2)
+    assert repr(one.faster_than(one)) == "<time of one / one: not measured, `--headway-disable`>"
+    assert math.isnan(one.per_call_s)
+    assert one.interval is None
+
+
+def test_a_launch_of_several_does_not_decide():
+    """What it says of itself is not all there is."""
+    assert launched("slow", 2.0, provisional=True).faster_than(launched("fast", 1.0))
+
+
+def test_a_share_is_held_against_its_limit():
+    """Student's interval of the mean, over rounds or launches, within 0 and 1."""
+    launch = Measured(values_s=STEADY, calls=1, held=(0.5,) * 5, waited=(0.1, 0.12, 0.11, 0.1, 0.09))
+    one = Result(name="one", model="threads", launches=(launch,), traced=True)
+
+    assert one.gil_wait_share < 0.2
+    assert not one.gil_wait_share < 0.05
+    assert one.gil_wait_share > 0.05
+    assert (one.gil_wait_share < 0.104).outcome == "inconclusive"
+    assert float(one.gil_wait_share) == pytest.approx(0.104)
+    assert "one: time waited for the GIL: 0.104 [" in repr(one.gil_wait_share)
+    several = replace(one, launches=(launch, replace(launch, waited=(0.2,) * 5), launch))
+    assert several.gil_wait_share.values == pytest.approx((0.104, 0.2, 0.104))
+
+
+def test_a_share_of_nought_is_below_every_limit():
+    """Where nobody ever waited."""
+    launch = Measured(values_s=STEADY, calls=1, held=(1.0,) * 5, waited=(0.0,) * 5)
+
+    assert Result(name="one", model="serial", launches=(launch,), traced=True).gil_wait_share < 0.01
+
+
+def test_what_was_not_asked_for_is_an_error():
+    """The hint says how to ask for it."""
+    one = result("one", STEADY)
+
+    with pytest.raises(UsageError, match="the GIL was not looked at") as error:
+        _ = one.gil_wait_share
+    assert "trace=True" in error.value.hint
+    with pytest.raises(UsageError, match="no percentiles"):
+        one.percentile_s(0.99)
+    with pytest.raises(UsageError, match="by=0"):
+        one.faster_than(one, by=0)
+    with pytest.raises(UsageError, match="one kind of worker"):
+        one.scales(at_least=2)
+    with pytest.raises(UsageError, match="does not scale"):
+        one.scales(threads=2, at_least=2)
+
+
+def test_percentiles_are_values_that_were_measured():
+    """The smallest that so many do not exceed."""
+    values = [float(value) for value in range(1, 101)]
+
+    assert [percentile(values, share) for share in (0.5, 0.99, 1.0)] == [50, 99, 100]
+    assert percentile([7.0], 0.01) == 7
+    assert math.isnan(percentile([], 0.5))
+    launches = tuple(
+        Measured(values_s=(1.0,), calls=1, latencies_s=(low, high)) for low, high in ((1, 2), (3, 4), (5, 6))
+    )
+    assert Result(name="one", model="serial", launches=launches).percentile_s(0.99) == 4
+
+
+def test_a_comparison_is_a_mapping():
+    """By the names that were given."""
+    found = Comparison({"slow": launched("slow", 2.0), "fast": launched("fast", 1.0)})
+
+    assert list(found) == ["slow", "fast"]
+    assert len(found) == 2
+    assert found.fastest is found["fast"]
+    assert found.ratio("slow", "fast").value == pytest.approx(2)
+
+
+def test_what_a_launch_measured_survives_its_file():
+    """All of it."""
+    one = Measured(
+        values_s=STEADY, calls=3, latencies_s=(0.1,), lags_s=(0.2,), loop_s=1e-5, held=(0.5,), waited=(0.1,), note="x"
+    )
+
+    assert Measured.from_json(json.loads(json.dumps(one.to_json()))) == one
