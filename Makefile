@@ -101,7 +101,7 @@ test-web: web/node_modules/.installed ## Check the page's types, its unit tests,
 test-native: | setup ## Build and test the C code: debug, then address, undefined-behaviour and thread sanitizers
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd native && for preset in dev asan ubsan tsan; do \
 		echo "== native, $$preset" && cmake --preset $$preset --log-level=WARNING >/dev/null && cmake --build --preset $$preset >/dev/null \
-		&& ctest --preset $$preset || exit 1; done
+		&& ctest --preset $$preset --parallel 2 || exit 1; done
 
 .PHONY: bench
 bench: | setup ## What Headway itself costs, beside its peers
