@@ -34,14 +34,14 @@ _CACHE = tempfile.mkdtemp(prefix="headway-tests-")
 os.environ["XDG_CACHE_HOME"] = _CACHE
 
 
-_ANY_LOAD = {"unit", "property"}
-"""Folders of tests that start nothing and time nothing."""
+_ANY_LOAD = {"unit", "property", "browser"}
+"""Folders of tests that time nothing."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what may run beside others."""
     for item in items:
-        if item.path.parent.name in _ANY_LOAD and not item.get_closest_marker("times"):
+        if item.path.parent.name in _ANY_LOAD:
             item.add_marker("any_load")
 
 

@@ -33,6 +33,9 @@ class HeadwayError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint:
+            # For tracebacks, in a test say; the command line prints it itself.
+            self.add_note(f"hint: {hint}")
 
 
 class UsageError(HeadwayError):

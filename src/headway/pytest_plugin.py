@@ -5,13 +5,15 @@ nothing but this file.
 """
 
 import json
+import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import pytest
 
-from headway.errors import HeadwayError
+from headway.errors import HeadwayError, UsageError
 
 if TYPE_CHECKING:
     from headway.measure.bench import Bench
@@ -37,10 +39,11 @@ class _Session:
         self.options: dict[str, Any] = vars(config.option)
         self.entries: list[tuple[str, Entry]] = []
         self.launched: dict[str, Launched] | None = None
-        self.before: dict[str, Result] = {}
+        self.before: dict[tuple[str, str], Result] = {}
         self.kept: Kept | None = None
         self.complaints: list[str] = []
-        self.unmeasured = False
+        self.names: set[tuple[str, str]] = set()
+        self.store: Path | None = None
 
     def option(self, name: str) -> Any:
         return self.options.get(f"headway_{name}")
@@ -59,7 +62,8 @@ class _Session:
 
     def add(self, test: str, journal: "Journal") -> None:
         """Take a test's results; they are stored at once."""
-        for entry in journal.entries.values():
+        for own in journal.entries.values():
+            entry = self._unique(own)
             self.entries.append((test, entry))
             if self.child is not None or not entry.result.measured or self.option("no_store"):
                 continue
@@ -69,11 +73,19 @@ class _Session:
                     from headway.lab.paths import default_store
                     from headway.measure.keep import Kept
 
-                    self.kept = Kept(self.option("store") or default_store(), self.option("launches"), __version__)
+                    self.kept = Kept(self.store or default_store(), self.option("launches"), __version__)
                 self.kept.add(test, entry)
             except HeadwayError as error:
                 self.complaints.append(f"not stored: {error.message}")
                 self.options["headway_no_store"] = True
+
+    def _unique(self, entry: "Entry") -> "Entry":
+        """Return an entry under a label that its group has not got yet: several tests may want the same one."""
+        label, place = entry.label, 2
+        while (entry.group, label) in self.names:
+            label, place = f"{entry.label} ({place})", place + 1
+        self.names.add((entry.group, label))
+        return entry if label == entry.label else replace(entry, label=label)
 
     @property
     def groups(self) -> dict[str, list["Entry"]]:
@@ -128,6 +140,12 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(
                 f"--headway-{name.replace('_', '-')} {path}: {path.parent} is not there; make it first"
             )
+    name = session.option("save")
+    if name is not None and (not name or os.sep in name):
+        raise pytest.UsageError(f"--headway-save {name}: expected a name, which is no path")
+    if session.option("store") is not None:
+        # Before a test changes its folder.
+        session.store = session.option("store").absolute()
     wanted = session.option("compare")
     if wanted:
         _load(session, wanted)
@@ -162,10 +180,10 @@ def _bench(request: pytest.FixtureRequest) -> Iterator["Bench"]:
     test = _path(request.node)
     launched = session.launched.get(test) if session.launched is not None else None
     options = _options(session, request.node)
-    file = getattr(request.node, "location", (str(request.path),))[0]
+    file, _, name = request.node.nodeid.partition("::")
     journal = Journal(
-        test=request.node.name,
-        group=str(file),
+        test=name.replace("::", "."),
+        group=file,
         why_not=session.why_not,
         launches=launched.measured if launched is not None else None,
         failures=tuple(launched.failures) if launched is not None else (),
@@ -176,7 +194,7 @@ def _bench(request: pytest.FixtureRequest) -> Iterator["Bench"]:
         from headway.measure.children import write_launch
 
         write_launch(session.child, journal)
-    session.add(test, journal)
+    session.add(request.node.nodeid, journal)
     _notice(request.node, journal)
     journal.close()
 
@@ -193,6 +211,8 @@ def _options(session: _Session, node: pytest.Item) -> "Options":
 
     options = Options(trace=bool(session.option("trace")))
     for marker in reversed(list(node.iter_markers("headway"))):
+        if marker.args:
+            raise UsageError(f"@pytest.mark.headway{marker.args!r}: options have names", hint="`headway(seconds=2)`")
         options = options.changed(marker.kwargs)
     return options
 
@@ -238,6 +258,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         session.config.args,
         parameters.dir,
         trace=bool(ours.option("trace")),
+        spread=session.config.pluginmanager.hasplugin("xdist"),
         say=say,
     )
 
@@ -264,7 +285,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if ours is None or ours.child is not None:
         return
     if ours.kept is not None:
-        ours.kept.close()
+        try:
+            ours.kept.close()
+        except HeadwayError as error:
+            ours.complaints.append(f"the run's end is not stored: {error.message}")
     if not any(entry.result.measured for _, entry in ours.entries):
         return
     from headway.report import measured
@@ -277,11 +301,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     }
     wanted = [(ours.option(name), make) for name, make in makers.items() if ours.option(name) is not None]
     if ours.option("save"):
-        folder = session.config.rootpath / _FOLDER
-        folder.mkdir(exist_ok=True)
-        wanted.append((folder / f"{ours.option('save')}.json", measured.results_to_json))
+        wanted.append((session.config.rootpath / _FOLDER / f"{ours.option('save')}.json", measured.results_to_json))
     for path, make in wanted:
         try:
+            if path.parent.name == _FOLDER:
+                path.parent.mkdir(exist_ok=True)
             path.write_bytes(measured.dump(make(groups)))
         except OSError as error:
             ours.complaints.append(f"{path} cannot be written: {error.strerror}")

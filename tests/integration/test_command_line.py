@@ -12,7 +12,7 @@ import pytest
 
 from headway import lab
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.any_load]
 
 
 def headway(*arguments, **environment):

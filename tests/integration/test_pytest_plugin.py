@@ -16,7 +16,7 @@ from headway.lab.interpreters import discover, select
 from headway.lab.results import load_run
 from headway.report.html import lab_page
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.any_load]
 
 FOUND = {one.name: one for one in select(discover()[0], ["all"])}
 OTHERS = ("3.12", "3.13", "3.13t", "3.14", "3.15")
@@ -268,6 +268,7 @@ def test_the_store_has_the_run_and_the_report_shows_it(quick):
     assert (resumed.returncode, "is of pytest's benchmarks" in resumed.stderr) == (2, True)
 
 
+@pytest.mark.times
 def test_the_gil_is_looked_at_where_that_is_wanted(quick):
     """Threads that compute wait for it; one thread alone does not."""
     quick.makepyfile(

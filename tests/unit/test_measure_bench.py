@@ -118,6 +118,32 @@ def test_the_tear_down_comes_also_after_an_error():
     assert seen == [1]
 
 
+def test_an_async_tear_down_is_awaited_after_an_error():
+    """In the function's loop; the switch interval is put back."""
+    seen, before = [], sys.getswitchinterval()
+
+    async def fail():
+        raise ZeroDivisionError
+
+    async def clean():
+        await asyncio.sleep(0)
+        seen.append(1)
+
+    with pytest.raises(ZeroDivisionError):
+        bench(teardown=clean, switch_interval_s=0.001)(fail)
+    assert seen == [1]
+    assert sys.getswitchinterval() == before
+
+
+def test_alternatives_of_the_same_test_have_groups_of_their_own():
+    """A test that compares twice has two comparisons."""
+    journal = Journal(test="test", group="file")
+    for value in (1, 2):
+        Bench(journal, QUICK).compare({"a": add, "b": add}, value)
+
+    assert {entry.group for entry in journal.entries.values()} == {"file: test", "file: test (2)"}
+
+
 def test_the_set_ups_time_is_not_the_functions():
     """Nor is the loop's start."""
     result = bench(rounds=3, setup=lambda: time.sleep(0.01))(add, 1)
@@ -189,6 +215,7 @@ def test_an_async_open_load_begins_at_its_times():
     result = bench().open(nap, rate=100, seconds=0.1)
     assert len(result.launches[0].latencies_s) == 10
     assert 0.03 <= result.percentile_s(0.5) < 0.08
+    assert 50 < result.throughput_per_s < 110
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop", "trio"])
@@ -246,6 +273,8 @@ def call_of_a_coroutine():
         (lambda one: one(7), "7 is no function"),
         (lambda one: one.options(second=1), "no option is called 'second'"),
         (lambda one: one.options(seconds=0), "seconds=0 is not above 0"),
+        (lambda one: one.options(rounds=1.5), "rounds=1.5 is no count"),
+        (lambda one: one.concurrent(nothing, model="trio"), "cannot run under the model 'trio'"),
         (lambda one: one.options(loop="twisted"), "loop='twisted' is none"),
         (lambda one: one.options(setup=nothing)(add, 1), "a set-up or tear-down is async"),
         (lambda one: one.options(setup=lambda: 7)(add, 1), "the set-up returned 7"),

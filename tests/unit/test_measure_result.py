@@ -64,7 +64,7 @@ def test_within_one_launch_it_says_so():
 
 def test_what_was_not_measured_holds():
     """As when a suite runs with `--headway-disable`: there is nothing against it."""
-    one = Result(name="one", model="serial", why_not="`--headway-disable`")
+    one = Result(name="one", model="serial", why_not="`--headway-disable`", provisional=True)
 
     assert one.faster_than(launched("other", 1.0))
     assert one.gil_wait_share < 0.5
@@ -72,6 +72,33 @@ def test_what_was_not_measured_holds():
     assert repr(one.faster_than(one)) == "<time of one / one: not measured, `--headway-disable`>"
     assert math.isnan(one.per_call_s)
     assert one.interval is None
+
+
+def test_what_no_launch_measured_does_not_hold():
+    """It was to be measured, and there is no evidence."""
+    one = Result(name="one", model="serial", why_not="no launch measured it")
+
+    assert not one.faster_than(launched("other", 1.0))
+    assert not one.gil_wait_share < 0.5
+
+
+def test_no_faster_and_less_than():
+    """The other way round, and a limit in seconds."""
+    slow, fast = launched("slow", 2.0), launched("fast", 1.0)
+
+    assert slow.no_faster_than(fast)
+    assert not fast.no_faster_than(slow, by=1.5)
+    assert fast.takes_less_than(1.5)
+    assert not slow.takes_less_than(1.5)
+
+
+def test_of_many_rounds_neighbours_are_put_together():
+    """A hundred means, whose mean is that of all."""
+    values = tuple(1 + (place % 7) / 100 for place in range(1234))
+    one = result("one", values)
+
+    assert len(one.values_s) == 100
+    assert sum(one.values_s) / 100 == pytest.approx(sum(values) / 1234, rel=0.001)
 
 
 def test_a_launch_of_several_does_not_decide():

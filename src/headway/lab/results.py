@@ -185,7 +185,7 @@ class Run:
         """Return the experiments that the run has cells of, in the order of reports."""
         names = {result.cell.experiment for result in self.results.values()}
         declared = [declared_experiment(values) for values in self.header.settings.get("declared", ())]
-        return [experiment for experiment in (*experiments(), *declared) if experiment.name in names]
+        return [experiment for experiment in declared or experiments() if experiment.name in names]
 
     def experiment(self, name: str) -> Experiment:
         """Return one of the run's experiments. Raises UsageError where it has none of that name."""

@@ -126,9 +126,9 @@ class Bench:
         target = Target(function, args, kwargs)
         _check_count("tasks", tasks)
         if target.is_async:
-            if model not in {"", "asyncio", "trio"}:
+            if model not in {"", loops.running() or self._options.loop}:
                 raise UsageError(
-                    f"{target.name} is async: it cannot run under the model {model!r}",
+                    f"{target.name} is async: it cannot run under the model {model!r} here",
                     hint="leave `model` out: async functions are tasks of the loop that runs",
                 )
             return self._one(target, "", tasks, self._load(tasks, "loop"), lag=True)
@@ -179,7 +179,7 @@ class Bench:
         """
         if len(alternatives) < 2:
             raise UsageError("there is nothing to compare", hint='headway.compare({"one": f, "other": g})')
-        stem = self._options.name or self._journal.test
+        stem = self._journal.stem(self._options.name or self._journal.test)
         plans = []
         for name, function in alternatives.items():
             target = Target(function, args, kwargs)
@@ -249,7 +249,7 @@ class Bench:
                 why_not="" if launches else note,
                 traced=self._options.trace,
                 failed=self._journal.failures,
-                provisional=self._journal.provisional,
+                provisional=self._journal.provisional or bool(self._journal.why_not),
                 _scaled=None if plan.target.is_async else self._scaler(plan),
             )
             results[plan.name] = result
@@ -365,9 +365,9 @@ class Bench:
                 source = plan.source(target, watch)
             done = source.once(calls)
             one = yield (done if lag is None or isinstance(done, Round) else _lagging(done, lag))
+        finally:
             if target is not plan.target:
                 source.close()
-        finally:
             yield from self._cleaned()
         if plan.target.is_async:
             # The loop's other tasks have had no turn if the function never waits.
@@ -414,6 +414,7 @@ async def _lagging(round_of: Awaitable[Round], lag: Lag) -> Round:
 
 def _as_measured(rounds: list[Round], loop_s: float | None, lags_s: list[float], note: str) -> Measured:
     stretches = [one for each in rounds for one in each.stretches_s]
+    took_s = sum(one.took_ns for one in rounds) / 1e9
     values = stretches or [max(1, one.took_ns) / one.calls / 1e9 for one in rounds]
     watched = [one for one in rounds if one.held is not None and one.waited is not None]
     return Measured(
@@ -425,4 +426,5 @@ def _as_measured(rounds: list[Round], loop_s: float | None, lags_s: list[float],
         held=tuple(one.held for one in watched if one.held is not None),
         waited=tuple(one.waited for one in watched if one.waited is not None),
         note=note,
+        rate_per_s=sum(one.calls for one in rounds) / took_s if stretches else None,
     )

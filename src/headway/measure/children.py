@@ -17,9 +17,46 @@ from headway.measure.result import Measured
 __all__ = ["CHILD_OPTION", "Launched", "launch_all", "write_launch"]
 
 CHILD_OPTION = "--headway-launch-file"
-_WITH_VALUE = {"-n", "--numprocesses", "--dist", "--maxfail", "--lfnf", "--pdbcls", "--durations", "--durations-min"}
-_WITH_VALUE |= {"--junitxml", "--junit-xml", "--cov", "--cov-report", "--cov-config", "--html", "--report-log"}
-_ALONE = {"-x", "--exitfirst", "--pdb", "--trace", "--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--sw"}
+_VALUED = {
+    "-k",
+    "-m",
+    "-p",
+    "-c",
+    "-o",
+    "-W",
+    "-r",
+    "--rootdir",
+    "--confcutdir",
+    "--basetemp",
+    "--import-mode",
+    "--ignore",
+}
+"""Options of pytest's whose value may look like a file."""
+_NOT_OURS = {"-n", "--numprocesses", "--dist", "--maxfail", "--lfnf", "--pdbcls", "--durations", "--durations-min"}
+_NOT_OURS |= {
+    "--junitxml",
+    "--junit-xml",
+    "--junit-prefix",
+    "--junitprefix",
+    "--cov-report",
+    "--cov-config",
+    "--cov-fail-under",
+}
+_NOT_OURS |= {"--html", "--report-log"}
+"""Options with a value that are the session's and not a launch's: where it writes, when it stops, who shares its work."""
+_ALONE = {
+    "-x",
+    "--exitfirst",
+    "--pdb",
+    "--trace",
+    "--lf",
+    "--last-failed",
+    "--ff",
+    "--failed-first",
+    "--nf",
+    "--new-first",
+}
+_ALONE |= {"--sw", "--stepwise", "--sw-skip", "--stepwise-skip", "--cov", "--no-cov", "--cache-clear"}
 _FLAGS = {"--headway-disable", "--headway-trace", "--headway-no-store"}
 _PREFIXES = (
     "--headway-",
@@ -32,7 +69,7 @@ _PREFIXES = (
     "--numprocesses",
     "--dist",
 )
-"""What of the command line is the session's and not a launch's."""
+_LIMIT_S = 900
 
 
 @final
@@ -43,6 +80,13 @@ class Launched:
     measured: dict[str, tuple[Measured, ...]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
+    def tell_the_missing(self, launches: int) -> None:
+        """Note as failures the launches that ended before a benchmark that others measured."""
+        for name, measured in self.measured.items():
+            lost = launches - len(self.failures) - len(measured)
+            if lost > 0:
+                self.failures.append(f"{lost} of {launches} launches ended before {name}")
+
 
 def write_launch(path: Path, journal: Journal) -> None:
     """Write what this process measured, for the one that launched it."""
@@ -51,18 +95,29 @@ def write_launch(path: Path, journal: Journal) -> None:
 
 
 def _options(arguments: Sequence[str], positional: Sequence[str]) -> list[str]:
-    """Return the session's own options without what is not for a launch: its files, where it writes, when it stops."""
-    kept, skip = [], False
+    """Return the session's own options without its files and what is not for a launch."""
+    kept: list[str] = []
+    skip, value = False, False
     for one in arguments:
         if skip:
             skip = False
-        elif one in _WITH_VALUE:
+        elif value or one in _VALUED:
+            kept.append(one)
+            value = not value and one in _VALUED
+        elif one in _NOT_OURS:
             skip = True
         elif one.startswith("--headway-") and "=" not in one:
             skip = one not in _FLAGS
-        elif one not in positional and one not in _ALONE and not one.startswith(_PREFIXES) and not one.startswith("-n"):
+        elif one not in positional and one not in _ALONE and not one.startswith((*_PREFIXES, "-n")):
             kept.append(one)
     return kept
+
+
+def _python() -> list[str]:
+    """Return how to start a Python like this one: with its flags, and with the folder on its path only where ours has it."""
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001  (multiprocessing's own way)
+    here = {"", str(Path.cwd())} & set(sys.path)
+    return [sys.executable, *flags, *([] if here or "-P" in flags else ["-P"])]
 
 
 def launch_all(
@@ -73,6 +128,7 @@ def launch_all(
     folder: Path,
     *,
     trace: bool,
+    spread: bool,
     say: Callable[[str], None],
     seed: int = 0,
 ) -> dict[str, Launched]:
@@ -85,6 +141,7 @@ def launch_all(
         positional: Those of them that are files and folders.
         folder: Where the session was started.
         trace: Look at the GIL in all of them.
+        spread: pytest-xdist is there: it must be told to stay away.
         say: Told before each launch.
         seed: For the order.
     """
@@ -100,20 +157,32 @@ def launch_all(
                 say(f"launch {number} of {every}: {test.rpartition(os.sep)[2]}")
                 answer.unlink(missing_ok=True)
                 command = [
-                    sys.executable,
+                    *_python(),
                     "-m",
                     "pytest",
                     *options,
                     test,
                     f"{CHILD_OPTION}={answer}",
-                    "-p",
-                    "no:cacheprovider",
+                    "-o",
+                    f"cache_dir={scratch}/cache",
                 ]
-                command += ["--headway-trace"] if trace else []
-                done = subprocess.run(
-                    command, cwd=folder, capture_output=True, text=True, errors="replace", check=False
-                )
+                command += ["--headway-trace"] * trace + ["-n", "0"] * spread
+                try:
+                    done = subprocess.run(
+                        command,
+                        cwd=folder,
+                        capture_output=True,
+                        text=True,
+                        errors="replace",
+                        check=False,
+                        timeout=_LIMIT_S,
+                    )
+                except subprocess.TimeoutExpired:
+                    found[test].failures.append(f"killed after {_LIMIT_S} s")
+                    continue
                 _take(found[test], answer, done)
+    for launched in found.values():
+        launched.tell_the_missing(launches)
     return found
 
 
@@ -126,5 +195,6 @@ def _take(launched: Launched, answer: Path, done: "subprocess.CompletedProcess[s
         launched.measured[name] = (*launched.measured.get(name, ()), *map(Measured.from_json, values))
     # A test that fails (1) has measured all the same: what it asserts is judged over all launches, not in one.
     if not names or done.returncode not in {0, 1}:
-        lines = [line.strip() for line in done.stdout.splitlines() if line.startswith(("E ", "FAILED", "ERROR"))]
-        launched.failures.append(": ".join([f"exit code {done.returncode}", *lines[:1]]))
+        said = [line.strip() for line in done.stdout.splitlines() if line.startswith(("E ", "FAILED", "ERROR"))]
+        said = said or [line.strip() for line in done.stderr.splitlines() if line.strip()][-1:]
+        launched.failures.append(": ".join([f"exit code {done.returncode}", *said[:1]]))

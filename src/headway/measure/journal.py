@@ -60,6 +60,8 @@ class Options:
             value = getattr(options, name)
             if value is not None and not (isinstance(value, int | float) and 0 < value < math.inf):
                 raise UsageError(f"{name}={value!r} is not above 0", hint=f"{name} is a number")
+            if name in {"rounds", "calls"} and value is not None and not isinstance(value, int):
+                raise UsageError(f"{name}={value!r} is no count", hint=f"{name} is a whole number")
         if options.loop not in loops.LOOPS:
             raise UsageError(f"loop={options.loop!r} is none", hint=f"one of {', '.join(loops.LOOPS)}")
         return options
@@ -119,6 +121,13 @@ class Journal:
         while name in self.entries or name in self.pending:
             name, place = f"{wanted} ({place})", place + 1
         return name
+
+    def stem(self, wanted: str) -> str:
+        """Return a name for alternatives, which no others of the test have."""
+        stem, place = wanted, 2
+        while any(name.startswith(f"{stem}: ") for name in (*self.entries, *self.pending)):
+            stem, place = f"{wanted} ({place})", place + 1
+        return stem
 
     def close(self) -> None:
         """Raises UsageError where somebody forgot to await."""

@@ -85,6 +85,7 @@ class Kept:
             setting=setting,
         )
         self._store.add_cell(self.run_id, cell)
+        # What failed has no place among the others: in which block it was is not known.
         launches = [Launch(status="ok", samples=_samples(one)) for one in result.launches]
         launches += [Launch(reason=reason) for reason in result.failed]
         for block, launch in enumerate(launches):

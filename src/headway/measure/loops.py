@@ -3,6 +3,7 @@
 Nothing here starts a loop but `run`, which is for tests that are not async themselves.
 """
 
+import importlib
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -127,18 +128,13 @@ def run(main: Callable[[], Coroutine[Any, Any, Any]], loop: str = "asyncio") -> 
     if loop not in LOOPS:
         raise UsageError(f"no loop is called {loop!r}", hint=f"one of {', '.join(LOOPS)}")
     try:
-        if loop == "trio":
-            import trio
-
-            return trio.run(main)
-        import asyncio
-
-        factory = None
-        if loop == "uvloop":
-            import uvloop
-
-            factory = uvloop.new_event_loop
+        library = importlib.import_module(loop)
     except ImportError as error:
         raise UsageError(f"the loop {loop!r} is not there: {error}", hint=f"install {loop}") from error
+    if loop == "trio":
+        return library.run(main)
+    import asyncio
+
+    factory = library.new_event_loop if loop == "uvloop" else None
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(main())

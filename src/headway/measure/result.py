@@ -1,6 +1,7 @@
 """What a benchmark gave, and what may be asserted of it: evidence with its interval, never a bare number."""
 
 import functools
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,7 @@ class Measured:
         held, waited: By round, the share of its threads' time in which they held the GIL and waited for it; () where
             that was not asked for.
         note: What else there is to know.
+        rate_per_s: For an open load: how many calls a second came to their end.
     """
 
     values_s: tuple[float, ...]
@@ -40,6 +42,7 @@ class Measured:
     held: tuple[float, ...] = ()
     waited: tuple[float, ...] = ()
     note: str = ""
+    rate_per_s: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -56,7 +59,7 @@ class Measured:
 class Decision:
     """Whether something holds, with its evidence: true where it does. An assertion that fails prints it.
 
-    What was not measured (under xdist, with `--headway-disable`) is true, too: there is nothing against it.
+    Where nothing was to be measured (under xdist, with `--headway-disable`) it is true, too: there is nothing against it.
     """
 
     def __init__(self, evidence: Evidence, why: str = "", *, provisional: bool = False) -> None:
@@ -70,7 +73,7 @@ class Decision:
         return self.evidence.outcome
 
     def __bool__(self) -> bool:
-        return self._provisional or self.outcome in {"supported", "not measured"}
+        return self._provisional or self.outcome == "supported"
 
     def __repr__(self) -> str:
         one = self.evidence
@@ -137,7 +140,7 @@ class Share:
 
     def _decide(self, relation: Relation) -> Decision:
         evidence = judged(self.what, relation, self.interval, len(self.values))
-        why = self.why_not or (_ONE_LAUNCH if self.single else "")
+        why = (_ONE_LAUNCH if self.single else "") if self.values else self.why_not
         return Decision(evidence, why, provisional=self.provisional)
 
     def __lt__(self, limit: float) -> Decision:
@@ -167,7 +170,8 @@ class Result:
         why_not: Why nothing was.
         traced: The GIL was asked for.
         failed: Why launches failed, one line each.
-        provisional: It is one launch of several, and the others are not known here: what is asserted of it holds.
+        provisional: Nothing was to be measured, or it is one launch of several, and the others are not known here: what is
+            asserted of it holds.
     """
 
     name: str
@@ -199,9 +203,12 @@ class Result:
 
     @functools.cached_property
     def values_s(self) -> tuple[float, ...]:
-        """Seconds per call: one value per launch (the median of its rounds), or each round of a single launch."""
+        """Seconds per call: one value per launch (the median of its rounds); of a single launch each round's.
+
+        More than a hundred rounds are put together, neighbours with neighbours, as the means of a hundred.
+        """
         if len(self.launches) == 1:
-            return self.launches[0].values_s
+            return _blocks(self.launches[0].values_s)
         return tuple(stats.launch_value(one.values_s) for one in self.launches)
 
     @functools.cached_property
@@ -217,8 +224,9 @@ class Result:
 
     @property
     def throughput_per_s(self) -> float:
-        """Calls per second, of all tasks together."""
-        return 1 / self.per_call_s
+        """Calls per second, of all tasks together; of an open load those that came to their end."""
+        rates = [one.rate_per_s for one in self.launches if one.rate_per_s is not None]
+        return statistics.median(rates) if rates else 1 / self.per_call_s
 
     def percentile_s(self, share: float) -> float:
         """Return a percentile of the calls' latencies, in seconds, as the median over launches.
@@ -257,12 +265,13 @@ class Result:
                 hint="ask for it with `@pytest.mark.headway(trace=True)` or `--headway-trace`",
             )
         by_launch = [getattr(one, which) for one in self.launches if getattr(one, which)]
-        why_not = self.why_not or next((one.note for one in self.launches if one.note), "")
+        notes = [one.note for one in self.launches if one.note]
+        why_not = self.why_not or next(iter(notes), "only threads of this process can be looked at")
         if len(self.launches) == 1:
             values = by_launch[0] if by_launch else ()
             return Share(f"{self.name}: {words}", values, why_not, provisional=self.provisional)
         values = tuple(statistics.fmean(one) for one in by_launch)
-        return Share(f"{self.name}: {words}", values, why_not, single=False)
+        return Share(f"{self.name}: {words}", values, why_not, single=False, provisional=self.provisional)
 
     def ratio_to(self, other: "Result") -> stats.Interval | None:
         """Return this one's time per call over the other's, with its interval; None where one was not measured.
@@ -284,6 +293,19 @@ class Result:
         evidence = judged(f"time of {self.name} / {other.name}", below(1 / by), self.ratio_to(other), launches)
         return Decision(evidence, self.why_not or _units(self, other), provisional=self.provisional)
 
+    def no_faster_than(self, other: "Result", by: float = 1.0) -> Decision:
+        """Return whether this one takes more than 1/`by` of the other's time per call."""
+        if by <= 0:
+            raise UsageError(f"by={by!r} is no factor", hint="no_faster_than(other, by=1.2)")
+        launches = min(len(self.values_s), len(other.values_s))
+        evidence = judged(f"time of {self.name} / {other.name}", above(1 / by), self.ratio_to(other), launches)
+        return Decision(evidence, self.why_not or _units(self, other), provisional=self.provisional)
+
+    def takes_less_than(self, limit_s: float) -> Decision:
+        """Return whether a call takes less than so many seconds."""
+        evidence = judged(f"time of {self.name}, in seconds,", below(limit_s), self.interval, len(self.values_s))
+        return Decision(evidence, self.why_not or _units(self, self), provisional=self.provisional)
+
     def scales(self, *, at_least: float, threads: int = 0, processes: int = 0, interpreters: int = 0) -> Decision:
         """Return whether so many workers do at least `at_least` times the work of one in the same time: measured now.
 
@@ -298,13 +320,25 @@ class Result:
         if self._scaled is None:
             if self.measured:
                 raise UsageError(f"{self.name} does not scale over {kind}", hint="it is for plain functions")
-            return Decision(Evidence("not measured", self.name, None, "", None, 0), self.why_not)
+            nothing = Evidence("not measured", self.name, None, "", None, 0)
+            return Decision(nothing, self.why_not, provisional=self.provisional)
         serial, parallel = self._scaled(kind, count)
         ratio = serial.ratio_to(parallel)
         evidence = judged(
             f"work of {count} {kind} / one", above(at_least), ratio, min(len(serial.values_s), len(parallel.values_s))
         )
         return Decision(evidence, serial.why_not or _units(serial, parallel), provisional=self.provisional)
+
+
+_BLOCKS = 100
+
+
+def _blocks(values: tuple[float, ...]) -> tuple[float, ...]:
+    """Return no more than a hundred values: neighbours are alike, and a bootstrap over thousands fills the memory."""
+    if len(values) <= _BLOCKS:
+        return values
+    edges = [place * len(values) // _BLOCKS for place in range(_BLOCKS + 1)]
+    return tuple(statistics.fmean(values[begin:end]) for begin, end in itertools.pairwise(edges))
 
 
 def _units(one: Result, other: Result) -> str:

@@ -12,10 +12,11 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pickle import PicklingError
 from typing import Any, Protocol, final
 
 from headway.agent.headway_agent.model import MODELS, open_model
-from headway.errors import RecordingError, UsageError
+from headway.errors import NativeError, RecordingError, UsageError
 from headway.measure import loops, work
 
 __all__ = [
@@ -74,10 +75,16 @@ async def await_steps(steps: Steps) -> Any:
     try:
         while True:
             value = steps.send(value)
-            if inspect.isawaitable(value):
-                value = await value
+            while inspect.isawaitable(value):
+                try:
+                    value = await value
+                except BaseException as error:  # noqa: BLE001  (it goes on into the steps)
+                    # Into the steps, which clean up: a tear-down may have to be awaited, too.
+                    value = steps.throw(error)
     except StopIteration as end:
         return end.value
+    finally:
+        steps.close()
 
 
 def _drop(awaitable: object) -> None:
@@ -180,7 +187,7 @@ class Watch:
 
         try:
             gil_times()
-        except RecordingError as error:
+        except (RecordingError, NativeError) as error:
             self.note = error.message
         else:
             self._times = gil_times
@@ -237,15 +244,15 @@ def _serve_watched(watch: Watch, target: Target, calls: int) -> tuple[list[int],
 class Load:
     """So many tasks at once, each with so many calls one after the other, all of them timed.
 
-    `model` is "serial" for one after the other without any task, "asyncio" for tasks of the loop that runs, or a model of
-    the agent's with workers.
+    `model` is "serial" for one after the other without any task, "loop" for tasks of the loop that runs, or a model of the
+    agent's with workers.
     """
 
     def __init__(self, target: Target, tasks: int, model: str, watch: Watch) -> None:
         self._target, self._tasks, self._watch = target, tasks, watch
         self._pool = None
         self._in_threads = model == "threads"
-        if model in MODELS and model not in {"serial", "asyncio"}:
+        if model in MODELS and model != "serial":
             self._pool = open_model(model, tasks)
             try:
                 self._pool.start()
@@ -272,8 +279,8 @@ class Load:
         serve = (target.function, tuple(target.args), dict(target.kwargs), calls)
         try:
             return self._of(self._pool.run(work.serve, [serve] * self._tasks))
-        except (AttributeError, TypeError) as error:
-            if "pickle" not in str(error):
+        except (AttributeError, TypeError, PicklingError) as error:
+            if "pickle" not in str(error).lower():
                 raise
             raise UsageError(
                 f"{target.name} cannot go to another process or interpreter: {error}",
@@ -307,6 +314,7 @@ class Load:
 
 
 _STRETCHES = 5
+_MAKING_NS = 20_000
 
 
 @final
@@ -325,7 +333,8 @@ class Open:
         return self._awaited(calls) if self._target.is_async else self._threaded(calls)
 
     def _times(self, calls: int) -> list[int]:
-        begin = time.perf_counter_ns() + 1_000_000
+        # Late enough for all tasks to be there: making them is no latency of the function's.
+        begin = time.perf_counter_ns() + 1_000_000 + calls * _MAKING_NS
         return [begin + int(place / self._rate_per_s * 1e9) for place in range(calls)]
 
     def _threaded(self, calls: int) -> Round:
@@ -369,7 +378,7 @@ class Open:
     def close(self) -> None:
         """End the threads."""
         if self._pool is not None:
-            self._pool.shutdown()
+            self._pool.shutdown(cancel_futures=True)
 
 
 @final

@@ -19,25 +19,25 @@ __all__ = ["benchmark_tables", "dump", "results_from_json", "results_to_json", "
 Groups = Mapping[str, Sequence[Entry]]
 
 
-def benchmark_tables(groups: Groups, before: Mapping[str, Result] | None = None) -> list[Table]:
+def benchmark_tables(groups: Groups, before: Mapping[tuple[str, str], Result] | None = None) -> list[Table]:
     """Return a table for each group, the quickest first.
 
     Args:
         groups: Results by group.
-        before: Earlier results by name, to be compared with.
+        before: Earlier results by group and label, to be compared with.
     """
     return [_table(group, entries, before or {}) for group, entries in groups.items() if entries]
 
 
-def _table(group: str, entries: Sequence[Entry], before: Mapping[str, Result]) -> Table:
-    labels = {entry.result.name: entry.label for entry in entries}
-    ordered = sorted((entry.result for entry in entries), key=lambda one: one.per_call_s if one.measured else math.inf)
-    baseline = entries[0].baseline
-    first = next((one for one in ordered if labels[one.name] == baseline), ordered[0])
+def _table(group: str, entries: Sequence[Entry], before: Mapping[tuple[str, str], Result]) -> Table:
+    ordered = sorted(entries, key=lambda one: one.result.per_call_s if one.result.measured else math.inf)
+    base = next((one for one in ordered if one.label == entries[0].baseline), ordered[0])
+    first = base.result
+    earlier = {id(one.result): before[group, one.label] for one in entries if (group, one.label) in before}
     columns: list[tuple[str, Callable[[Result], str]]] = [
         ("model", _model),
         ("time per call", lambda one: level(one.interval, "s") if one.interval else EMPTY),
-        (f"ratio to {labels[first.name]}", lambda one: "1" if one is first else _ratio(one, first)),
+        (f"ratio to {base.label}", lambda one: "1" if one is first else _ratio(one, first)),
         ("calls/s", _rate),
         ("p50", lambda one: _percentile(one, 0.5)),
         ("p99", lambda one: _percentile(one, 0.99)),
@@ -45,20 +45,19 @@ def _table(group: str, entries: Sequence[Entry], before: Mapping[str, Result]) -
         ("loop per task", _loop),
         ("GIL held", lambda one: _share(one, "gil_hold_share")),
         ("GIL waited for", lambda one: _share(one, "gil_wait_share")),
-        ("ratio to before", lambda one: _ratio(one, before[one.name]) if one.name in before else EMPTY),
+        ("ratio to before", lambda one: _ratio(one, earlier[id(one)]) if id(one) in earlier else EMPTY),
         ("launches/ rounds/ calls", _counts),
     ]
-    cells = [[show(one) for _, show in columns] for one in ordered]
+    cells = [[show(one.result) for _, show in columns] for one in ordered]
     kept = [place for place in range(len(columns)) if any(row[place] not in {EMPTY, ""} for row in cells)]
-    notes = [f"! {one.name}: {why}" for one in ordered for why in dict.fromkeys(one.failed)]
-    notes += [f"! {one.name}: not measured, {one.why_not}" for one in ordered if not one.measured]
-    notes += sorted(
-        {f"! the GIL was not looked at: {launch.note}" for one in ordered for launch in one.launches if launch.note}
-    )
+    notes = [f"! {one.label}: {why}" for one in ordered for why in dict.fromkeys(one.result.failed)]
+    notes += [f"! {one.label}: not measured, {one.result.why_not}" for one in ordered if not one.result.measured]
+    blind = {launch.note for one in ordered for launch in one.result.launches if launch.note}
+    notes += [f"! the GIL was not looked at: {note}" for note in sorted(blind)]
     return Table(
         "\n".join([f"{group} [95 % interval]", *notes]),
         ("benchmark", *(columns[place][0] for place in kept)),
-        tuple((labels[one.name], *(row[place] for place in kept)) for one, row in zip(ordered, cells, strict=True)),
+        tuple((one.label, *(row[place] for place in kept)) for one, row in zip(ordered, cells, strict=True)),
         1,
     )
 
@@ -108,13 +107,14 @@ def results_to_json(groups: Groups) -> dict[str, Any]:
         "machine": this_machine().to_json(),
         "python": platform.python_version(),
         "at": _now(),
-        "groups": {group: [_result(entry.result) for entry in entries] for group, entries in groups.items()},
+        "groups": {group: [_result(entry) for entry in entries] for group, entries in groups.items()},
     }
 
 
-def _result(one: Result) -> dict[str, Any]:
-    interval = one.interval
+def _result(entry: Entry) -> dict[str, Any]:
+    one, interval = entry.result, entry.result.interval
     return {
+        "label": entry.label,
         "name": one.name,
         "model": one.model,
         "tasks": one.tasks,
@@ -134,15 +134,15 @@ def _result(one: Result) -> dict[str, Any]:
     }
 
 
-def results_from_json(values: Mapping[str, Any]) -> dict[str, Result]:
-    """Return the results of what `results_to_json` gave, by name. Raises KeyError or TypeError where it is none."""
+def results_from_json(values: Mapping[str, Any]) -> dict[tuple[str, str], Result]:
+    """Return the results of what `results_to_json` gave, by group and label. Raises KeyError or TypeError where it is none."""
     from headway.measure.result import Measured
 
     found = {}
-    for results in values["groups"].values():
+    for group, results in values["groups"].items():
         for one in results:
             launches = tuple(Measured.from_json(launch) for launch in one["launches"])
-            found[one["name"]] = Result(
+            found[group, one["label"]] = Result(
                 name=one["name"], model=one["model"], tasks=one["tasks"], launches=launches, traced=one["traced"]
             )
     return found
@@ -153,7 +153,7 @@ def to_pyperf(groups: Groups) -> dict[str, Any]:
     benchmarks = [
         {
             "metadata": {
-                "name": f"{group}: {one.name}",
+                "name": f"{group}: {entry.label}",
                 "unit": "second",
                 "loops": one.launches[0].calls,
                 "python_version": platform.python_version(),
@@ -163,7 +163,8 @@ def to_pyperf(groups: Groups) -> dict[str, Any]:
             "runs": [{"metadata": {"date": _now()}, "values": list(launch.values_s)} for launch in one.launches],
         }
         for group, entries in groups.items()
-        for one in (entry.result for entry in entries)
+        for entry in entries
+        for one in [entry.result]
         if one.measured
     ]
     return {"version": "1.0", "benchmarks": benchmarks}
@@ -185,7 +186,7 @@ def to_pytest_benchmark(groups: Groups) -> dict[str, Any]:
         },
         "commit_info": {},
         "benchmarks": [
-            _for_pytest_benchmark(group, entry.result)
+            _for_pytest_benchmark(group, entry)
             for group, entries in groups.items()
             for entry in entries
             if entry.result.measured
@@ -195,7 +196,8 @@ def to_pytest_benchmark(groups: Groups) -> dict[str, Any]:
     }
 
 
-def _for_pytest_benchmark(group: str, one: Result) -> dict[str, Any]:
+def _for_pytest_benchmark(group: str, entry: Entry) -> dict[str, Any]:
+    one = entry.result
     data = [value for launch in one.launches for value in launch.values_s]
     first, median, third = statistics.quantiles(data, n=4, method="inclusive") if len(data) > 1 else [data[0]] * 3
     spread = statistics.stdev(data) if len(data) > 1 else 0.0
@@ -203,8 +205,8 @@ def _for_pytest_benchmark(group: str, one: Result) -> dict[str, Any]:
     found = stats.outliers(data)
     return {
         "group": group,
-        "name": one.name,
-        "fullname": f"{group}::{one.name}",
+        "name": entry.label,
+        "fullname": f"{group}::{entry.label}",
         "params": None,
         "param": None,
         "extra_info": {"model": one.model, "tasks": one.tasks},

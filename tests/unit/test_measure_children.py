@@ -1,0 +1,50 @@
+"""The command of a launch: the session's own options, without what is the session's alone."""
+
+import sys
+
+import pytest
+
+from headway.measure import children
+from headway.measure.children import Launched
+from headway.measure.result import Measured
+
+
+@pytest.mark.parametrize(
+    ("arguments", "positional", "kept"),
+    [
+        (["tests", "-q"], ["tests"], ["-q"]),
+        (["bench", "-k", "bench"], ["bench"], ["-k", "bench"]),
+        ([".", "--rootdir", "."], ["."], ["--rootdir", "."]),
+        (["t.py::test[a b]", "-p", "my_plugin", "-o", "x=1"], ["t.py::test[a b]"], ["-p", "my_plugin", "-o", "x=1"]),
+        (["-n", "0", "-n4", "--dist", "load", "--dist=load", "-v"], [], ["-v"]),
+        (["--cov", "--cov-fail-under", "80", "--cov=pkg", "-k", "foo"], [], ["-k", "foo"]),
+        (["--junit-prefix", "x", "--junitxml=a.xml", "--durations", "5", "-s"], [], ["-s"]),
+        (["-x", "--stepwise", "--lf", "--cache-clear", "--asyncio-mode=auto"], [], ["--asyncio-mode=auto"]),
+        (["--headway-launches", "5", "--headway-trace", "-q", "--headway-json=a", "--headway-no-store"], [], ["-q"]),
+    ],
+)
+def test_a_launch_has_the_sessions_options_and_not_its_files(arguments, positional, kept):
+    """Where it writes, when it stops, and who shares its work is not a launch's."""
+    assert children._options(arguments, positional) == kept
+
+
+def test_a_launch_has_the_sessions_python_and_path(monkeypatch, tmp_path):
+    """With its flags; the folder it stands in is on the path only where it is on ours."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["/elsewhere"])
+    assert children._python()[0] == sys.executable
+    assert children._python()[-1] == "-P"
+    monkeypatch.setattr(sys, "path", ["", "/elsewhere"])
+    assert "-P" not in children._python()
+
+
+def test_launches_that_ended_early_are_told():
+    """A benchmark that others measured is missed in them."""
+    one = Measured(values_s=(1.0,), calls=1)
+    launched = Launched({"first": (one, one, one), "second": (one, one)})
+    launched.tell_the_missing(3)
+
+    assert launched.failures == ["1 of 3 launches ended before second"]
+    crashed = Launched({"first": (one, one)}, ["exit code 3"])
+    crashed.tell_the_missing(3)
+    assert crashed.failures == ["exit code 3"]
