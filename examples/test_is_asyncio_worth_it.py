@@ -61,7 +61,7 @@ async def test_three_sums(headway):
         await asyncio.gather(*[sigma_coroutine(200_000) for _ in range(3)])
 
     found = await headway.compare({"serial": in_turn, "asyncio": gathered})
-    assert found["asyncio"].no_faster_than(found["serial"], by=1.3)
+    assert found["asyncio"].no_faster_than(found["serial"], by=1.5)
 
 
 # ------------------------------------------------------------------ files

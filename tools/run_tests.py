@@ -5,16 +5,13 @@ usage: run_tests.py [PYTEST ARGUMENT...]
 Exits 0 where both parts pass; a part that none of the arguments' tests belongs to passes.
 """
 
-import os
 import subprocess
 import sys
 import time
 
 NO_TESTS = 5
-# Two a core: they start interpreters and wait for them more than they compute.
-WORKERS = min(16, 2 * len(os.sched_getaffinity(0)))
 PARTS = (
-    ("on all cores", ["-n", str(WORKERS), "--dist", "worksteal", "-m", "any_load and not times"]),
+    ("on all cores", ["-n", "auto", "--dist", "worksteal", "-m", "any_load and not times"]),
     ("one by one", ["-m", "not any_load or times"]),
 )
 

@@ -59,7 +59,7 @@ def one_of_each_kind(cells):
 
 
 @pytest.mark.any_load
-@pytest.mark.parametrize("interpreter", FOUND, ids=[one.id for one in FOUND])
+@pytest.mark.parametrize("interpreter", BY_NAME.values(), ids=[one.id for one in BY_NAME.values()])
 def test_every_variant_runs_on_every_interpreter(interpreter):
     """Every kind of variant gives its metric, or was skipped with a reason, on every interpreter."""
     machine = this_machine()
