@@ -34,8 +34,8 @@ _CACHE = tempfile.mkdtemp(prefix="headway-tests-")
 os.environ["XDG_CACHE_HOME"] = _CACHE
 
 
-_ANY_LOAD = {"unit", "property", "browser"}
-"""Folders of tests that time nothing."""
+_ANY_LOAD = {"unit", "property"}
+"""Folders of tests that start nothing and time nothing."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
