@@ -164,8 +164,8 @@ class Bench:
                 raise UsageError(f"{name}={value!r} is not above 0", hint="headway.open(function, rate=100, seconds=1)")
         _check_count("workers", workers)
 
-        def source(one: Target, _watch: Watch) -> Source:
-            return Open(one, rate, workers)
+        def source(one: Target, watch: Watch) -> Source:
+            return Open(one, rate, workers, watch)
 
         model = "" if target.is_async else "threads"
         calls = max(1, round(rate * seconds))

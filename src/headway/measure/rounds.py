@@ -324,8 +324,8 @@ class Open:
     Plain functions are called by `workers` threads; where all are busy, a call waits for one, and that is in its latency.
     """
 
-    def __init__(self, target: Target, rate_per_s: float, workers: int) -> None:
-        self._target, self._rate_per_s = target, rate_per_s
+    def __init__(self, target: Target, rate_per_s: float, workers: int, watch: Watch) -> None:
+        self._target, self._rate_per_s, self._watch = target, rate_per_s, watch
         self._pool = None if target.is_async else ThreadPoolExecutor(workers)
 
     def once(self, calls: int) -> Round | Awaitable[Round]:
@@ -339,11 +339,14 @@ class Open:
 
     def _threaded(self, calls: int) -> Round:
         assert self._pool is not None
-        times, target = self._times(calls), self._target
+        times, target, watch = self._times(calls), self._target, self._watch
 
-        def one() -> int:
+        def one() -> tuple[int, int, int, int]:
+            before, begun = watch.read(), time.perf_counter_ns()
             target.function(*target.args, **target.kwargs)
-            return time.perf_counter_ns()
+            ended = time.perf_counter_ns()
+            held, waited = (after - began for after, began in zip(watch.read(), before, strict=True))
+            return ended, ended - begun, held, waited
 
         futures = []
         # An event that nobody sets: its timed wait is the finest sleep that threads have.
@@ -353,10 +356,14 @@ class Open:
             if left_ns > 0:
                 never.wait(left_ns / 1e9)
             futures.append(self._pool.submit(one))
-        return self._round(times, [future.result() for future in futures])
+        answers = [future.result() for future in futures]
+        # Of the calls' own time: a worker without one waits for nothing.
+        _, took_ns, held, waited = (sum(one[place] for one in answers) for place in range(4))
+        return self._round(times, [ended for ended, *_ in answers], took_ns, held, waited)
 
     async def _awaited(self, calls: int) -> Round:
         times, target = self._times(calls), self._target
+        before, begun = self._watch.read(), time.perf_counter_ns()
 
         def at(intended: int) -> Callable[[], Awaitable[int]]:
             async def one() -> int:
@@ -366,14 +373,25 @@ class Open:
 
             return one
 
-        return self._round(times, await loops.gather([at(intended) for intended in times]))
+        ended = await loops.gather([at(intended) for intended in times])
+        took_ns = time.perf_counter_ns() - begun
+        held, waited = (after - began for after, began in zip(self._watch.read(), before, strict=True))
+        return self._round(times, ended, took_ns, held, waited)
 
-    def _round(self, times: list[int], ended: list[int]) -> Round:
+    def _round(self, times: list[int], ended: list[int], watched_ns: int, held: int, waited: int) -> Round:
         latencies = [end - intended for intended, end in zip(times, ended, strict=True)]
         size = max(1, len(latencies) // _STRETCHES)
         stretches = [sorted(latencies[place : place + size]) for place in range(0, len(latencies), size)]
         medians = tuple(one[len(one) // 2] / 1e9 for one in stretches)
-        return Round(max(ended) - times[0], len(latencies), latencies, stretches_s=medians)
+        on = bool(self._watch)
+        return Round(
+            max(ended) - times[0],
+            len(latencies),
+            latencies,
+            held=min(1.0, held / watched_ns) if on else None,
+            waited=min(1.0, waited / watched_ns) if on else None,
+            stretches_s=medians,
+        )
 
     def close(self) -> None:
         """End the threads."""
