@@ -47,6 +47,7 @@ def quick(pytester, monkeypatch):
     """A pytester whose runs are processes of their own, with our store in its folder."""
     monkeypatch.setenv("HEADWAY_STORE", str(pytester.path / "results.sqlite"))
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")  # no heading is broken into lines
     # Where we are a worker of xdist's, they are none.
     for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
         monkeypatch.delenv(name)
