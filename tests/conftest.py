@@ -26,8 +26,8 @@ os.environ["HEADWAY_UV"] = find_uv()
 os.environ["HEADWAY_REDIS_BENCHMARK"] = find_redis_benchmark()
 os.environ["HEADWAY_CHROMIUM"] = find_chromium() or ""
 os.environ.pop("REDIS_URL", None)
-# Tests check what is right, not how long it takes on a busy machine.
 pytest_plugins = ["pytester"]
+# Tests check what is right, not how long it takes on a busy machine.
 settings.register_profile("headway", deadline=None)
 settings.load_profile("headway")
 _CACHE = tempfile.mkdtemp(prefix="headway-tests-")

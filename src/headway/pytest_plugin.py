@@ -4,6 +4,7 @@ What measures is in `headway.measure`, and it is imported when a test asks for i
 nothing but this file.
 """
 
+import argparse
 import json
 import os
 from collections.abc import Iterator
@@ -37,7 +38,7 @@ class _Session:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.options: dict[str, Any] = vars(config.option)
-        self.entries: list[tuple[str, Entry]] = []
+        self.entries: list[Entry] = []
         self.launched: dict[str, Launched] | None = None
         self.before: dict[tuple[str, str], Result] = {}
         self.kept: Kept | None = None
@@ -64,7 +65,7 @@ class _Session:
         """Take a test's results; they are stored at once."""
         for own in journal.entries.values():
             entry = self._unique(own)
-            self.entries.append((test, entry))
+            self.entries.append(entry)
             if self.child is not None or not entry.result.measured or self.option("no_store"):
                 continue
             try:
@@ -81,16 +82,16 @@ class _Session:
 
     def _unique(self, entry: "Entry") -> "Entry":
         """Return an entry under a label that its group has not got yet: several tests may want the same one."""
-        label, place = entry.label, 2
-        while (entry.group, label) in self.names:
-            label, place = f"{entry.label} ({place})", place + 1
+        from headway.measure.journal import numbered
+
+        label = numbered(entry.label, lambda name: (entry.group, name) in self.names)
         self.names.add((entry.group, label))
         return entry if label == entry.label else replace(entry, label=label)
 
     @property
     def groups(self) -> dict[str, list["Entry"]]:
         found: dict[str, list[Entry]] = {}
-        for _, entry in self.entries:
+        for entry in self.entries:
             found.setdefault(entry.group, []).append(entry)
         return found
 
@@ -115,13 +116,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     option("--headway-compare", metavar="NAME", help="show the ratio to kept results, or to those of a JSON file")
     option("--headway-store", type=Path, metavar="FILE", help="the results store (default: the lab's)")
     option("--headway-no-store", action="store_true", help="keep nothing in the results store")
-    option("--headway-launch-file", type=Path, help=_hidden())
-
-
-def _hidden() -> str:
-    import argparse
-
-    return argparse.SUPPRESS
+    option("--headway-launch-file", type=Path, help=argparse.SUPPRESS)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -289,7 +284,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             ours.kept.close()
         except HeadwayError as error:
             ours.complaints.append(f"the run's end is not stored: {error.message}")
-    if not any(entry.result.measured for _, entry in ours.entries):
+    if not any(entry.result.measured for entry in ours.entries):
         return
     from headway.report import measured
 
@@ -325,10 +320,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if not ours.entries:
         return
     terminalreporter.section("benchmarks (Headway)")
-    if not any(entry.result.measured for _, entry in ours.entries) and not any(
-        e.result.failed for _, e in ours.entries
-    ):
-        why = ours.entries[0][1].result.why_not
+    if not any(entry.result.measured or entry.result.failed for entry in ours.entries):
+        why = ours.entries[0].result.why_not
         terminalreporter.write_line(f"{len(ours.entries)} not measured: {why}")
         return
     _show(terminalreporter, ours)
@@ -357,7 +350,7 @@ def _show(terminalreporter: Any, ours: _Session) -> None:
         for line in notes:
             terminalreporter.write_line(line)
         terminalreporter.write_line("")
-    if any(len(entry.result.launches) == 1 for _, entry in ours.entries):
+    if any(len(entry.result.launches) == 1 for entry in ours.entries):
         terminalreporter.write_line(
             "intervals are of rounds within this process; `--headway-launches 5` gives those of fresh ones"
         )

@@ -41,7 +41,8 @@ class Launch:
         reason: Why it failed, in one line; "" otherwise.
         samples: Metric -> values in order of measurement; set-up metrics are among them with one value.
         facts: What the agent told: `gil_enabled`, `version`, `affinity`, `switch_interval_s`, `timed_s`,
-            `utilisation` (core -> share), `course` (stretches with `phase`, `until_s`, `busy_s`), `voluntary_switches`, `involuntary_switches`, `max_rss_bytes`.
+            `utilisation` (core -> share), `course` (stretches with `phase`, `until_s`, `busy_s`), `voluntary_switches`,
+            `involuntary_switches`, `max_rss_bytes`.
         stderr: The last 64 KiB of the process's standard error.
         wall_s: From before the start to after the end.
     """

@@ -10,7 +10,15 @@ from headway.errors import UsageError
 from headway.measure import loops
 from headway.measure.result import Measured, Result
 
-__all__ = ["Entry", "Journal", "Options"]
+__all__ = ["Entry", "Journal", "Options", "numbered"]
+
+
+def numbered(wanted: str, is_taken: Callable[[str], bool]) -> str:
+    """Return a name as it is wanted, or with the least number from 2 with which it is not taken: "test (2)"."""
+    name, place = wanted, 2
+    while is_taken(name):
+        name, place = f"{wanted} ({place})", place + 1
+    return name
 
 
 @final
@@ -117,17 +125,12 @@ class Journal:
 
     def named(self, wanted: str) -> str:
         """Return a name that no other benchmark of the test has."""
-        name, place = wanted, 2
-        while name in self.entries or name in self.pending:
-            name, place = f"{wanted} ({place})", place + 1
-        return name
+        return numbered(wanted, lambda name: name in self.entries or name in self.pending)
 
     def stem(self, wanted: str) -> str:
         """Return a name for alternatives, which no others of the test have."""
-        stem, place = wanted, 2
-        while any(name.startswith(f"{stem}: ") for name in (*self.entries, *self.pending)):
-            stem, place = f"{wanted} ({place})", place + 1
-        return stem
+        names = (*self.entries, *self.pending)
+        return numbered(wanted, lambda stem: any(name.startswith(f"{stem}: ") for name in names))
 
     def close(self) -> None:
         """Raises UsageError where somebody forgot to await."""

@@ -287,18 +287,17 @@ class Result:
 
     def faster_than(self, other: "Result", by: float = 1.0) -> Decision:
         """Return whether this one takes less than 1/`by` of the other's time per call."""
-        if by <= 0:
-            raise UsageError(f"by={by!r} is no factor", hint="faster_than(other, by=1.2) wants 1.2 times as fast")
-        launches = min(len(self.values_s), len(other.values_s))
-        evidence = judged(f"time of {self.name} / {other.name}", below(1 / by), self.ratio_to(other), launches)
-        return Decision(evidence, self.why_not or _units(self, other), provisional=self.provisional)
+        return self._against(other, by, below)
 
     def no_faster_than(self, other: "Result", by: float = 1.0) -> Decision:
         """Return whether this one takes more than 1/`by` of the other's time per call."""
+        return self._against(other, by, above)
+
+    def _against(self, other: "Result", by: float, relation: Callable[[float], Relation]) -> Decision:
         if by <= 0:
-            raise UsageError(f"by={by!r} is no factor", hint="no_faster_than(other, by=1.2)")
+            raise UsageError(f"by={by!r} is no factor", hint="faster_than(other, by=1.2) wants 1.2 times as fast")
         launches = min(len(self.values_s), len(other.values_s))
-        evidence = judged(f"time of {self.name} / {other.name}", above(1 / by), self.ratio_to(other), launches)
+        evidence = judged(f"time of {self.name} / {other.name}", relation(1 / by), self.ratio_to(other), launches)
         return Decision(evidence, self.why_not or _units(self, other), provisional=self.provisional)
 
     def takes_less_than(self, limit_s: float) -> Decision:

@@ -31,7 +31,6 @@ __all__ = [
     "Target",
     "Watch",
     "await_steps",
-    "is_async",
     "run_steps",
 ]
 
@@ -42,11 +41,6 @@ WORKERS = {"threads": "threads", "processes": "processes-spawn", "interpreters":
 """Short name of a kind of worker -> the agent's model."""
 
 _LAG_PERIOD_S = 0.005
-
-
-def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives a coroutine; also where it is a partial, a method or an object that is called."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
 def run_steps(steps: Steps) -> Any:
@@ -122,8 +116,9 @@ class Target:
 
     @property
     def is_async(self) -> bool:
-        """Whether it is awaited."""
-        return is_async(self.function)
+        """Whether it is awaited; also where it is a partial, a method or an object that is called."""
+        called = getattr(self.function, "__call__", None)  # noqa: B004
+        return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(called)
 
     def call(self) -> Any:
         """Call it once and return what it gives.
@@ -199,12 +194,19 @@ class Watch:
         """Return how long the calling thread has held and waited so far, in nanoseconds."""
         return tuple(self._times()) if self._times else (0, 0)
 
+    def since(self, before: tuple[int, int]) -> tuple[int, int]:
+        """Return how long the calling thread has held and waited since it read `before`, in nanoseconds."""
+        held_ns, waited_ns = self.read()
+        return held_ns - before[0], waited_ns - before[1]
+
+    def shares(self, held_ns: int, waited_ns: int, of_ns: int) -> tuple[float, float] | tuple[None, None]:
+        """Return both as shares of some time; None, None where nothing is looked at."""
+        return (min(1.0, held_ns / of_ns), min(1.0, waited_ns / of_ns)) if self else (None, None)
+
 
 def _round(watch: Watch, before: tuple[int, int], took_ns: int, calls: int, latencies_ns: Sequence[int] = ()) -> Round:
-    if not watch:
-        return Round(took_ns, calls, latencies_ns)
-    held, waited = (after - began for after, began in zip(watch.read(), before, strict=True))
-    return Round(took_ns, calls, latencies_ns, min(1.0, held / took_ns), min(1.0, waited / took_ns))
+    held, waited = watch.shares(*watch.since(before), took_ns)
+    return Round(took_ns, calls, latencies_ns, held, waited)
 
 
 @final
@@ -236,8 +238,7 @@ def _serve_watched(watch: Watch, target: Target, calls: int) -> tuple[list[int],
     """Serve in a worker thread, and say how long it held the GIL and waited for it."""
     before = watch.read()
     begun, ended = work.serve(target.function, target.args, target.kwargs, calls)
-    held, waited = (after - began for after, began in zip(watch.read(), before, strict=True))
-    return begun, ended, held, waited
+    return begun, ended, *watch.since(before)
 
 
 @final
@@ -299,12 +300,13 @@ class Load:
 
     def _of(self, answers: Sequence[Sequence[Any]]) -> Round:
         latencies = [end - begin for begun, ended, *_ in answers for begin, end in zip(begun, ended, strict=True)]
-        took_ns = max(ended[-1] for _, ended, *_ in answers) - min(begun[0] for begun, *_ in answers)
+        first_ns = min(begun[0] for begun, *_ in answers)
+        took_ns = max(ended[-1] for _, ended, *_ in answers) - first_ns
         if len(answers[0]) == 2:
             return Round(took_ns, len(latencies), latencies)
-        first_ns = min(begun[0] for begun, *_ in answers)
         lived_ns = sum(ended[-1] - first_ns for _, ended, *_ in answers) or 1
-        held, waited = (min(1.0, sum(one[place] for one in answers) / lived_ns) for place in (2, 3))
+        held_ns, waited_ns = (sum(one[place] for one in answers) for place in (2, 3))
+        held, waited = self._watch.shares(held_ns, waited_ns, lived_ns)
         return Round(took_ns, len(latencies), latencies, held, waited)
 
     def close(self) -> None:
@@ -345,8 +347,7 @@ class Open:
             before, begun = watch.read(), time.perf_counter_ns()
             target.function(*target.args, **target.kwargs)
             ended = time.perf_counter_ns()
-            held, waited = (after - began for after, began in zip(watch.read(), before, strict=True))
-            return ended, ended - begun, held, waited
+            return ended, ended - begun, *watch.since(before)
 
         futures = []
         # An event that nobody sets: its timed wait is the finest sleep that threads have.
@@ -375,23 +376,15 @@ class Open:
 
         ended = await loops.gather([at(intended) for intended in times])
         took_ns = time.perf_counter_ns() - begun
-        held, waited = (after - began for after, began in zip(self._watch.read(), before, strict=True))
-        return self._round(times, ended, took_ns, held, waited)
+        return self._round(times, ended, took_ns, *self._watch.since(before))
 
     def _round(self, times: list[int], ended: list[int], watched_ns: int, held: int, waited: int) -> Round:
         latencies = [end - intended for intended, end in zip(times, ended, strict=True)]
         size = max(1, len(latencies) // _STRETCHES)
         stretches = [sorted(latencies[place : place + size]) for place in range(0, len(latencies), size)]
         medians = tuple(one[len(one) // 2] / 1e9 for one in stretches)
-        on = bool(self._watch)
-        return Round(
-            max(ended) - times[0],
-            len(latencies),
-            latencies,
-            held=min(1.0, held / watched_ns) if on else None,
-            waited=min(1.0, waited / watched_ns) if on else None,
-            stretches_s=medians,
-        )
+        shares = self._watch.shares(held, waited, watched_ns)
+        return Round(max(ended) - times[0], len(latencies), latencies, shares[0], shares[1], medians)
 
     def close(self) -> None:
         """End the threads."""

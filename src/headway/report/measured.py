@@ -11,7 +11,7 @@ from typing import Any
 from headway.lab import stats
 from headway.lab.machine import this_machine
 from headway.measure.journal import Entry
-from headway.measure.result import Result
+from headway.measure.result import Measured, Result
 from headway.report.figures import EMPTY, Table, amount, level, ratio
 
 __all__ = ["benchmark_tables", "dump", "results_from_json", "results_to_json", "to_pyperf", "to_pytest_benchmark"]
@@ -136,8 +136,6 @@ def _result(entry: Entry) -> dict[str, Any]:
 
 def results_from_json(values: Mapping[str, Any]) -> dict[tuple[str, str], Result]:
     """Return the results of what `results_to_json` gave, by group and label. Raises KeyError or TypeError where it is none."""
-    from headway.measure.result import Measured
-
     found = {}
     for group, results in values["groups"].items():
         for one in results:
