@@ -114,6 +114,17 @@ int hw__got_write_all(uintptr_t *const *slots, int count, const uintptr_t *value
 
 uintptr_t hw__got_read(const uintptr_t *slot) { return __atomic_load_n(slot, __ATOMIC_ACQUIRE); }
 
+bool hw__got_is_open(const uintptr_t *slot) {
+    int protection;
+    return read_protection((uintptr_t)slot, &protection) == 0 && (protection & PROT_WRITE) != 0;
+}
+
+bool hw__got_is_stub(const void *address, uintptr_t value) {
+    struct hw__image image, other;
+    return hw__image_find(address, &image) == 0 &&
+           hw__image_find((const void *)value, &other) == 0 && image.headers == other.headers;
+}
+
 void *hw__real_function(const char *name) {
     /* Asked of the C library and not of RTLD_DEFAULT, which would give the PLT entry of an
      * executable that is no PIE and takes the function's address: a way back into the slot that is

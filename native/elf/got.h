@@ -14,6 +14,7 @@
 #ifndef HEADWAY_ELF_GOT_H
 #define HEADWAY_ELF_GOT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Finds the slots of a function, by its name, in the image that has `address`; see
@@ -53,6 +54,14 @@ int hw__got_write_all(uintptr_t *const *slots, int count, const uintptr_t *value
  *
  * Any thread may call it; async-signal-safe. Returns it. This function can't fail. */
 uintptr_t hw__got_read(const uintptr_t *slot);
+
+/* The slot's page may be written as it is: the loader keeps it so to bind lazily. Asks the kernel.
+ */
+bool hw__got_is_open(const uintptr_t *slot);
+
+/* The value leads into the image that has `address`: to the loader's stub for a function that was
+ * not called yet. Not async-signal-safe. */
+bool hw__got_is_stub(const void *address, uintptr_t value);
 
 /* The C library's own function of that name, in its default version: what a replacement calls to
  * pass a call on. Not what some other library puts in its place (LD_PRELOAD, a sanitizer), and no

@@ -1,7 +1,39 @@
 // SPDX-License-Identifier: MIT
 #include "elf/patch.h"
 
+#include <sched.h>
+
 #include "elf/got.h"
+
+static bool try_begin(struct hw__patch *patch) {
+    return !atomic_exchange_explicit(&patch->busy, true, memory_order_acquire);
+}
+
+static void begin(struct hw__patch *patch) {
+    while (!try_begin(patch)) {
+        sched_yield(); /* some stores by another thread */
+    }
+}
+
+static void end(struct hw__patch *patch) {
+    atomic_store_explicit(&patch->busy, false, memory_order_release);
+}
+
+/* The slots that pause, all to the replacements or all back. */
+static void lead(struct hw__patch *patch, bool back) {
+    for (int i = 0; i < patch->count; i++) {
+        if (patch->pauses[i]) {
+            __atomic_store_n(patch->slots[i], back ? patch->originals[i] : patch->replacements[i],
+                             __ATOMIC_RELEASE);
+        }
+    }
+    atomic_store(&patch->paused, back);
+}
+
+/* To store there is what the loader may do itself at any time, and no call binds it any more. */
+static bool is_steady(const void *address, const uintptr_t *slot, uintptr_t original) {
+    return hw__got_is_open(slot) && !hw__got_is_stub(address, original);
+}
 
 int hw__patch_install(struct hw__patch *patch, const void *address,
                       const struct hw__patch_entry *entries, int count) {
@@ -17,18 +49,31 @@ int hw__patch_install(struct hw__patch *patch, const void *address,
             return error;
         }
         for (int j = 0; j < found; j++) {
+            patch->pauses[total] = entries[i].pauses;
             patch->replacements[total++] = entries[i].replacement;
         }
     }
+    begin(patch);
     int error = hw__got_write_all(patch->slots, total, patch->replacements, patch->originals);
     if (error == 0) {
+        patch->can_pause = true;
+        for (int i = 0; i < total; i++) {
+            if (patch->pauses[i] && !is_steady(address, patch->slots[i], patch->originals[i])) {
+                patch->can_pause = false;
+            }
+        }
         patch->count = total;
     }
+    end(patch);
     return error;
 }
 
 int hw__patch_repair(struct hw__patch *patch) {
     int repaired = 0;
+    begin(patch);
+    if (patch->paused) {
+        lead(patch, false);
+    }
     for (int i = 0; i < patch->count; i++) {
         uintptr_t now = hw__got_read(patch->slots[i]);
         if (now != patch->replacements[i] &&
@@ -37,7 +82,40 @@ int hw__patch_repair(struct hw__patch *patch) {
             repaired++;
         }
     }
+    end(patch);
     return repaired;
+}
+
+bool hw__patch_pause(struct hw__patch *patch) {
+    if (!patch->can_pause || !try_begin(patch)) {
+        return false;
+    }
+    if (patch->count > 0) {
+        lead(patch, true);
+    }
+    end(patch);
+    return true;
+}
+
+bool hw__patch_resume(struct hw__patch *patch) {
+    if (!hw__patch_is_paused(patch)) {
+        return true;
+    }
+    if (!try_begin(patch)) {
+        return false;
+    }
+    if (patch->count > 0) {
+        lead(patch, false);
+    }
+    end(patch);
+    return true;
+}
+
+void hw__patch_after_fork(struct hw__patch *patch) {
+    end(patch);
+    if (patch->count > 0 && patch->can_pause) {
+        lead(patch, false);
+    }
 }
 
 int hw__patch_remove(struct hw__patch *patch) {
@@ -45,9 +123,12 @@ int hw__patch_remove(struct hw__patch *patch) {
     if (patch->count == 0) {
         return 0;
     }
+    begin(patch);
     int error = hw__got_write_all(patch->slots, patch->count, patch->originals, ours);
     if (error == 0) {
         patch->count = 0;
+        atomic_store(&patch->paused, false);
     }
+    end(patch);
     return error;
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* A set of functions whose calls from one image are led elsewhere, all or none, and back. */
+/* A set of functions whose calls from one image are led elsewhere, all or none, and back. Some of
+ * them can be led back for a while at the cost of a store each, also from within a replacement. */
 #ifndef HEADWAY_ELF_PATCH_H
 #define HEADWAY_ELF_PATCH_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -12,11 +14,16 @@ struct hw__patch_entry {
     const char *symbol;
     uintptr_t replacement;
     bool required; /* an image without a call of it cannot be patched */
+    bool pauses;   /* hw__patch_pause() is about it */
 };
 
-/* Zeroed: not installed. Only one thread at a time may use one. */
+/* Zeroed: not installed. Only one thread at a time may install, repair or remove one. */
 struct hw__patch {
-    int count; /* of slots; 0: not installed */
+    int count;          /* of slots; 0: not installed */
+    bool can_pause;     /* written when it is installed */
+    atomic_bool busy;   /* who has set it may use all below; held for some stores */
+    atomic_bool paused; /* written by who has set `busy`; read by anybody */
+    bool pauses[HW__PATCH_MAX_SLOTS];
     uintptr_t *slots[HW__PATCH_MAX_SLOTS];
     uintptr_t replacements[HW__PATCH_MAX_SLOTS];
     uintptr_t originals[HW__PATCH_MAX_SLOTS];
@@ -35,6 +42,24 @@ int hw__patch_install(struct hw__patch *patch, const void *address,
  *
  * Returns how many. */
 int hw__patch_repair(struct hw__patch *patch);
+
+/* Leads the calls of what `pauses` back until hw__patch_resume(); the rest stays. Async-signal-safe
+ * and without any lock or system call: it stores to slots that the loader itself keeps writable,
+ * to bind them lazily. Nothing happens where a slot is not such a one (RELRO).
+ *
+ * Any thread may call either. Nothing happens while another one does, installs or removes.
+ *
+ * Returns whether they are led back (pause), whether they are led to the replacements (resume). */
+bool hw__patch_pause(struct hw__patch *patch);
+bool hw__patch_resume(struct hw__patch *patch);
+
+/* What pauses is led back now. Any thread. */
+static inline bool hw__patch_is_paused(const struct hw__patch *patch) {
+    return atomic_load_explicit(&patch->paused, memory_order_relaxed);
+}
+
+/* In a forked child: whoever was at it is not here. */
+void hw__patch_after_fork(struct hw__patch *patch);
 
 /* Leads the calls back. Calls that have begun end in the replacements.
  *

@@ -19,16 +19,24 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <sched.h>
 #include <stddef.h>
 
 #include "elf/got.h"
 #include "elf/patch.h"
 #include "schedule/engine.h"
+#include "schedule/wake.h"
 #include "trace/events.h"
 
 struct hw__real hw__real;
 
 static struct hw__patch patch;
+
+/* The interpreter's calls that lock and unlock a mutex, while a policy is on. */
+static struct hw__patch mutex_patch;
+
+/* See hw__hooks_rest(). Written last when a GIL goes to rest, and first when it is roused. */
+static _Atomic(struct hw__gil_memory *) resting;
 
 /* HW__FOR_...; written by who installs and removes, one at a time. */
 static unsigned users;
@@ -39,10 +47,22 @@ static bool is_scheduled(const struct hw__gil *gil) {
     return atomic_load_explicit(&gil->scheduled, memory_order_relaxed);
 }
 
+struct hw__gil_memory *hw__hooks_resting(void) {
+    return atomic_load_explicit(&resting, memory_order_relaxed);
+}
+
 static int wait_for_it(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex,
                        const struct timespec *deadline) {
     return is_scheduled(gil) ? hw__sched_timedwait(gil, cond, mutex, deadline)
                              : hw__real.timedwait(cond, mutex, deadline);
+}
+
+/* The hooks that are out while the main GIL rests are wanted for another one, also for one that is
+ * not known yet: its next acquire is to be seen. */
+static bool is_wanted_too(const struct hw__gil *gil, const pthread_cond_t *cond,
+                          const pthread_mutex_t *mutex) {
+    return hw__patch_is_paused(&patch) &&
+           (gil != NULL || hw__gil_plausible(hw__gil_of_cond(cond), mutex));
 }
 
 static int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
@@ -57,6 +77,11 @@ static int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
         }
     }
     struct hw__gil *gil = hw__gil_find(cond, &acquire);
+    const struct hw__gil_memory *at_rest = hw__hooks_resting();
+    if (at_rest != NULL && (cond == &at_rest->cond || is_wanted_too(gil, cond, mutex)) &&
+        !hw__hooks_rouse()) {
+        return hw__real.timedwait(cond, mutex, deadline);
+    }
     if (gil == NULL || acquire) {
         return hw__real.timedwait(cond, mutex, deadline);
     }
@@ -83,9 +108,9 @@ static int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
 
 /* One piece of code with all that it calls but what is marked as rare: most of its cost is fetching
  * it. */
-__attribute__((flatten)) static int hook_signal(pthread_cond_t *cond) {
+__attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *cond,
+                                                              uintptr_t site) {
     bool acquire;
-    uintptr_t site = (uintptr_t)__builtin_return_address(0);
     struct hw__sighting *sighting = watching;
     if (sighting != NULL && sighting->memory != NULL && cond == &sighting->memory->switch_cond &&
         sighting->acquire_site == 0) {
@@ -128,6 +153,14 @@ __attribute__((flatten)) static int hook_signal(pthread_cond_t *cond) {
     return hw__real.signal(cond);
 }
 
+static int hook_signal(pthread_cond_t *cond) {
+    const struct hw__gil_memory *at_rest = hw__hooks_resting();
+    if (at_rest != NULL && (cond == &at_rest->cond || cond == &at_rest->switch_cond)) {
+        return hw__real.signal(cond);
+    }
+    return look_and_signal(cond, (uintptr_t)__builtin_return_address(0));
+}
+
 static int hook_wait(pthread_cond_t *cond, pthread_mutex_t *mutex) {
     /* The holder that was asked to let go waits until another has taken over. Nothing is recorded:
      * the GIL's mutex is not held here, and the release itself already said that it was forced. */
@@ -148,15 +181,54 @@ static int hook_destroy(pthread_cond_t *cond) {
     return hw__real.destroy(cond);
 }
 
+static int hook_lock(pthread_mutex_t *mutex) {
+    /* Without an owner's error checks, which a trylock would not make. */
+    const struct hw__gil_memory *memory =
+        atomic_load_explicit(&hw__gils[0].memory, memory_order_relaxed);
+    if (memory != NULL && mutex == &memory->mutex && memory != hw__hooks_resting()) {
+        hw__wake_lock(mutex);
+        hw__sched_locked(&hw__gils[0]);
+        return 0;
+    }
+    return pthread_mutex_lock(mutex);
+}
+
+static int hook_unlock(pthread_mutex_t *mutex) {
+    if (!hw__wake_pending()) {
+        return pthread_mutex_unlock(mutex);
+    }
+    int result = pthread_mutex_unlock(mutex);
+    hw__wake_unlocked(mutex);
+    return result;
+}
+
 /* Resolves the real functions. Returns 0 or -ENOSYS. */
 static int resolve(void) {
-#define HW__RESOLVE(name, symbol, required, parameters)                                            \
+#define HW__RESOLVE(name, symbol, required, pauses, parameters)                                    \
     hw__real.name = (int(*) parameters)(uintptr_t)hw__real_function(#symbol);                      \
     if (hw__real.name == NULL)                                                                     \
         return -ENOSYS;
     HW__GIL_FUNCTIONS(HW__RESOLVE)
 #undef HW__RESOLVE
     return 0;
+}
+
+bool hw__hooks_rouse(void) {
+    if (hw__hooks_resting() != NULL) {
+        if (!hw__patch_resume(&mutex_patch) || !hw__patch_resume(&patch)) {
+            return false;
+        }
+        hw__wake_unlocks(mutex_patch.count > 0);
+        atomic_store(&resting, NULL);
+    }
+    return true;
+}
+
+/* For who has the main GIL, so that it does not go to rest again. */
+static void rouse_surely(void) {
+    while (!hw__hooks_rouse()) {
+        sched_yield(); /* another thread does it */
+    }
 }
 
 int hw__hooks_install(const void *runtime, unsigned user) {
@@ -172,8 +244,17 @@ int hw__hooks_install(const void *runtime, unsigned user) {
             return -ENOSYS;
         }
     }
+    rouse_surely();
     hw__gil_set_runtime(runtime);
-#define HW__ENTRY(name, symbol, required, parameters) {#symbol, (uintptr_t)hook_##name, required},
+    if (user == HW__FOR_SCHEDULE) {
+        /* Without it a wake is made with the mutex held, which costs, and does no harm. */
+        static const struct hw__patch_entry mutex[] = {
+            {"pthread_mutex_lock", (uintptr_t)hook_lock, true, true},
+            {"pthread_mutex_unlock", (uintptr_t)hook_unlock, true, true}};
+        hw__wake_unlocks(hw__patch_install(&mutex_patch, runtime, mutex, 2) == 0);
+    }
+#define HW__ENTRY(name, symbol, required, pauses, parameters)                                      \
+    {#symbol, (uintptr_t)hook_##name, required, pauses},
     static const struct hw__patch_entry entries[] = {HW__GIL_FUNCTIONS(HW__ENTRY)};
 #undef HW__ENTRY
     int error =
@@ -186,8 +267,30 @@ int hw__hooks_install(const void *runtime, unsigned user) {
 
 int hw__hooks_repair(void) { return hw__patch_repair(&patch); }
 
+void hw__hooks_rest(struct hw__gil_memory *memory) {
+    /* Not beside another GIL: its holder may just have called somebody, and is to wake it when it
+     * unlocks. */
+    if (hw__gil_count() == 1) {
+        hw__patch_pause(&patch);
+        hw__wake_unlocks(false);
+        hw__patch_pause(&mutex_patch);
+    }
+    atomic_store(&resting, memory);
+}
+
+void hw__hooks_after_fork(void) {
+    hw__patch_after_fork(&mutex_patch);
+    hw__patch_after_fork(&patch);
+    (void)hw__hooks_rouse();
+}
+
 int hw__hooks_remove(unsigned user) {
     users &= ~user;
+    rouse_surely();
+    if (user == HW__FOR_SCHEDULE) {
+        hw__wake_unlocks(false);
+        hw__patch_remove(&mutex_patch);
+    }
     return users != 0 ? 0 : hw__patch_remove(&patch);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* The hooks: what the interpreter calls instead of the functions of HW__GIL_FUNCTIONS. While a
- * session records they watch; while a policy is on, the waits and whom a release wakes are its.
- * Else every call is passed on unchanged. */
+/* The hooks: what the interpreter calls instead of the functions of HW__GIL_FUNCTIONS, and while a
+ * policy is on, of pthread_mutex_lock() and _unlock(). While a session records they watch; while a
+ * policy is on, the waits and whom a release wakes are its. Else every call is passed on unchanged.
+ */
 #ifndef HEADWAY_GIL_HOOKS_H
 #define HEADWAY_GIL_HOOKS_H
 
@@ -33,6 +34,27 @@ int hw__hooks_repair(void);
  *
  * Returns 0 or a negative errno, with the hooks then still there. */
 int hw__hooks_remove(unsigned user);
+
+/* The main interpreter's GIL rests: a policy has it and nothing to do, as only one thread has
+ * wanted it for long. Its hooks are taken out then, but for that of timedwait(), or where they
+ * cannot be in passing (hw__patch_pause()), pass the call on first thing. So a thread alone loses
+ * nothing.
+ *
+ * Who has that GIL and its mutex says so, of a GIL that is not recorded. */
+void hw__hooks_rest(struct hw__gil_memory *memory);
+
+/* It does not rest any more: before somebody waits for it, or it is recorded, or the policy ends.
+ * Any thread; async-signal-safe.
+ *
+ * Returns whether that is so: false where another thread is at the hooks this very moment. */
+bool hw__hooks_rouse(void);
+
+/* The GIL that rests, or NULL. A hook, which is called with the GIL's mutex held, sees what was
+ * written last. */
+struct hw__gil_memory *hw__hooks_resting(void);
+
+/* In a forked child. */
+void hw__hooks_after_fork(void);
 
 /* Anybody wants them. */
 bool hw__hooks_wanted(void);

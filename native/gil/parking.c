@@ -181,8 +181,8 @@ int hw__parking_install(const void *runtime, const struct hw_stack_layout *new_l
     lock_acquire = extent_of("PyThread_acquire_lock_timed");
     lock_acquire_retries = extent_of("PyThread_acquire_lock_timed_with_retries");
     static const struct hw__patch_entry entries[] = {
-        {"sem_wait", (uintptr_t)hook_wait, true},
-        {"sem_clockwait", (uintptr_t)hook_clockwait, false},
+        {"sem_wait", (uintptr_t)hook_wait, true, false},
+        {"sem_clockwait", (uintptr_t)hook_clockwait, false, false},
     };
     return hw__patch_install(&patch, runtime, entries,
                              real_clockwait == NULL ? 1 : (int)(sizeof entries / sizeof *entries));

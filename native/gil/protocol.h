@@ -18,19 +18,19 @@
 #include <stdint.h>
 #include <time.h>
 
-/* The one list of hooked functions: X(name, symbol, must be there, parameters). All return int.
- * Declaration, look-up, patch and restore expand it, so they cannot disagree. `destroy` tells a
- * GIL's end; an interpreter that lacks the call goes without. */
+/* The one list of hooked functions: X(name, symbol, must be there, is called also where nobody
+ * waits, parameters). All return int. Declaration, look-up, patch and restore expand it, so they
+ * cannot disagree. `destroy` tells a GIL's end; an interpreter that lacks the call goes without. */
 #define HW__GIL_FUNCTIONS(X)                                                                       \
-    X(timedwait, pthread_cond_timedwait, 1,                                                        \
+    X(timedwait, pthread_cond_timedwait, 1, 0,                                                     \
       (pthread_cond_t * cond, pthread_mutex_t * mutex, const struct timespec *deadline))           \
-    X(signal, pthread_cond_signal, 1, (pthread_cond_t * cond))                                     \
-    X(wait, pthread_cond_wait, 1, (pthread_cond_t * cond, pthread_mutex_t * mutex))                \
-    X(destroy, pthread_cond_destroy, 0, (pthread_cond_t * cond))
+    X(signal, pthread_cond_signal, 1, 1, (pthread_cond_t * cond))                                  \
+    X(wait, pthread_cond_wait, 1, 0, (pthread_cond_t * cond, pthread_mutex_t * mutex))             \
+    X(destroy, pthread_cond_destroy, 0, 0, (pthread_cond_t * cond))
 
 /* The C library's own functions: set once by hw__hooks_install(), before any hook can run, and
  * never changed. */
-#define HW__DECLARE(name, symbol, required, parameters) int(*name) parameters;
+#define HW__DECLARE(name, symbol, required, pauses, parameters) int(*name) parameters;
 struct hw__real {
     HW__GIL_FUNCTIONS(HW__DECLARE)
 };

@@ -81,6 +81,12 @@
 /* Who was called has so long to come before another one is. */
 #define CALLED_NS (1 * MS)
 
+/* A holder of whom nothing is known is asked after so long. */
+#define STRANGER_NS (300 * US)
+
+/* A GIL rests when so many times in a row nobody else wanted it. */
+#define REST_AFTER 4096
+
 /* The part of the time that a GIL may be left free while somebody wants it, 1/2^n, and the most
  * that can be saved up. */
 #define BUDGET_SHIFT 4
@@ -106,8 +112,12 @@ static int64_t due(struct hw__sched *sched, const struct hw__runner *runner, int
     }
     struct hw__runner *holder = sched->holder;
     if (holder == NULL) {
-        /* One without a record, or from before us: as CPython does. */
-        return runner->seen.ready_ns + sched->view.interval_ns - now;
+        /* One without a record, or who got it before us or while it rested. */
+        int64_t most = sched->view.interval_ns;
+        if ((sched->policy->flags & HW_POLICY_PLAIN) == 0) {
+            most = least(most, STRANGER_NS);
+        }
+        return runner->seen.ready_ns + most - now;
     }
     int64_t patience = sched->policy->patience(&sched->view, &runner->seen, &holder->seen);
     patience = patience < 0 ? 0 : least(patience, OTHERS_SLEEP_NS); /* whatever it says */
@@ -230,6 +240,7 @@ int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex
     } else {
         hw__sched_read_interval(sched);
         now = hw__sched_time(sched);
+        sched->alone = 0;
         if (sched->called == runner) {
             sched->called = NULL; /* late */
             sched->counts.barged++;
@@ -391,8 +402,13 @@ void hw__sched_acquire(struct hw__gil *gil) {
         sched->graced = sched->asked = false;
         sched->holder = runner;
         sched->view.holder = &runner->seen;
+        if (++sched->alone >= REST_AFTER && gil->main &&
+            !atomic_load_explicit(&gil->recorded, memory_order_relaxed)) {
+            hw__sched_rest(gil, sched);
+        }
         return;
     }
+    sched->alone = 0;
     hw__sched_read_interval(sched);
     int64_t now = hw__sched_time(sched);
     if (wanted && sched->free_ns != 0) {

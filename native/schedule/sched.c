@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "gil/hooks.h"
 #include "schedule/habits.h"
 #include "schedule/help.h"
 #include "schedule/wake.h"
@@ -50,12 +51,6 @@ void hw__sched_set_policy(const struct hw_policy *policy, const int64_t *options
     }
     atomic_fetch_add(&generation, 1);
     atomic_store(&current, policy);
-}
-
-bool hw__sched_is_mutex(const pthread_mutex_t *mutex) {
-    const struct hw__gil_memory *memory =
-        atomic_load_explicit(&hw__gils[0].memory, memory_order_relaxed);
-    return memory != NULL && mutex == &memory->mutex;
 }
 
 static void queue_changed(struct hw__sched *sched) {
@@ -171,6 +166,18 @@ void hw__sched_end(struct hw__gil *gil) {
     atomic_store(&gil->scheduled, false);
 }
 
+void hw__sched_rest(struct hw__gil *gil, struct hw__sched *sched) {
+    struct hw__runner *runner = sched->holder;
+    runner->seen.run_ns = 0;
+    runner->seen.released_ns = 0;
+    runner->seen.flags &= ~HW_THREAD_FORCED;
+    sched->holder = NULL;
+    sched->view.holder = NULL;
+    sched->alone = 0;
+    sched->counts.rests++;
+    hw__hooks_rest(atomic_load(&gil->memory));
+}
+
 void hw__sched_leave(struct hw__runner *runner) {
     /* In a queue it can be that of the main GIL only, whose memory is there for ever. Its mutex is
      * not to be touched once the interpreter has ended it: no policy has it then. */
@@ -203,6 +210,7 @@ void hw__sched_after_fork(void) {
     hw__runners_after_fork();
     hw__wake_after_fork();
     hw__help_after_fork();
+    hw__hooks_after_fork();
     for (int i = 0; i < hw__gil_count(); i++) {
         struct hw__sched *sched = &scheds[i];
         if (sched->policy != NULL) {

@@ -33,6 +33,7 @@ struct hw__sched {
     uint64_t releases, arrivals;
     int64_t stuck_ns;   /* in holds of so long that no policy is to blame, in all */
     int64_t went_on_ns; /* when the process did that was stopped last; 0: never */
+    int alone;          /* times in a row that the GIL was taken while nobody else wanted it */
     int missed;         /* times in a row that a waiter found the GIL free by itself */
     struct hw__ticks ticks;
     struct hw_schedule_counts counts;
@@ -51,9 +52,6 @@ extern struct hw__sched_options hw__sched_options;
 int hw__sched_init(void);
 
 struct hw__sched *hw__sched_of(const struct hw__gil *gil);
-
-/* This is the main GIL's mutex. */
-bool hw__sched_is_mutex(const pthread_mutex_t *mutex);
 
 /* The policy that is on, also for GILs that come to life; NULL: none. Any thread. Setting it does
  * nothing at a GIL before the next thing that happens there. */
@@ -90,6 +88,10 @@ void hw__sched_read_interval(struct hw__sched *sched);
 
 /* The calling thread's record, as of this GIL and policy; NULL: there is no room. */
 struct hw__runner *hw__sched_runner(struct hw__sched *sched);
+
+/* Nobody but its holder has wanted the main GIL for long: it is left alone (gil/hooks.h) until
+ * somebody has to wait for it. What happens until then is not known. */
+void hw__sched_rest(struct hw__gil *gil, struct hw__sched *sched);
 
 /* Puts a waiter into the queue, takes it out if it is in it, takes it out and has it look. */
 void hw__sched_enqueue(struct hw__sched *sched, struct hw__runner *runner);

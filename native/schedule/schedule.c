@@ -8,8 +8,6 @@
 #include <string.h>
 
 #include "base/ticks.h"
-#include "elf/got.h"
-#include "elf/patch.h"
 #include "gil/hooks.h"
 #include "gil/probe.h"
 #include "schedule/engine.h"
@@ -29,25 +27,6 @@ static const struct hw_policy_option engine_options[] = {
     {"os_batch", 0, 1, 0, "1: threads that compute are SCHED_BATCH for the operating system"},
     {.name = NULL},
 };
-
-/* The interpreter's calls that lock and unlock a mutex, while a policy is on. */
-static struct hw__patch mutex_patch;
-
-static int hook_lock(pthread_mutex_t *mutex) {
-    /* Without an owner's error checks, which a trylock would not make. */
-    if (hw__sched_is_mutex(mutex)) {
-        hw__wake_lock(mutex);
-        hw__sched_locked(&hw__gils[0]);
-        return 0;
-    }
-    return pthread_mutex_lock(mutex);
-}
-
-static int hook_unlock(pthread_mutex_t *mutex) {
-    int result = pthread_mutex_unlock(mutex);
-    hw__wake_unlocked(mutex);
-    return result;
-}
 
 static int init_once(void) {
     static bool done;
@@ -132,12 +111,6 @@ static int read_options(const struct hw_policy *policy, const char *text, struct
 const struct hw_policy_option *hw_policy_engine_options(void) { return engine_options; }
 
 /* ---------------------------------------------------------------- start and stop */
-static void remove_hooks(void) {
-    hw__wake_unlocks(false);
-    hw__patch_remove(&mutex_patch);
-    hw__hooks_remove(HW__FOR_SCHEDULE);
-}
-
 int hw_schedule_start(const struct hw_policy *policy, const char *options, char *problem,
                       int room) {
     struct values values = {{0}, {0}};
@@ -160,7 +133,7 @@ int hw_schedule_start(const struct hw_policy *policy, const char *options, char 
         hw__ticks_prepare();
     }
     /* What the watchdog left. */
-    remove_hooks();
+    hw__hooks_remove(HW__FOR_SCHEDULE);
     error = hw__hooks_install(runtime, HW__FOR_SCHEDULE);
     if (error != 0) {
         return error;
@@ -170,14 +143,9 @@ int hw_schedule_start(const struct hw_policy *policy, const char *options, char 
         error = hw__gil_find_main();
     }
     if (error != 0) {
-        remove_hooks();
+        hw__hooks_remove(HW__FOR_SCHEDULE);
         return error;
     }
-    /* Without it a wake is made with the mutex held, which costs, and does no harm. */
-    struct hw__patch_entry mutex[] = {{"pthread_mutex_lock", (uintptr_t)hook_lock, true},
-                                      {"pthread_mutex_unlock", (uintptr_t)hook_unlock, true}};
-    hw__wake_unlocks(hw__patch_install(&mutex_patch, runtime, mutex, 2) == 0);
-
     hw__registry_lock();
     hw__sched_options.spin_ns = values.engine[0] * 1000;
     hw__sched_options.watchdog_ns = values.engine[1] * 1000000;
@@ -210,7 +178,7 @@ int hw_schedule_stop(void) {
         pthread_mutex_unlock(&memory->mutex);
         hw__wake_unlocked(&memory->mutex);
     }
-    remove_hooks();
+    hw__hooks_remove(HW__FOR_SCHEDULE);
     hw__help_end();
     hw__registry_unlock();
     return was_on ? 0 : -ESRCH;

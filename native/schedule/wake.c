@@ -33,6 +33,8 @@ void hw__wake_prepare(void) {
 
 void hw__wake_unlocks(bool hooked) { atomic_store(&unlock_hooked, hooked); }
 
+bool hw__wake_pending(void) { return to_wake[0] != NULL; }
+
 void hw__wake_after_fork(void) {
     memset(to_wake, 0, sizeof to_wake);
     yields = NULL;

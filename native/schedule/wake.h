@@ -23,6 +23,9 @@ void hw__wake_then_yield(struct hw__runner *self);
 /* A mutex was unlocked by this thread: wakes whom it has called while it held that one. */
 void hw__wake_unlocked(pthread_mutex_t *mutex);
 
+/* The calling thread has called somebody, to be woken at an unlock. */
+bool hw__wake_pending(void);
+
 /* Whether hw__wake_unlocked() is called at each unlock; else hw__wake() wakes at once. */
 void hw__wake_unlocks(bool hooked);
 

@@ -57,9 +57,9 @@ static inline void world_remove_folder(void) {
  * it, which an executable cannot (test_trace_library.c has the library do it). */
 static inline void world_begin(void) {
 #if WORLD_TSAN
-#define WORLD_REAL(name, symbol, required, parameters) hw__real.name = symbol;
+#define WORLD_REAL(name, symbol, required, pauses, parameters) hw__real.name = symbol;
 #else
-#define WORLD_REAL(name, symbol, required, parameters)                                             \
+#define WORLD_REAL(name, symbol, required, pauses, parameters)                                     \
     hw__real.name = (int(*) parameters)(uintptr_t)hw__real_function(#symbol);
 #endif
     HW__GIL_FUNCTIONS(WORLD_REAL)

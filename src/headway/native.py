@@ -15,7 +15,7 @@ from headway.errors import NativeError
 
 __all__ = ["ABI_VERSION", "Policy", "PolicyOption", "headers_path", "library_path", "policies"]
 
-ABI_VERSION = 5
+ABI_VERSION = 6
 """HW_ABI_VERSION of native/include/headway/version.h that this package was written for."""
 
 _NAME = "libheadway.so"

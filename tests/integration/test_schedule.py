@@ -129,6 +129,57 @@ def test_who_wants_little_is_prompt(interpreter):
     assert min(json.loads(said)["done"]) > 0
 
 
+# One thread alone, then two that compete, then one again: when is the GIL left alone, and is it scheduled in between?
+ALONE = """
+import os, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+from headway_agent.scheduler import Scheduler
+scheduler = Scheduler(os.environ["HEADWAY_NATIVE"])
+scheduler.start(sys.argv[2])
+nothing = os.open(os.devnull, os.O_RDONLY)
+def trips(times):
+    for _ in range(times):
+        os.read(nothing, 0)
+for round in range(3):
+    trips(5000)
+    while scheduler.counts()["rests"] == round:  # the other thread is still on its way out
+        trips(1000)
+    before = scheduler.counts()
+    assert before["rests"] == round + 1, before
+    trips(1000)
+    assert scheduler.counts()["acquires"] == before["acquires"]
+    stop = False
+    def compute():
+        while not stop:
+            sum(range(200))
+    thread = threading.Thread(target=compute)
+    thread.start()
+    for _ in range(20):
+        time.sleep(0.001)
+    after = scheduler.counts()
+    assert after["granted"] >= before["granted"] + 10, (before, after)
+    stop = True
+    thread.join()
+assert scheduler.active == sys.argv[2]
+print("done")
+"""
+
+
+@pytest.mark.parametrize(
+    ("interpreter", "policy"),
+    [(one, "fair") for one in WITH_A_GIL] + [(BY_NAME["3.13"], name) for name in POLICIES if name != "fair"],
+    ids=lambda one: one if isinstance(one, str) else one.name,
+)
+def test_a_gil_that_one_thread_wants_is_left_alone(interpreter, policy):
+    """While nobody else wants it the policy is told nothing; it has the GIL again as soon as somebody waits."""
+    command = [interpreter.executable, "-c", ALONE, str(Path(headway.__file__).parent / "agent"), policy]
+    env = scheduled_environment(None, base=plain())
+
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+    assert (done.stderr, done.stdout) == ("", "done\n")
+
+
 def test_no_gil_no_policy():
     """A free-threaded interpreter runs the program as ever, and one line says that there is nothing to schedule."""
     done = run("run", "--python", BY_NAME["3.13t"].executable, PROGRAM, "plain")

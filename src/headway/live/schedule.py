@@ -40,6 +40,9 @@ class ScheduleCounts:
     """That are known now."""
     without: int
     """Times a thread found no room and waited as without us."""
+    rests: int
+    """Times the GIL was left alone, as one thread wanted it for long and no other one: nothing is counted then, until
+    another one waits."""
 
 
 _scheduler: Scheduler | None = None

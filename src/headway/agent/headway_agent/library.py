@@ -10,7 +10,7 @@ import sys
 
 __all__ = ["UnfitError", "errno_name", "gil_enabled", "load", "say"]
 
-ABI_VERSION = 5
+ABI_VERSION = 6
 """HW_ABI_VERSION of native/include/headway/version.h that the agent was written for."""
 
 NEWEST = (3, 15)

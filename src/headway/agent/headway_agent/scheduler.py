@@ -23,6 +23,7 @@ COUNTS = (
     "worst_wait_ns",
     "threads",
     "without",
+    "rests",
 )
 """The fields of struct hw_schedule_counts (native/include/headway/schedule.h)."""
 

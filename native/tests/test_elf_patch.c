@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+/* A patch that pauses: only where the loader keeps the slots writable, and has bound them. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "elf/patch.h"
+#include "t.h"
+
+#define FAKE_PID (-7)
+#define FAKE_PPID (-8)
+
+static int fake_getpid(void) { return FAKE_PID; }
+
+static int fake_getppid(void) { return FAKE_PPID; }
+
+struct calls {
+    void *handle;
+    int (*pid)(void);
+    int (*ppid)(void);
+};
+
+static struct calls load(const char *path) {
+    void *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+    T_TRUE(handle != NULL);
+    return (struct calls){
+        .handle = handle,
+        .pid = (int (*)(void))dlsym(handle, "elf_calls_getpid"),
+        .ppid = (int (*)(void))dlsym(handle, "elf_calls_getppid"),
+    };
+}
+
+/* getpid() pauses, getppid() does not. */
+static void install(struct hw__patch *patch, const struct calls *calls) {
+    const struct hw__patch_entry entries[] = {{"getpid", (uintptr_t)fake_getpid, true, true},
+                                              {"getppid", (uintptr_t)fake_getppid, true, false}};
+    T_EQ(0, hw__patch_install(patch, (void *)calls->pid, entries, 2));
+}
+
+static void check(const struct calls *calls, bool paused) {
+    T_EQ(paused ? getpid() : FAKE_PID, calls->pid());
+    T_EQ(FAKE_PPID, calls->ppid());
+}
+
+static void check_pausing(const char *path, bool bound, bool expected) {
+    struct calls calls = load(path);
+    if (bound) {
+        T_EQ(getpid(), calls.pid());
+    }
+    static struct hw__patch patch;
+    install(&patch, &calls);
+    check(&calls, false);
+    for (int i = 0; i < 3; i++) {
+        T_EQ(expected, hw__patch_pause(&patch));
+        T_EQ(expected, hw__patch_is_paused(&patch));
+        check(&calls, expected);
+        T_TRUE(hw__patch_resume(&patch));
+        T_TRUE(!hw__patch_is_paused(&patch));
+        check(&calls, false);
+    }
+    /* Repaired, put in place in a forked child, or removed while it pauses. */
+    hw__patch_pause(&patch);
+    T_EQ(0, hw__patch_repair(&patch));
+    check(&calls, false);
+    hw__patch_pause(&patch);
+    hw__patch_after_fork(&patch);
+    check(&calls, false);
+    hw__patch_pause(&patch);
+    T_EQ(0, hw__patch_remove(&patch));
+    T_EQ(getpid(), calls.pid());
+    T_EQ(getppid(), calls.ppid());
+    T_TRUE(hw__patch_resume(&patch)); /* a thread that comes late changes nothing */
+    T_TRUE(!hw__patch_is_paused(&patch));
+    T_EQ(getpid(), calls.pid());
+    T_EQ(0, dlclose(calls.handle));
+}
+
+static void test_lazy(void) { check_pausing(ELF_CALLS_LAZY, true, true); }
+
+/* Its first call, were it to come while it pauses, would bind it at any later moment. */
+static void test_not_bound_yet(void) { check_pausing(ELF_CALLS_LAZY, false, false); }
+
+static void test_closed(void) { check_pausing(ELF_CALLS_NOW, true, false); }
+
+/* One thread pauses, one resumes: neither is in the middle of the other, and the last word holds.
+ */
+static struct hw__patch shared;
+static atomic_bool stop;
+
+static void *pause_on(void *argument) {
+    while (!atomic_load(&stop)) {
+        hw__patch_pause(&shared);
+    }
+    return argument;
+}
+
+static void test_two_threads(void) {
+    struct calls calls = load(ELF_CALLS_LAZY);
+    T_EQ(getpid(), calls.pid());
+    T_EQ(getppid(), calls.ppid());
+    install(&shared, &calls);
+    pthread_t thread;
+    T_EQ(0, pthread_create(&thread, NULL, pause_on, NULL));
+    for (int i = 0; i < 20000; i++) {
+        hw__patch_resume(&shared);
+        int pid = calls.pid();
+        T_TRUE(pid == FAKE_PID || pid == getpid());
+        T_EQ(FAKE_PPID, calls.ppid());
+    }
+    atomic_store(&stop, true);
+    T_EQ(0, pthread_join(thread, NULL));
+    T_TRUE(hw__patch_resume(&shared));
+    check(&calls, false);
+    T_EQ(0, hw__patch_remove(&shared));
+    T_EQ(0, dlclose(calls.handle));
+}
+
+int main(void) {
+    t_start();
+    T_RUN(test_not_bound_yet);
+    T_RUN(test_lazy);
+    T_RUN(test_closed);
+    T_RUN(test_two_threads);
+    return 0;
+}

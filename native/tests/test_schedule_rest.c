@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+/* A GIL under a policy that only one thread wants is left alone, and comes back under the policy
+ * when somebody has to wait. Built twice: with an interpreter whose slots the hooks can be taken
+ * out of in passing, and with one whose slots are read-only (FAKE_CLOSED), where they only step
+ * aside. */
+#define T_TIMEOUT_S 120
+#include "gil_world.h"
+#include "headway/schedule.h"
+#include "policy/policies.h"
+#include "schedule/engine.h"
+#include "trace_file.h"
+
+#define WORKERS 4
+
+/* More than it takes for a GIL to go to rest. */
+#define ALONE 6000
+
+#ifdef FAKE_CLOSED
+#define CLOSED 1
+#else
+#define CLOSED 0
+#endif
+
+static char problem[300];
+
+static void schedule(int policy) {
+    T_EQ(0, hw_schedule_start(hw_policy_at(policy), "", problem, sizeof problem));
+}
+
+static struct hw_schedule_counts counts(void) {
+    struct hw_schedule_counts found;
+    T_EQ(0, hw_schedule_counts(&found));
+    return found;
+}
+
+/* What of these functions the interpreter calls is ours. */
+static int hooked(const char *symbol) {
+    uintptr_t *slots[8];
+    int count;
+    Dl_info slot, ours;
+    T_EQ(0, hw__got_find(fake_runtime(), symbol, slots, 8, &count));
+    T_TRUE(dladdr((void *)hw__got_read(slots[0]), &slot) != 0);
+    T_TRUE(dladdr((void *)(uintptr_t)hw__hooks_install, &ours) != 0);
+    return slot.dli_fbase == ours.dli_fbase;
+}
+
+/* They are all in place, or but for those that only somebody who waits needs. */
+static void check_hooks(bool all) {
+    int expected = all || CLOSED;
+    T_EQ(expected, hooked("pthread_cond_signal"));
+    T_EQ(expected, hooked("pthread_mutex_lock"));
+    T_EQ(expected, hooked("pthread_mutex_unlock"));
+    T_EQ(1, hooked("pthread_cond_timedwait"));
+    T_EQ(1, hooked("pthread_cond_wait"));
+}
+
+static void go_to_rest(void) {
+    int64_t before = counts().rests;
+    for (int i = 0; i < ALONE; i++) {
+        world_yield();
+    }
+    T_EQ(before + 1, counts().rests);
+    T_TRUE(hw__hooks_resting() == &fake_main_gil()->memory);
+}
+
+static struct world_worker workers[WORKERS];
+
+static void start_workers(struct fake_gil *gil, atomic_bool *stop) {
+    memset(workers, 0, sizeof workers);
+    for (int i = 0; i < WORKERS; i++) {
+        workers[i].gil = gil;
+        workers[i].spins = i % 2 == 0 ? 3000 : 1;
+        workers[i].stop = stop;
+        world_go(&workers[i]);
+    }
+}
+
+static void stop_workers(atomic_bool *stop) {
+    atomic_store(stop, true);
+    for (int i = 0; i < WORKERS; i++) {
+        world_join(workers[i].thread);
+    }
+}
+
+static void take_turns(void) {
+    atomic_bool stop = false;
+    start_workers(fake_main_gil(), &stop);
+    for (int i = 0; i < WORKERS; i++) {
+        world_await(&workers[i].taken, 20);
+    }
+    stop_workers(&stop);
+}
+
+static void test_rests_and_is_roused(void) {
+    for (int policy = 0; hw_policy_at(policy) != NULL; policy++) {
+        schedule(policy);
+        check_hooks(true);
+        for (int i = 0; i < 3; i++) {
+            go_to_rest();
+            check_hooks(false);
+            int64_t acquires = counts().acquires;
+            for (int j = 0; j < 100; j++) {
+                world_yield();
+            }
+            T_EQ(acquires, counts().acquires); /* nobody is told */
+            int64_t granted = counts().granted;
+            take_turns();
+            T_TRUE(counts().granted > granted); /* they are called by the policy */
+        }
+        T_EQ(0, hw_schedule_stop());
+        T_TRUE(!world_hooked());
+    }
+}
+
+static void *take(void *taken) {
+    struct fake_state *me = fake_state_new(fake_main_gil());
+    PyEval_RestoreThread(me);
+    atomic_fetch_add((atomic_long *)taken, 1);
+    PyEval_SaveThread();
+    fake_state_free(me);
+    return NULL;
+}
+
+/* Who waits gets it from a holder of whom nothing is known, soon and not after an interval only. */
+static void test_asks_a_stranger(void) {
+    schedule(0);
+    fake_set_interval(fake_main_gil(), 10000000);
+    go_to_rest();
+    atomic_long taken = 0;
+    pthread_t thread;
+    T_EQ(0, pthread_create(&thread, NULL, take, &taken));
+    while (atomic_load(&taken) == 0) { /* with the GIL in hand, until it is asked for */
+        fake_check();
+    }
+    check_hooks(true);
+    T_TRUE(counts().worst_wait_ns < 5000000000);
+    T_TRUE(counts().asked > 0);
+    world_join(thread);
+    fake_set_interval(fake_main_gil(), FAKE_INTERVAL_US);
+    T_EQ(0, hw_schedule_stop());
+}
+
+/* Stopped, or recorded, while it rests. */
+static void test_ends_and_is_recorded_at_rest(void) {
+    schedule(0);
+    go_to_rest();
+    T_EQ(0, hw_schedule_stop());
+    T_TRUE(!world_hooked());
+    T_TRUE(hw__hooks_resting() == NULL);
+
+    schedule(0);
+    go_to_rest();
+    world_start("rested.hwt");
+    check_hooks(true);
+    for (int i = 0; i < ALONE; i++) {
+        world_yield();
+    }
+    check_hooks(true); /* all of it is to be seen */
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("rested.hwt"));
+    T_TRUE(trace.kinds[HW__ACQUIRE] >= ALONE);
+    trace_close(&trace);
+    go_to_rest();
+    T_EQ(0, hw_schedule_stop());
+}
+
+static void in_child(void) {
+    check_hooks(true);
+    T_TRUE(hw__hooks_resting() == NULL);
+    if (!WORLD_TSAN) { /* which has no threads after a fork */
+        take_turns();
+    }
+    go_to_rest();
+    T_EQ(0, hw_schedule_stop());
+}
+
+static void test_fork_at_rest(void) {
+    schedule(0);
+    go_to_rest();
+    pid_t child = world_fork(in_child);
+    world_wait(child);
+    T_TRUE(hw__hooks_resting() != NULL);
+    take_turns();
+    T_EQ(0, hw_schedule_stop());
+}
+
+static bool has_called(struct fake_gil *gil) {
+    struct hw__gil *record = world_record(gil);
+    if (record == NULL) {
+        return false;
+    }
+    pthread_mutex_lock(&gil->memory.mutex);
+    bool called = hw__sched_of(record)->counts.granted > 0;
+    pthread_mutex_unlock(&gil->memory.mutex);
+    return called;
+}
+
+/* Another interpreter's own GIL is scheduled while the main one rests, and found then. */
+static void test_another_gil(void) {
+    static struct fake_gil own;
+    fake_gil_init(&own);
+    schedule(0);
+    go_to_rest();
+    atomic_bool stop = false;
+    start_workers(&own, &stop);
+    while (!has_called(&own)) {
+        sched_yield();
+    }
+    check_hooks(true);
+    if (!CLOSED) { /* there the main one was not disturbed */
+        go_to_rest();
+        check_hooks(true); /* the other one wants them */
+    }
+    for (int i = 0; i < WORKERS; i++) {
+        world_await(&workers[i].taken, 20);
+    }
+    stop_workers(&stop);
+    fake_gil_destroy(&own);
+    T_EQ(0, hw_schedule_stop());
+}
+
+/* To rest and back many times while others come and go. */
+static void test_to_and_fro(void) {
+    schedule(0);
+    for (int i = 0; i < 50; i++) {
+        atomic_long taken = 0;
+        pthread_t thread;
+        T_EQ(0, pthread_create(&thread, NULL, take, &taken));
+        for (int j = 0; j < ALONE || atomic_load(&taken) == 0; j++) {
+            world_yield();
+        }
+        world_join(thread);
+    }
+    T_TRUE(counts().rests > 0);
+    T_EQ(0, hw_schedule_stop());
+}
+
+int main(void) {
+    t_start();
+    world_begin();
+    world_enter();
+    T_RUN(test_rests_and_is_roused);
+    T_RUN(test_asks_a_stranger);
+    T_RUN(test_ends_and_is_recorded_at_rest);
+    T_RUN(test_fork_at_rest);
+    T_RUN(test_to_and_fro);
+    T_RUN(test_another_gil);
+    world_leave();
+    return 0;
+}
