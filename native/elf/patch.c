@@ -1,26 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "elf/patch.h"
 
-#include <sched.h>
-
 #include "elf/got.h"
-
-static bool try_begin(struct hw__patch *patch) {
-    return !atomic_exchange_explicit(&patch->busy, true, memory_order_acquire);
-}
-
-static void begin(struct hw__patch *patch) {
-    while (!try_begin(patch)) {
-        sched_yield(); /* some stores by another thread */
-    }
-}
-
-static void end(struct hw__patch *patch) {
-    atomic_store_explicit(&patch->busy, false, memory_order_release);
-}
 
 /* The slots that pause, all to the replacements or all back. */
 static void lead(struct hw__patch *patch, bool back) {
+    if (back) {
+        atomic_store(&patch->paused, true); /* also in a child that another thread forks now */
+    }
     for (int i = 0; i < patch->count; i++) {
         if (patch->pauses[i]) {
             __atomic_store_n(patch->slots[i], back ? patch->originals[i] : patch->replacements[i],
@@ -53,7 +40,6 @@ int hw__patch_install(struct hw__patch *patch, const void *address,
             patch->replacements[total++] = entries[i].replacement;
         }
     }
-    begin(patch);
     int error = hw__got_write_all(patch->slots, total, patch->replacements, patch->originals);
     if (error == 0) {
         patch->can_pause = true;
@@ -64,16 +50,12 @@ int hw__patch_install(struct hw__patch *patch, const void *address,
         }
         patch->count = total;
     }
-    end(patch);
     return error;
 }
 
 int hw__patch_repair(struct hw__patch *patch) {
     int repaired = 0;
-    begin(patch);
-    if (patch->paused) {
-        lead(patch, false);
-    }
+    hw__patch_resume(patch);
     for (int i = 0; i < patch->count; i++) {
         uintptr_t now = hw__got_read(patch->slots[i]);
         if (now != patch->replacements[i] &&
@@ -82,38 +64,27 @@ int hw__patch_repair(struct hw__patch *patch) {
             repaired++;
         }
     }
-    end(patch);
     return repaired;
 }
 
-bool hw__patch_pause(struct hw__patch *patch) {
-    if (!patch->can_pause || !try_begin(patch)) {
-        return false;
+static bool is_ours(const struct hw__patch *patch) {
+    for (int i = 0; i < patch->count; i++) {
+        if (patch->pauses[i] && hw__got_read(patch->slots[i]) != patch->replacements[i]) {
+            return false; /* another tool's by now, that leads to ours */
+        }
     }
-    if (patch->count > 0) {
+    return true;
+}
+
+bool hw__patch_pause(struct hw__patch *patch) {
+    if (patch->count > 0 && patch->can_pause && is_ours(patch)) {
         lead(patch, true);
     }
-    end(patch);
-    return true;
+    return hw__patch_is_paused(patch);
 }
 
-bool hw__patch_resume(struct hw__patch *patch) {
-    if (!hw__patch_is_paused(patch)) {
-        return true;
-    }
-    if (!try_begin(patch)) {
-        return false;
-    }
-    if (patch->count > 0) {
-        lead(patch, false);
-    }
-    end(patch);
-    return true;
-}
-
-void hw__patch_after_fork(struct hw__patch *patch) {
-    end(patch);
-    if (patch->count > 0 && patch->can_pause) {
+void hw__patch_resume(struct hw__patch *patch) {
+    if (hw__patch_is_paused(patch)) {
         lead(patch, false);
     }
 }
@@ -123,12 +94,10 @@ int hw__patch_remove(struct hw__patch *patch) {
     if (patch->count == 0) {
         return 0;
     }
-    begin(patch);
     int error = hw__got_write_all(patch->slots, patch->count, patch->originals, ours);
     if (error == 0) {
         patch->count = 0;
         atomic_store(&patch->paused, false);
     }
-    end(patch);
     return error;
 }

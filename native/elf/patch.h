@@ -17,12 +17,11 @@ struct hw__patch_entry {
     bool pauses;   /* hw__patch_pause() is about it */
 };
 
-/* Zeroed: not installed. Only one thread at a time may install, repair or remove one. */
+/* Zeroed: not installed. Only one thread at a time may use one. */
 struct hw__patch {
     int count;          /* of slots; 0: not installed */
     bool can_pause;     /* written when it is installed */
-    atomic_bool busy;   /* who has set it may use all below; held for some stores */
-    atomic_bool paused; /* written by who has set `busy`; read by anybody */
+    atomic_bool paused; /* read by anybody */
     bool pauses[HW__PATCH_MAX_SLOTS];
     uintptr_t *slots[HW__PATCH_MAX_SLOTS];
     uintptr_t replacements[HW__PATCH_MAX_SLOTS];
@@ -44,22 +43,19 @@ int hw__patch_install(struct hw__patch *patch, const void *address,
 int hw__patch_repair(struct hw__patch *patch);
 
 /* Leads the calls of what `pauses` back until hw__patch_resume(); the rest stays. Async-signal-safe
- * and without any lock or system call: it stores to slots that the loader itself keeps writable,
- * to bind them lazily. Nothing happens where a slot is not such a one (RELRO).
+ * and without any system call: it stores to slots that the loader itself keeps writable, to bind
+ * them lazily. Nothing happens where a slot is not such a one (RELRO), or has been overwritten.
  *
- * Any thread may call either. Nothing happens while another one does, installs or removes.
- *
- * Returns whether they are led back (pause), whether they are led to the replacements (resume). */
+ * Returns whether they are led back. */
 bool hw__patch_pause(struct hw__patch *patch);
-bool hw__patch_resume(struct hw__patch *patch);
 
-/* What pauses is led back now. Any thread. */
+/* Leads them to the replacements again. Async-signal-safe. */
+void hw__patch_resume(struct hw__patch *patch);
+
+/* What `pauses` is led back now. Any thread. */
 static inline bool hw__patch_is_paused(const struct hw__patch *patch) {
     return atomic_load_explicit(&patch->paused, memory_order_relaxed);
 }
-
-/* In a forked child: whoever was at it is not here. */
-void hw__patch_after_fork(struct hw__patch *patch);
 
 /* Leads the calls back. Calls that have begun end in the replacements.
  *

@@ -35,8 +35,12 @@ static struct hw__patch patch;
 /* The interpreter's calls that lock and unlock a mutex, while a policy is on. */
 static struct hw__patch mutex_patch;
 
-/* See hw__hooks_rest(). Written last when a GIL goes to rest, and first when it is roused. */
+/* See hw__hooks_rest(). Written last when a GIL goes to rest, and when it is roused. */
 static _Atomic(struct hw__gil_memory *) resting;
+
+/* Who has set it may write both patches and `resting`. Tried by who has a GIL's mutex; waited for
+ * by who begins or ends. */
+static atomic_bool changing;
 
 /* HW__FOR_...; written by who installs and removes, one at a time. */
 static unsigned users;
@@ -176,6 +180,7 @@ static int hook_destroy(pthread_cond_t *cond) {
     bool acquire;
     struct hw__gil *gil = hw__gil_find(cond, &acquire);
     if (gil != NULL && !acquire) {
+        (void)hw__hooks_rouse(); /* another one may come to life in the same place */
         hw__on_gil_end(gil, hw__gil_of_cond(cond));
     }
     return hw__real.destroy(cond);
@@ -213,21 +218,36 @@ static int resolve(void) {
     return 0;
 }
 
+static bool try_change(void) {
+    return !atomic_exchange_explicit(&changing, true, memory_order_acquire);
+}
+
+static void end_change(void) { atomic_store_explicit(&changing, false, memory_order_release); }
+
+/* What is out is put back. */
+static void put_back(void) {
+    hw__patch_resume(&mutex_patch);
+    hw__wake_unlocks(mutex_patch.count > 0);
+    hw__patch_resume(&patch);
+}
+
 bool hw__hooks_rouse(void) {
-    if (hw__hooks_resting() != NULL) {
-        if (!hw__patch_resume(&mutex_patch) || !hw__patch_resume(&patch)) {
-            return false;
-        }
-        hw__wake_unlocks(mutex_patch.count > 0);
-        atomic_store(&resting, NULL);
+    if (hw__hooks_resting() == NULL) {
+        return true;
     }
+    if (!try_change()) {
+        return false;
+    }
+    put_back();
+    atomic_store(&resting, NULL);
+    end_change();
     return true;
 }
 
-/* For who has the main GIL, so that it does not go to rest again. */
-static void rouse_surely(void) {
-    while (!hw__hooks_rouse()) {
-        sched_yield(); /* another thread does it */
+/* For who has the main GIL, so that it does not go to rest meanwhile: it is roused, too. */
+static void begin_change(void) {
+    while (!hw__hooks_rouse() || !try_change()) {
+        sched_yield(); /* another thread rouses it */
     }
 }
 
@@ -244,15 +264,8 @@ int hw__hooks_install(const void *runtime, unsigned user) {
             return -ENOSYS;
         }
     }
-    rouse_surely();
+    begin_change();
     hw__gil_set_runtime(runtime);
-    if (user == HW__FOR_SCHEDULE) {
-        /* Without it a wake is made with the mutex held, which costs, and does no harm. */
-        static const struct hw__patch_entry mutex[] = {
-            {"pthread_mutex_lock", (uintptr_t)hook_lock, true, true},
-            {"pthread_mutex_unlock", (uintptr_t)hook_unlock, true, true}};
-        hw__wake_unlocks(hw__patch_install(&mutex_patch, runtime, mutex, 2) == 0);
-    }
 #define HW__ENTRY(name, symbol, required, pauses, parameters)                                      \
     {#symbol, (uintptr_t)hook_##name, required, pauses},
     static const struct hw__patch_entry entries[] = {HW__GIL_FUNCTIONS(HW__ENTRY)};
@@ -262,36 +275,58 @@ int hw__hooks_install(const void *runtime, unsigned user) {
     if (error == 0) {
         users |= user;
     }
+    if (error == 0 && user == HW__FOR_SCHEDULE) {
+        /* Without it a wake is made with the mutex held, which costs, and does no harm. */
+        static const struct hw__patch_entry mutex[] = {
+            {"pthread_mutex_lock", (uintptr_t)hook_lock, true, true},
+            {"pthread_mutex_unlock", (uintptr_t)hook_unlock, true, true}};
+        hw__wake_unlocks(hw__patch_install(&mutex_patch, runtime, mutex, 2) == 0);
+    }
+    end_change();
     return error;
 }
 
-int hw__hooks_repair(void) { return hw__patch_repair(&patch); }
+int hw__hooks_repair(void) {
+    begin_change();
+    int repaired = hw__patch_repair(&patch);
+    end_change();
+    return repaired;
+}
 
 void hw__hooks_rest(struct hw__gil_memory *memory) {
-    /* Not beside another GIL: its holder may just have called somebody, and is to wake it when it
-     * unlocks. */
+    if (!try_change()) {
+        return;
+    }
+    /* Not where there is another GIL: its holder may just have called somebody, and is to wake it
+     * when it unlocks. */
     if (hw__gil_count() == 1) {
         hw__patch_pause(&patch);
         hw__wake_unlocks(false);
         hw__patch_pause(&mutex_patch);
+        if (hw__gil_count() != 1) { /* it has just come */
+            put_back();
+        }
     }
     atomic_store(&resting, memory);
+    end_change();
 }
 
 void hw__hooks_after_fork(void) {
-    hw__patch_after_fork(&mutex_patch);
-    hw__patch_after_fork(&patch);
-    (void)hw__hooks_rouse();
+    end_change(); /* who was at it is not here, and may have come halfway */
+    put_back();
+    atomic_store(&resting, NULL);
 }
 
 int hw__hooks_remove(unsigned user) {
+    begin_change();
     users &= ~user;
-    rouse_surely();
     if (user == HW__FOR_SCHEDULE) {
         hw__wake_unlocks(false);
         hw__patch_remove(&mutex_patch);
     }
-    return users != 0 ? 0 : hw__patch_remove(&patch);
+    int error = users != 0 ? 0 : hw__patch_remove(&patch);
+    end_change();
+    return error;
 }
 
 bool hw__hooks_wanted(void) { return users != 0; }

@@ -31,6 +31,8 @@
  *   Where it is the one that calls, after a forced release, and the other one's slice is short
  *   (schedule/help.h), it yields too: what it gives up then is what lets that slice take the core
  *   the next time. Without the short slice that makes things worse.
+ * - Rest. While nobody has to wait for the main GIL there is nothing to do, and its hooks are taken
+ *   out (gil/hooks.h).
  * - After a forced release CPython waits until another thread has taken over, and then for the GIL.
  *   For threads that do so each time (those that compute) both waits are one here: else they would
  *   be woken by each hand-over only to go to sleep again. */
@@ -84,7 +86,7 @@
 /* A holder of whom nothing is known is asked after so long. */
 #define STRANGER_NS (300 * US)
 
-/* A GIL rests when so many times in a row nobody else wanted it. */
+/* A GIL rests when so many times in a row nobody had to wait for it. */
 #define REST_AFTER 4096
 
 /* The part of the time that a GIL may be left free while somebody wants it, 1/2^n, and the most
@@ -183,6 +185,9 @@ static int ask(struct hw__sched *sched, struct hw__runner *runner, int64_t now) 
  * counts; before, it was nobody else's. */
 static void tell_holder(struct hw__sched *sched, int64_t now) {
     struct hw__runner *holder = sched->holder;
+    if (holder == NULL && sched->stranger_ns == 0) {
+        sched->stranger_ns = now;
+    }
     if (holder != NULL && holder->seen.acquired_ns == UNTOLD) {
         holder->seen.acquired_ns = now;
         sched->policy->acquired(&sched->view, &holder->seen);
@@ -330,6 +335,21 @@ static bool give_grace(struct hw__sched *sched, const struct hw__runner *release
     return grace_ns > 0 && guarded;
 }
 
+/* Who lets the GIL go got it unseen: it is treated as if it had got it when it was first wanted. */
+static struct hw__runner *meet_stranger(struct hw__sched *sched) {
+    struct hw__runner *runner = hw__sched_runner(sched);
+    if (runner == NULL) {
+        sched->stuck_ns += hw__watchdog_stuck_ns(sched->view.now_ns - sched->stranger_ns);
+        return NULL;
+    }
+    runner->waiting = false;
+    runner->seen.ready_ns = 0;
+    runner->seen.acquired_ns = sched->stranger_ns;
+    sched->view.holder = &runner->seen;
+    sched->policy->acquired(&sched->view, &runner->seen);
+    return runner;
+}
+
 void hw__sched_release(struct hw__gil *gil) {
     struct hw__sched *sched = hw__sched_of(gil);
     if (HW__READ(sched->memory->locked) != 0 || !hw__sched_is_on(gil, sched)) {
@@ -348,6 +368,10 @@ void hw__sched_release(struct hw__gil *gil) {
     int64_t now = hw__sched_time(sched);
     sched->free_ns = now;
     sched->graced = false;
+    if (runner == NULL && sched->stranger_ns != 0) {
+        runner = meet_stranger(sched);
+        sched->stranger_ns = 0;
+    }
     if (runner != NULL && runner == hw__runner_known()) {
         struct hw_policy_thread *seen = &runner->seen;
         int64_t held_ns = now - seen->acquired_ns;
@@ -398,13 +422,15 @@ void hw__sched_acquire(struct hw__gil *gil) {
         runner->left_ns = 0;
         runner->cpu = sched_getcpu();
         sched->counts.acquires++;
-        sched->free_ns = 0;
+        sched->free_ns = sched->stranger_ns = 0;
         sched->graced = sched->asked = false;
         sched->holder = runner;
         sched->view.holder = &runner->seen;
-        if (++sched->alone >= REST_AFTER && gil->main &&
-            !atomic_load_explicit(&gil->recorded, memory_order_relaxed)) {
-            hw__sched_rest(gil, sched);
+        if (gil->main && ++sched->alone >= REST_AFTER) {
+            sched->alone = 0;
+            if (!atomic_load_explicit(&gil->recorded, memory_order_relaxed)) {
+                hw__sched_rest(gil, sched);
+            }
         }
         return;
     }
@@ -417,7 +443,7 @@ void hw__sched_acquire(struct hw__gil *gil) {
         sched->budget_ns -= sched->graced && charge_ns > 0 ? charge_ns : 0;
     }
     sched->graced = false;
-    sched->free_ns = 0;
+    sched->free_ns = sched->stranger_ns = 0;
     sched->asked = false;
     sched->holder = runner;
     sched->counts.acquires++;

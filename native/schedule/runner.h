@@ -30,6 +30,7 @@ struct hw__runner {
     uint64_t order;                     /* of arrival, among equal keys */
     struct hw__sched *sched;            /* where `seen` is about ... */
     uint32_t generation;                /* ... and under which policy */
+    int64_t rests;                      /* of that GIL, when the thread was last seen */
     struct hw_policy_thread seen;
     bool waiting;              /* from ready() to acquired() */
     bool has_asked;            /* for the holder to let go, this very moment ... */

@@ -107,6 +107,15 @@ struct hw__runner *hw__sched_runner(struct hw__sched *sched) {
         runner->lean = 0;
         hw__wake_spin_ends(runner); /* one that it was to begin when the last policy ended */
         hw__habits_forget(runner);
+        runner->rests = sched->counts.rests;
+    } else if (runner->rests != sched->counts.rests) {
+        /* What it did last is long ago, and what it did since is not known. */
+        runner->waiting = runner->has_asked = false;
+        runner->left_ns = 0;
+        runner->seen.run_ns = 0;
+        runner->seen.released_ns = 0;
+        runner->seen.flags &= ~HW_THREAD_FORCED;
+        runner->rests = sched->counts.rests;
     }
     return runner;
 }
@@ -167,13 +176,8 @@ void hw__sched_end(struct hw__gil *gil) {
 }
 
 void hw__sched_rest(struct hw__gil *gil, struct hw__sched *sched) {
-    struct hw__runner *runner = sched->holder;
-    runner->seen.run_ns = 0;
-    runner->seen.released_ns = 0;
-    runner->seen.flags &= ~HW_THREAD_FORCED;
     sched->holder = NULL;
     sched->view.holder = NULL;
-    sched->alone = 0;
     sched->counts.rests++;
     hw__hooks_rest(atomic_load(&gil->memory));
 }

@@ -20,7 +20,9 @@ struct hw__sched {
     struct hw__gil_memory *memory;
     struct hw__waiters queue;
     struct hw_policy_gil view; /* what the policy sees */
-    struct hw__runner *holder; /* NULL: nobody, or one without a record */
+    struct hw__runner *holder; /* NULL: nobody, or one without a record, or a stranger: one that got
+                                * it before us or while it rested ... */
+    int64_t stranger_ns;       /* ... since when we know that there is such a one; 0: we do not */
     struct hw__runner *called; /* has been told that it is its turn, and has not come yet */
     int64_t called_ns;
     bool asked;       /* the holder has been asked to let go ... */
@@ -89,8 +91,8 @@ void hw__sched_read_interval(struct hw__sched *sched);
 /* The calling thread's record, as of this GIL and policy; NULL: there is no room. */
 struct hw__runner *hw__sched_runner(struct hw__sched *sched);
 
-/* Nobody but its holder has wanted the main GIL for long: it is left alone (gil/hooks.h) until
- * somebody has to wait for it. What happens until then is not known. */
+/* Nobody has had to wait for the main GIL for long: it is left alone (gil/hooks.h) until somebody
+ * has to. What happens until then is not known. */
 void hw__sched_rest(struct hw__gil *gil, struct hw__sched *sched);
 
 /* Puts a waiter into the queue, takes it out if it is in it, takes it out and has it look. */

@@ -35,8 +35,8 @@ const char *hw__watchdog_finds(struct hw__sched *sched, const struct hw__runner 
     int64_t waited_ns = now_ns - later(runner->seen.ready_ns, sched->went_on_ns);
     if (limit_ns > 0 && waited_ns > limit_ns) {
         const struct hw__runner *holder = sched->holder;
-        int64_t held_ns =
-            holder == NULL ? 0 : now_ns - later(holder->seen.acquired_ns, sched->went_on_ns);
+        int64_t since_ns = holder == NULL ? sched->stranger_ns : holder->seen.acquired_ns;
+        int64_t held_ns = since_ns == 0 ? 0 : now_ns - later(since_ns, sched->went_on_ns);
         /* Neither is so where one thread is in a long call of C that cannot let go, or was. */
         int64_t excused_ns = sched->stuck_ns - runner->stuck_ns;
         excused_ns += sched->asked ? hw__watchdog_stuck_ns(held_ns) : held_ns; /* see below */

@@ -5,6 +5,7 @@
  * aside. */
 #define T_TIMEOUT_S 120
 #include "gil_world.h"
+#include "headway/clock.h"
 #include "headway/schedule.h"
 #include "policy/policies.h"
 #include "schedule/engine.h"
@@ -14,6 +15,9 @@
 
 /* More than it takes for a GIL to go to rest. */
 #define ALONE 6000
+
+/* Times that a GIL goes to rest while another thread rouses it. */
+#define DISTURBANCES (WORLD_TSAN ? 500 : 5000)
 
 #ifdef FAKE_CLOSED
 #define CLOSED 1
@@ -55,6 +59,8 @@ static void check_hooks(bool all) {
 }
 
 static void go_to_rest(void) {
+    while (!hw__hooks_rouse()) { /* where it rests already */
+    }
     int64_t before = counts().rests;
     for (int i = 0; i < ALONE; i++) {
         world_yield();
@@ -138,6 +144,140 @@ static void test_asks_a_stranger(void) {
     world_join(thread);
     fake_set_interval(fake_main_gil(), FAKE_INTERVAL_US);
     T_EQ(0, hw_schedule_stop());
+}
+
+static void hold_for(int64_t span_ns) {
+    int64_t until = hw_now_ns() + span_ns;
+    while (hw_now_ns() < until) {
+    }
+}
+
+/* It holds for longer than the watchdog waits, in C code, from before anybody waited: the policy is
+ * not to blame. */
+static void test_a_strangers_long_hold(void) {
+    T_EQ(0, hw_schedule_start(hw_policy_at(0), "watchdog_ms=300", problem, sizeof problem));
+    for (int i = 0; i < 3; i++) {
+        go_to_rest();
+        atomic_bool stop = false;
+        start_workers(fake_main_gil(), &stop);
+        hold_for(600000000);
+        for (int j = 0; j < WORKERS; j++) {
+            world_await(&workers[j].taken, 50);
+        }
+        stop_workers(&stop);
+        T_TRUE(strcmp(hw_policy_at(0)->name, hw_schedule_active()) == 0);
+    }
+    T_EQ(0, hw_schedule_stop());
+}
+
+/* fair, but for what it is told of the main thread. */
+static const struct hw__runner *observed;
+static atomic_int forced_releases;
+
+static void see_release(struct hw_policy_gil *gil, struct hw_policy_thread *thread,
+                        int64_t held_ns) {
+    if (observed != NULL && thread == &observed->seen && (thread->flags & HW_THREAD_FORCED) != 0) {
+        T_TRUE(held_ns > 0);
+        atomic_fetch_add(&forced_releases, 1);
+    }
+    hw_policy_at(0)->released(gil, thread, held_ns);
+}
+
+/* Who got it unseen is known when it lets go: the policy is told, and it stands in the queue. */
+static void test_meets_a_stranger(void) {
+    struct hw_policy spy = *hw_policy_at(0);
+    spy.released = see_release;
+    T_EQ(0, hw_schedule_start(&spy, "", problem, sizeof problem));
+    for (int i = 0; i < 5; i++) {
+        go_to_rest();
+        observed = hw__runner_known();
+        atomic_store(&forced_releases, 0);
+        atomic_long taken = 0;
+        pthread_t thread;
+        T_EQ(0, pthread_create(&thread, NULL, take, &taken));
+        while (!fake_check()) { /* computes until it is asked */
+        }
+        T_TRUE(atomic_load(&forced_releases) > 0);
+        world_join(thread);
+        observed = NULL;
+    }
+    T_EQ(0, hw_schedule_stop());
+}
+
+/* A thread that was called, came late and found it free while it rested: its wait was over then. */
+static atomic_int late_step;
+
+static void *come_late(void *argument) {
+    struct fake_state *me = fake_state_new(fake_main_gil());
+    PyEval_RestoreThread(me);
+    pthread_mutex_lock(&fake_main_gil()->memory.mutex);
+    struct hw__runner *runner = hw__sched_runner(hw__sched_of(world_record(fake_main_gil())));
+    runner->waiting = true; /* as if it had not been seen to take it */
+    runner->seen.ready_ns = 1;
+    pthread_mutex_unlock(&fake_main_gil()->memory.mutex);
+    PyEval_SaveThread();
+    atomic_store(&late_step, 1);
+    while (atomic_load(&late_step) == 1) {
+        sched_yield();
+    }
+    PyEval_RestoreThread(me); /* the main thread has it */
+    PyEval_SaveThread();
+    atomic_store(&late_step, 3);
+    fake_state_free(me);
+    return argument;
+}
+
+static void test_no_wait_outlasts_a_rest(void) {
+    schedule(0);
+    atomic_store(&late_step, 0);
+    pthread_t thread;
+    T_EQ(0, pthread_create(&thread, NULL, come_late, NULL));
+    while (atomic_load(&late_step) == 0) {
+        world_yield();
+    }
+    go_to_rest();
+    atomic_store(&late_step, 2);
+    while (atomic_load(&late_step) == 2) {
+        fake_check();
+    }
+    T_TRUE(counts().asked > 0); /* it did wait */
+    T_TRUE(counts().worst_wait_ns < hw_now_ns() / 2);
+    world_join(thread);
+    T_EQ(0, hw_schedule_stop());
+}
+
+/* Roused by a thread that waits for another GIL, while it goes to rest: either all that is out is
+ * known to be, or nothing is. */
+static atomic_int disturbance, disturbed;
+
+static void *disturb(void *argument) {
+    for (int i = 1; i <= DISTURBANCES; i++) {
+        while (atomic_load(&disturbance) < i) {
+        }
+        (void)hw__hooks_rouse();
+        atomic_store(&disturbed, i);
+    }
+    return argument;
+}
+
+static void test_roused_at_any_moment(void) {
+    schedule(0);
+    pthread_t thread;
+    T_EQ(0, pthread_create(&thread, NULL, disturb, NULL));
+    for (int i = 1; i <= DISTURBANCES; i++) {
+        atomic_store(&disturbance, i);
+        for (int j = 0; j < i % 4; j++) { /* with the GIL in hand, which only this thread wants */
+            hw__hooks_rest(&fake_main_gil()->memory);
+        }
+        while (atomic_load(&disturbed) < i) {
+        }
+        if (hw__hooks_resting() == NULL) {
+            T_TRUE(world_hooked());
+        }
+    }
+    T_EQ(0, pthread_join(thread, NULL));
+    T_EQ(0, hw_schedule_stop());
+    T_TRUE(!world_hooked());
 }
 
 /* Stopped, or recorded, while it rests. */
@@ -241,6 +381,10 @@ int main(void) {
     world_enter();
     T_RUN(test_rests_and_is_roused);
     T_RUN(test_asks_a_stranger);
+    T_RUN(test_a_strangers_long_hold);
+    T_RUN(test_meets_a_stranger);
+    T_RUN(test_no_wait_outlasts_a_rest);
+    T_RUN(test_roused_at_any_moment);
     T_RUN(test_ends_and_is_recorded_at_rest);
     T_RUN(test_fork_at_rest);
     T_RUN(test_to_and_fro);

@@ -22,8 +22,8 @@ struct hw_schedule_counts {
     int64_t worst_wait_ns; /* the longest */
     int64_t threads;       /* that are known now */
     int64_t without;       /* times a thread found no room and waited as without us */
-    int64_t rests; /* times the GIL was left alone, as one thread wanted it for long and no other:
-                    * until another one does, nothing is counted */
+    int64_t rests; /* times the GIL was left alone, as nobody had had to wait for it for long:
+                    * until somebody has to, nothing is counted */
 };
 
 /* The policies that are built in, from 0 on. Any thread may call it.

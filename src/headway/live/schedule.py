@@ -41,8 +41,7 @@ class ScheduleCounts:
     without: int
     """Times a thread found no room and waited as without us."""
     rests: int
-    """Times the GIL was left alone, as one thread wanted it for long and no other one: nothing is counted then, until
-    another one waits."""
+    """Times the GIL was left alone, as nobody had had to wait for it for long: nothing is counted until somebody has to."""
 
 
 _scheduler: Scheduler | None = None
