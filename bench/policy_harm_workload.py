@@ -1,7 +1,8 @@
-"""Runs in the measured interpreter for `policy_harm.py`: work that tells its own rate.
+"""Runs in the measured interpreter for `policy_harm.py`: work that goes on while the policy changes every moment.
 
-Arguments: the work, a number, seconds. Prints the rate as a line of JSON; the servers first print their port, and are
-told to end by the end of stdin.
+Arguments: the work, a number, the agent's folder, the shared library, how long each policy is on at a time (s), how
+often, and the policies ("" for none). Servers first print their port and begin to measure at the first request. Prints
+a line of JSON: for each time round, what was done in a second under each policy, in the order of the arguments.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import hashlib
 import json
 import os
 import queue
+import random
 import socket
 import sys
 import threading
@@ -16,11 +18,22 @@ import time
 
 DATA = b"x" * 65536
 NOTHING = os.open(os.devnull, os.O_RDONLY)
+SETTLE_S = 0.01
+PATIENCE_S = 60
+
+counts = []
+"""What each thread has done, a number in a list of its own."""
+
+
+def counter():
+    """Return a place to count in for one thread."""
+    counts.append([0])
+    return counts[-1]
 
 
 def compute():
     """Bytecode, no calls."""
-    for _ in range(10000):
+    for _ in range(2000):
         pass
 
 
@@ -35,53 +48,40 @@ def trips():
         os.read(NOTHING, 0)
 
 
-def repeat(work, deadline, done):
-    """Do it until the deadline and note how often."""
-    times = 0
-    while time.perf_counter() < deadline:
+def repeat(work):
+    """Do it for ever."""
+    count = counter()
+    while True:
         work()
-        times += 1
-    done.append(times)
+        count[0] += 1
 
 
-def in_threads(work, threads, seconds):
-    """Return the rate of so many threads together."""
-    done, begun = [], time.perf_counter()
-    workers = [threading.Thread(target=repeat, args=(work, begun + seconds, done)) for _ in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    return sum(done) / (time.perf_counter() - begun)
+def start(target, *arguments):
+    """Have a thread do it as long as the process lives."""
+    threading.Thread(target=target, args=arguments, daemon=True).start()
 
 
-def queued(threads, seconds):
-    """Return items a second from producers through one queue to as many consumers."""
-    items, deadline, taken = queue.Queue(100), time.perf_counter() + seconds, []
+def queued(threads):
+    """Items go from producers through one queue to as many consumers."""
+    items = queue.Queue(100)
 
     def produce():
-        while time.perf_counter() < deadline:
-            for _ in range(20):
-                items.put(1)
-        items.put(None)
+        while True:
+            items.put(1)
 
     def consume():
-        count = 0
-        while items.get() is not None:
-            count += 1
-        taken.append(count)
+        count = counter()
+        while True:
+            items.get()
+            count[0] += 1
 
-    begun = time.perf_counter()
-    workers = [threading.Thread(target=one) for one in (produce, consume) for _ in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    return sum(taken) / (time.perf_counter() - begun)
+    for _ in range(threads):
+        start(produce)
+        start(consume)
 
 
-def locked(threads, seconds):
-    """Return rounds a second of threads that take one lock around a little work."""
+def locked(threads):
+    """Threads take one lock around a little work."""
     lock = threading.Lock()
 
     def work():
@@ -89,11 +89,13 @@ def locked(threads, seconds):
             with lock:
                 sum(range(20))
 
-    return in_threads(work, threads, seconds)
+    for _ in range(threads):
+        start(repeat, work)
 
 
 def serve(connection):
     """Echo until the other side is gone."""
+    count = counter()
     with connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while True:
@@ -101,10 +103,11 @@ def serve(connection):
             if not request:
                 return
             connection.sendall(request)
+            count[0] += 1
 
 
-def echo():
-    """Serve with a thread for each connection until stdin ends."""
+def echo(_number):
+    """Serve with a thread for each connection."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     listener.listen(200)
@@ -113,14 +116,14 @@ def echo():
     def accept():
         while True:
             connection, _ = listener.accept()
-            threading.Thread(target=serve, args=(connection,), daemon=True).start()
+            start(serve, connection)
 
-    threading.Thread(target=accept, daemon=True).start()
-    sys.stdin.read()
+    start(accept)
 
 
-async def echo_in_a_loop():
-    """The same with asyncio."""
+def echo_in_a_loop(_number):
+    """The same with asyncio, in one thread."""
+    count = counter()
 
     class Echo(asyncio.Protocol):
         def connection_made(self, transport):
@@ -128,25 +131,75 @@ async def echo_in_a_loop():
 
         def data_received(self, data):
             self.transport.write(data)
+            count[0] += 1
 
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(Echo, "127.0.0.1", 0)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await loop.run_in_executor(None, sys.stdin.read)
+    async def run():
+        server = await asyncio.get_running_loop().create_server(Echo, "127.0.0.1", 0)
+        print(server.sockets[0].getsockname()[1], flush=True)
+        await server.serve_forever()
+
+    start(asyncio.run, run())
+
+
+def simply(work):
+    """Return what starts threads that repeat it."""
+
+    def begin(threads):
+        for _ in range(threads):
+            start(repeat, work)
+
+    return begin
+
+
+WORKS = {
+    "compute": simply(compute),
+    "digest": simply(digest),
+    "trips": simply(trips),
+    "queue": queued,
+    "lock": locked,
+    "echo": echo,
+    "asyncio": echo_in_a_loop,
+}
+
+
+def done():
+    """Return what all threads have done so far."""
+    return sum(count[0] for count in counts)
+
+
+def rate(scheduler, policy, seconds):
+    """Return what is done in a second under a policy."""
+    if policy:
+        scheduler.start(policy)
+    time.sleep(SETTLE_S)
+    before, begun = done(), time.perf_counter()
+    time.sleep(seconds)
+    found = (done() - before) / (time.perf_counter() - begun)
+    if policy:
+        if scheduler.active != policy:
+            raise RuntimeError(f"the policy {policy} is not on any more")
+        scheduler.stop()
+    return found
 
 
 def main():
     """Do as the arguments say."""
-    name, number, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
-    if name == "echo":
-        echo()
-    elif name == "asyncio":
-        asyncio.run(echo_in_a_loop())
-    else:
-        simple = {"compute": compute, "digest": digest, "trips": trips}
-        rate = {"queue": queued, "lock": locked}.get(name)
-        found = rate(number, seconds) if rate else in_threads(simple[name], number, seconds)
-        print(json.dumps(found), flush=True)
+    name, number, agent, library, seconds, times, *chosen = sys.argv[1:]
+    sys.path.insert(0, agent)
+    from headway_agent.scheduler import Scheduler
+
+    scheduler = Scheduler(library)
+    WORKS[name](int(number))
+    patience = time.perf_counter() + PATIENCE_S
+    while done() == 0 and time.perf_counter() < patience:
+        time.sleep(SETTLE_S)
+    rounds = []
+    for _ in range(int(times)):
+        found = {}
+        for i in random.sample(range(len(chosen)), len(chosen)):
+            found[i] = rate(scheduler, chosen[i], float(seconds))
+        rounds.append([found[i] for i in range(len(chosen))])
+    print(json.dumps(rounds), flush=True)
     os._exit(0)
 
 
