@@ -35,8 +35,8 @@ int hw__hooks_repair(void);
  * Returns 0 or a negative errno, with the hooks then still there. */
 int hw__hooks_remove(unsigned user);
 
-/* The main interpreter's GIL rests: a policy has it and nothing to do, as nobody has had to wait for
- * it for long. Those of its hooks that matter to who waits are taken out then, but for that of
+/* The main interpreter's GIL rests: a policy has it and nothing to do, as nobody has had to wait
+ * for it for long. Those of its hooks that matter to who waits are taken out then, but for that of
  * timedwait(), or where they cannot be in passing (hw__patch_pause()), pass the call on first
  * thing. So a thread alone loses nothing.
  *
