@@ -217,13 +217,20 @@ void hw__sched_after_fork(void) {
     hw__hooks_after_fork();
     for (int i = 0; i < hw__gil_count(); i++) {
         struct hw__sched *sched = &scheds[i];
-        if (sched->policy != NULL) {
-            const struct hw_policy *policy = sched->policy;
-            int64_t options[HW_POLICY_MAX_OPTIONS];
-            memcpy(options, sched->view.options, sizeof options);
-            sched->queue.count = 0; /* they are not here */
-            begin(&hw__gils[i], policy, options);
+        sched->queue.count = 0; /* they are not here */
+        if (sched->policy == NULL) {
+            continue;
         }
+        if (i > 0) {
+            /* Its memory may be gone: CPython does not tell of the end of a sub-interpreter's GIL.
+             * Its next acquire begins anew. */
+            hw__sched_end(&hw__gils[i]);
+            continue;
+        }
+        const struct hw_policy *policy = sched->policy;
+        int64_t options[HW_POLICY_MAX_OPTIONS];
+        memcpy(options, sched->view.options, sizeof options);
+        begin(&hw__gils[i], policy, options);
     }
     struct hw__runner *self = hw__runner_known();
     if (self != NULL) {

@@ -9,6 +9,7 @@
 #include "schedule/wake.h"
 #include "trace_file.h"
 
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 
@@ -512,6 +513,61 @@ static void test_own_gil(void) {
     unschedule();
 }
 
+/* CPython frees a sub-interpreter's GIL without a word: a child that is forked later, and a stop,
+ * leave its memory alone. */
+static void in_child_without_the_other(void) {
+    world_yield();
+    T_EQ(0, hw_schedule_stop());
+}
+
+static void test_own_gil_is_gone(void) {
+    for (int i = 0; i < 2; i++) {
+        struct fake_gil *own =
+            mmap(NULL, sizeof *own, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        T_TRUE(own != MAP_FAILED);
+        fake_gil_init(own);
+        schedule(hw_policy_at(0), "");
+        start_workers(own, ROUNDS, 500, NULL);
+        for (int j = 0; j < WORKERS; j++) {
+            T_EQ(0, pthread_join(workers[j].thread, NULL));
+        }
+        T_TRUE(world_record(own) != NULL);
+        T_EQ(0, munmap(own, sizeof *own));
+        world_wait(world_fork(in_child_without_the_other));
+        unschedule();
+    }
+}
+
+/* A child that is forked by a thread which has a GIL of its own goes on under the policy. */
+static void test_fork_beside_own_gil(void) {
+    static struct fake_gil own;
+    fake_gil_init(&own);
+    schedule(hw_policy_at(0), "");
+    start_workers(&own, ROUNDS, 500, NULL);
+    for (int i = 0; i < WORKERS; i++) {
+        T_EQ(0, pthread_join(workers[i].thread, NULL));
+    }
+    void *main_state = PyEval_SaveThread();
+    struct fake_state *me = fake_state_new(&own);
+    PyEval_RestoreThread(me);
+    pid_t pid = fork();
+    T_TRUE(pid >= 0);
+    if (pid == 0) {
+        t_start();
+        struct hw__sched *sched = hw__sched_of(world_record(&own));
+        T_TRUE(sched->policy == NULL);
+        PyEval_RestoreThread(PyEval_SaveThread());
+        T_TRUE(sched->policy == hw__sched_policy());
+        _exit(0);
+    }
+    PyEval_SaveThread();
+    fake_state_free(me);
+    world_wait(pid);
+    PyEval_RestoreThread(main_state);
+    fake_gil_destroy(&own);
+    unschedule();
+}
+
 /* Hints hold from before the policy on, and for the thread that gave them only. */
 static void *give_hint(void *argument) {
     T_EQ(-EINVAL, hw_schedule_hint(20, 0));
@@ -571,6 +627,8 @@ int main(void) {
     T_RUN(test_nothing_left_over);
     T_RUN(test_called_in_vain);
     T_RUN(test_own_gil);
+    T_RUN(test_own_gil_is_gone);
+    T_RUN(test_fork_beside_own_gil);
     T_RUN(test_a_thousand_threads);
     T_RUN(test_fork);
     world_leave();
