@@ -113,16 +113,19 @@ static inline void world_start(const char *name) {
 /* Lets the GIL go and takes it again: what a blocking call does. */
 static inline void world_yield(void) { PyEval_RestoreThread(PyEval_SaveThread()); }
 
-/* The interpreter's image calls the hooks: its slot points into the image that they are in. */
-static inline bool world_hooked(void) {
+/* The interpreter's image calls the hook of this function: its slot points into the image that the
+ * hooks are in. */
+static inline bool world_hooks(const char *symbol) {
     uintptr_t *slots[8];
     int count;
     Dl_info slot, ours;
-    T_EQ(0, hw__got_find(fake_runtime(), "pthread_cond_signal", slots, 8, &count));
+    T_EQ(0, hw__got_find(fake_runtime(), symbol, slots, 8, &count));
     T_TRUE(dladdr((void *)hw__got_read(slots[0]), &slot) != 0);
     T_TRUE(dladdr((void *)(uintptr_t)hw__hooks_install, &ours) != 0);
     return slot.dli_fbase == ours.dli_fbase;
 }
+
+static inline bool world_hooked(void) { return world_hooks("pthread_cond_signal"); }
 
 /* The record of a GIL, or NULL. */
 static inline struct hw__gil *world_record(struct fake_gil *gil) {

@@ -8,43 +8,11 @@
 #include <sys/mman.h>
 
 #include "elf/got.h"
+#include "elf_calls.h"
 #include "elf_maps.h"
 #include "t.h"
 
-/* What the replacements return; no process has such ids. */
-#define FAKE_PID (-7)
-#define FAKE_PPID (-8)
-
 #define MAX_SLOTS 4
-
-/* A loaded build of elf_calls.c. */
-struct calls {
-    void *handle;
-    int (*pid)(void);
-    int (*ppid)(void);
-    int (*pointer)(void);
-};
-
-static int fake_getpid(void) { return FAKE_PID; }
-
-static int fake_getppid(void) { return FAKE_PPID; }
-
-static void *symbol(void *handle, const char *name) {
-    void *found = dlsym(handle, name);
-    T_TRUE(found != NULL);
-    return found;
-}
-
-static struct calls load(const char *path) {
-    void *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-    T_TRUE(handle != NULL);
-    return (struct calls){
-        .handle = handle,
-        .pid = (int (*)(void))symbol(handle, "elf_calls_getpid"),
-        .ppid = (int (*)(void))symbol(handle, "elf_calls_getppid"),
-        .pointer = (int (*)(void))symbol(handle, "elf_calls_pointer"),
-    };
-}
 
 /* Finds the slots of both functions, and what to write to each; returns how many there are. */
 static int find_both(const struct calls *calls, uintptr_t **slots, uintptr_t *values) {

@@ -6,30 +6,8 @@
 
 #include "elf/got.h"
 #include "elf/patch.h"
+#include "elf_calls.h"
 #include "t.h"
-
-#define FAKE_PID (-7)
-#define FAKE_PPID (-8)
-
-static int fake_getpid(void) { return FAKE_PID; }
-
-static int fake_getppid(void) { return FAKE_PPID; }
-
-struct calls {
-    void *handle;
-    int (*pid)(void);
-    int (*ppid)(void);
-};
-
-static struct calls load(const char *path) {
-    void *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-    T_TRUE(handle != NULL);
-    return (struct calls){
-        .handle = handle,
-        .pid = (int (*)(void))dlsym(handle, "elf_calls_getpid"),
-        .ppid = (int (*)(void))dlsym(handle, "elf_calls_getppid"),
-    };
-}
 
 /* getpid() pauses, getppid() does not. */
 static void install(struct hw__patch *patch, const struct calls *calls) {

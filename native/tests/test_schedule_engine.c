@@ -495,15 +495,20 @@ static void test_a_thousand_threads(void) {
     unschedule();
 }
 
+/* Threads take and drop another interpreter's GIL, with the main one held all the time. */
+static void work_on(struct fake_gil *own) {
+    start_workers(own, ROUNDS, 500, NULL);
+    for (int i = 0; i < WORKERS; i++) {
+        T_EQ(0, pthread_join(workers[i].thread, NULL));
+    }
+}
+
 /* A sub-interpreter's own GIL has a queue of its own: the main GIL is held all the time. */
 static void test_own_gil(void) {
     static struct fake_gil own;
     fake_gil_init(&own);
     schedule(hw_policy_at(0), "");
-    start_workers(&own, ROUNDS, 500, NULL);
-    for (int i = 0; i < WORKERS; i++) {
-        T_EQ(0, pthread_join(workers[i].thread, NULL)); /* with the main GIL held */
-    }
+    work_on(&own);
     struct hw__gil *record = world_record(&own);
     T_TRUE(record != NULL && !record->main);
     T_TRUE(hw__sched_of(record)->counts.acquires >= WORKERS * ROUNDS);
@@ -527,10 +532,7 @@ static void test_own_gil_is_gone(void) {
         T_TRUE(own != MAP_FAILED);
         fake_gil_init(own);
         schedule(hw_policy_at(0), "");
-        start_workers(own, ROUNDS, 500, NULL);
-        for (int j = 0; j < WORKERS; j++) {
-            T_EQ(0, pthread_join(workers[j].thread, NULL));
-        }
+        work_on(own);
         T_TRUE(world_record(own) != NULL);
         T_EQ(0, munmap(own, sizeof *own));
         world_wait(world_fork(in_child_without_the_other));
@@ -543,10 +545,7 @@ static void test_fork_beside_own_gil(void) {
     static struct fake_gil own;
     fake_gil_init(&own);
     schedule(hw_policy_at(0), "");
-    start_workers(&own, ROUNDS, 500, NULL);
-    for (int i = 0; i < WORKERS; i++) {
-        T_EQ(0, pthread_join(workers[i].thread, NULL));
-    }
+    work_on(&own);
     void *main_state = PyEval_SaveThread();
     struct fake_state *me = fake_state_new(&own);
     PyEval_RestoreThread(me);
