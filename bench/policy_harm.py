@@ -46,7 +46,7 @@ MOST_SLOWER = 0.02
 NONE, AGAIN = "none", "none again"
 
 
-def ratios(interpreter: Interpreter, work: tuple[str, int], chosen: list[str], rounds: int) -> list[list[float]]:
+def rates(interpreter: Interpreter, work: tuple[str, int], chosen: list[str], rounds: int) -> list[list[float]]:
     """Return the rates of one fresh process, a list for each round, in the order of what was chosen."""
     name, number = work
     served = name in ("echo", "asyncio")
@@ -72,12 +72,13 @@ def ratios(interpreter: Interpreter, work: tuple[str, int], chosen: list[str], r
                 return list(json.loads(process.stdout.readline()))
             load = {"port": int(process.stdout.readline()), "connections": number, "request": "x" * 64}
             with LoadClient(library_path(), [cores[-1]]) as client:
-                # It is cut short by the end of the server, and is not asked for any figure.
+                # Longer than the server measures, whose end cuts it short; it is not asked for any figure.
+                longest_s = PATIENCE_S + 2 * WINDOW_S * rounds * len(chosen)
                 asking = threading.Thread(
                     target=load_until_the_end,
                     args=(
                         client,
-                        {**load, "response_bytes": 64, "duration_s": PATIENCE_S, "max_duration_s": 2 * PATIENCE_S},
+                        {**load, "response_bytes": 64, "duration_s": longest_s, "max_duration_s": 2 * longest_s},
                     ),
                 )
                 asking.start()
@@ -117,7 +118,7 @@ def main() -> int:
     for i in range(arguments.launches):
         for title in random.sample(list(launched), len(launched)):
             print(f"launch {i + 1} of {arguments.launches}: {title}", file=sys.stderr)
-            launched[title].append(ratios(interpreter, WORKS[title], chosen, arguments.rounds))
+            launched[title].append(rates(interpreter, WORKS[title], chosen, arguments.rounds))
     for title, launches in launched.items():
         said = []
         for i, policy in enumerate(chosen[1:], 1):

@@ -89,8 +89,7 @@ def locked(threads):
             with lock:
                 sum(range(20))
 
-    for _ in range(threads):
-        start(repeat, work)
+    simply(work)(threads)
 
 
 def serve(connection):
