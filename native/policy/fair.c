@@ -138,7 +138,7 @@ static void acquired(struct hw_policy_gil *gil, struct hw_policy_thread *thread)
         plan(gil, thread);
     }
     if (thread->TURN_END == 0) {
-        thread->TURN_END = gil->now_ns + thread->SLICE;
+        thread->TURN_END = thread->acquired_ns + thread->SLICE;
     }
     advance(gil, thread->VIRTUAL);
 }

@@ -144,38 +144,54 @@ static void hold_for(int64_t span_ns) {
 /* It holds for longer than the watchdog waits, in C code, from before anybody waited: the policy is
  * not to blame. */
 static void test_a_strangers_long_hold(void) {
-    T_EQ(0, hw_schedule_start(hw_policy_at(0), "watchdog_ms=300", problem, sizeof problem));
-    for (int i = 0; i < 3; i++) {
-        go_to_rest();
-        atomic_bool stop = false;
-        start_workers(fake_main_gil(), &stop);
-        hold_for(600000000);
-        for (int j = 0; j < WORKERS; j++) {
-            world_await(&workers[j].taken, 50);
-        }
-        stop_workers(&stop);
-        T_TRUE(strcmp(hw_policy_at(0)->name, hw_schedule_active()) == 0);
+    T_EQ(0, hw_schedule_start(hw_policy_at(0), "watchdog_ms=2000", problem, sizeof problem));
+    go_to_rest();
+    atomic_bool stop = false;
+    start_workers(fake_main_gil(), &stop);
+    hold_for(2500000000);
+    for (int j = 0; j < WORKERS; j++) {
+        world_await(&workers[j].taken, 50);
     }
+    stop_workers(&stop);
+    T_TRUE(strcmp(hw_policy_at(0)->name, hw_schedule_active()) == 0);
     T_EQ(0, hw_schedule_stop());
 }
 
 /* fair, but for what it is told of the main thread. */
 static const struct hw__runner *observed;
 static atomic_int forced_releases;
+static int64_t key_ahead_ns; /* of the first of the others, when it began to wait; 0: not yet */
+
+static bool is_observed(const struct hw_policy_thread *thread) {
+    return observed != NULL && thread == &observed->seen;
+}
 
 static void see_release(struct hw_policy_gil *gil, struct hw_policy_thread *thread,
                         int64_t held_ns) {
-    if (observed != NULL && thread == &observed->seen && (thread->flags & HW_THREAD_FORCED) != 0) {
+    if (is_observed(thread) && (thread->flags & HW_THREAD_FORCED) != 0) {
         T_TRUE(held_ns > 0);
         atomic_fetch_add(&forced_releases, 1);
     }
     hw_policy_at(0)->released(gil, thread, held_ns);
 }
 
-/* Who got it unseen is known when it lets go: the policy is told, and it stands in the queue. */
-static void test_meets_a_stranger(void) {
+static void see_ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
+    hw_policy_at(0)->ready(gil, thread);
+    if (is_observed(thread) && gil->waiting > 0 && key_ahead_ns == 0) {
+        key_ahead_ns = thread->key - gil->least_key;
+    }
+}
+
+static struct hw_policy make_spy(void) {
     struct hw_policy spy = *hw_policy_at(0);
     spy.released = see_release;
+    spy.ready = see_ready;
+    return spy;
+}
+
+/* Who got it unseen is known when it lets go: the policy is told, and it stands in the queue. */
+static void test_meets_a_stranger(void) {
+    struct hw_policy spy = make_spy();
     T_EQ(0, hw_schedule_start(&spy, "", problem, sizeof problem));
     for (int i = 0; i < 5; i++) {
         go_to_rest();
@@ -190,6 +206,28 @@ static void test_meets_a_stranger(void) {
         world_join(thread);
         observed = NULL;
     }
+    T_EQ(0, hw_schedule_stop());
+}
+
+/* And pays back two slices at most, as who was seen to take it and held it for as long. */
+static void test_forgives_a_stranger(void) {
+    const int64_t slice_ns = 10000000;
+    struct hw_policy spy = make_spy();
+    T_EQ(0, hw_schedule_start(&spy, "latency_us=20000", problem, sizeof problem));
+    go_to_rest();
+    observed = hw__runner_known();
+    atomic_store(&forced_releases, 0);
+    key_ahead_ns = 0;
+    atomic_bool stop = false;
+    start_workers(fake_main_gil(), &stop);
+    hold_for(60 * slice_ns);
+    while (key_ahead_ns == 0) { /* the others are all there by now, or soon */
+        fake_check();
+    }
+    T_TRUE(atomic_load(&forced_releases) > 0);
+    T_TRUE(key_ahead_ns < 5 * slice_ns);
+    stop_workers(&stop);
+    observed = NULL;
     T_EQ(0, hw_schedule_stop());
 }
 
@@ -372,6 +410,7 @@ int main(void) {
     T_RUN(test_asks_a_stranger);
     T_RUN(test_a_strangers_long_hold);
     T_RUN(test_meets_a_stranger);
+    T_RUN(test_forgives_a_stranger);
     T_RUN(test_no_wait_outlasts_a_rest);
     T_RUN(test_roused_at_any_moment);
     T_RUN(test_ends_and_is_recorded_at_rest);

@@ -79,7 +79,8 @@ struct hw_policy {
     /* The thread begins to wait: sets its `key`. */
     void (*ready)(struct hw_policy_gil *gil, struct hw_policy_thread *thread);
 
-    /* The thread has the GIL; gil->holder is it. */
+    /* The thread has the GIL; gil->holder is it. `acquired_ns` tells since when: nobody may have
+     * seen it take the GIL, and then this is called when it lets go. */
     void (*acquired)(struct hw_policy_gil *gil, struct hw_policy_thread *thread);
 
     /* The thread has let it go after `held_ns`; gil->holder is it still, `run_ns` and `used_ns`
