@@ -19,8 +19,9 @@
 #define SHORTEST_BASE_NS 10000000
 #define LONGEST_BASE_NS 1000000000
 
-/* A reading of both that took longer than so many ticks, a microsecond or less, was interrupted. */
-#define MOST_TICKS 2000
+/* A reading of both that took longer than so many ticks, half a microsecond or less, was
+ * interrupted. */
+#define MOST_TICKS 1000
 
 /* By how much the clock may have gone another way than was told, in 2^-10 parts: more is no slewing
  * but another machine under us. */

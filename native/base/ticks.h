@@ -3,10 +3,11 @@
  * second: the processor's own counter, tied to the clock anew every millisecond.
  *
  * clock_gettime() has to wait until all loads before it are done, and touches the kernel's page;
- * the bare counter does neither. What it tells is at most 0.5 us away from the clock while the
- * clock is being slewed (adjtimex(2): 500 ppm at most), else some ten nanoseconds; and on a
- * thread that other ones hand over to, the counter may be read a little early: who needs an order
- * makes one.
+ * the bare counter does neither. What it tells is mostly some ten nanoseconds away from the clock;
+ * at most 0.5 us more while the clock is being slewed (adjtimex(2): 500 ppm at most), and as much
+ * where the two were read with an interruption between them that went unseen. And on a thread
+ * that other ones hand over to, the counter may be read a little early: who needs an order makes
+ * one.
  *
  * Only where the kernel itself trusts the counter as its clock on every core (x86-64 with
  * clocksource "tsc"); elsewhere hw__ticks_now() is hw_now_ns(). Intel 64 and IA-32 Architectures
