@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The engine under the stand-in for the interpreter: threads take and drop a GIL by CPython's
  * protocol while a policy is on, comes and goes, errs, or the process forks. */
-#define T_TIMEOUT_S 120
 #include "gil_world.h"
 #include "headway/schedule.h"
 #include "policy/policies.h"
