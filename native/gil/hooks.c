@@ -293,9 +293,9 @@ int hw__hooks_repair(void) {
     return repaired;
 }
 
-void hw__hooks_rest(struct hw__gil_memory *memory) {
+bool hw__hooks_rest(struct hw__gil_memory *memory) {
     if (!try_change()) {
-        return;
+        return false;
     }
     /* Not where there is another GIL: its holder may just have called somebody, and is to wake it
      * when it unlocks. */
@@ -309,6 +309,7 @@ void hw__hooks_rest(struct hw__gil_memory *memory) {
     }
     atomic_store(&resting, memory);
     end_change();
+    return true;
 }
 
 void hw__hooks_after_fork(void) {

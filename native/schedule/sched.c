@@ -176,10 +176,11 @@ void hw__sched_end(struct hw__gil *gil) {
 }
 
 void hw__sched_rest(struct hw__gil *gil, struct hw__sched *sched) {
-    sched->holder = NULL;
-    sched->view.holder = NULL;
-    sched->counts.rests++;
-    hw__hooks_rest(atomic_load(&gil->memory));
+    if (hw__hooks_rest(atomic_load(&gil->memory))) {
+        sched->holder = NULL;
+        sched->view.holder = NULL;
+        sched->counts.rests++;
+    }
 }
 
 void hw__sched_leave(struct hw__runner *runner) {

@@ -293,7 +293,7 @@ static void test_roused_at_any_moment(void) {
     for (int i = 1; i <= DISTURBANCES; i++) {
         atomic_store(&disturbance, i);
         for (int j = 0; j < i % 4; j++) { /* with the GIL in hand, which only this thread wants */
-            hw__hooks_rest(&fake_main_gil()->memory);
+            (void)hw__hooks_rest(&fake_main_gil()->memory);
         }
         while (atomic_load(&disturbed) < i) {
         }
