@@ -387,6 +387,7 @@ void hw__sched_release(struct hw__gil *gil) {
         } else if (gil->main && hw__habits_waits_on(runner)) {
             /* It wants the GIL back at once: it stands in the queue before it comes to wait. Else
              * another one would be called that is not to go next. */
+            hw__sched_heed(runner);
             begin_wait(sched, runner, now);
             hw__help_note(runner, true);
             hw__sched_enqueue(sched, runner);

@@ -31,6 +31,8 @@ struct hw__runner {
     struct hw__sched *sched;            /* where `seen` is about ... */
     uint32_t generation;                /* ... and under which policy */
     int64_t rests;                      /* of that GIL, when the thread was last seen */
+    int32_t priority;                   /* hw_schedule_hint(); the thread's own ... */
+    bool urgent;                        /* ... likewise */
     struct hw_policy_thread seen;
     bool waiting;              /* from ready() to acquired() */
     bool has_asked;            /* for the holder to let go, this very moment ... */

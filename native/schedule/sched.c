@@ -95,11 +95,12 @@ struct hw__runner *hw__sched_runner(struct hw__sched *sched) {
         return NULL;
     }
     if (runner->sched != sched || runner->generation != sched->generation) {
-        int32_t priority = runner->seen.priority;
-        uint32_t urgent = runner->seen.flags & HW_THREAD_URGENT;
+        if (runner->sched != sched) {
+            /* It may stand in the queue of the other one still: who lets go inside a call of C when
+             * it was asked is expected back at once, and may go elsewhere. */
+            hw__sched_leave(runner);
+        }
         memset(&runner->seen, 0, sizeof runner->seen);
-        runner->seen.priority = priority;
-        runner->seen.flags = urgent;
         runner->sched = sched;
         runner->generation = sched->generation;
         runner->waiting = false;
@@ -117,7 +118,14 @@ struct hw__runner *hw__sched_runner(struct hw__sched *sched) {
         runner->seen.flags &= ~HW_THREAD_FORCED;
         runner->rests = sched->counts.rests;
     }
+    hw__sched_heed(runner);
     return runner;
+}
+
+void hw__sched_heed(struct hw__runner *runner) {
+    runner->seen.priority = runner->priority;
+    runner->seen.flags =
+        (runner->seen.flags & ~HW_THREAD_URGENT) | (runner->urgent ? HW_THREAD_URGENT : 0);
 }
 
 void hw__sched_read_interval(struct hw__sched *sched) {

@@ -70,7 +70,8 @@ void hw__sched_forget(struct hw__gil *gil);
 /* The thread that calls has the GIL, and had it before the policy began. */
 void hw__sched_found_holding(struct hw__sched *sched);
 
-/* A thread ends. */
+/* A thread ends, or goes to another GIL, whose mutex it may hold: those of sub-interpreters come
+ * before that of the main one. */
 void hw__sched_leave(struct hw__runner *runner);
 
 /* In a forked child. */
@@ -88,8 +89,12 @@ int64_t hw__sched_time(struct hw__sched *sched);
 /* Has the policy know the switch interval. */
 void hw__sched_read_interval(struct hw__sched *sched);
 
-/* The calling thread's record, as of this GIL and policy; NULL: there is no room. */
+/* The calling thread's record, as of this GIL and policy, with what it says of itself; NULL: there
+ * is no room. */
 struct hw__runner *hw__sched_runner(struct hw__sched *sched);
+
+/* What the calling thread says of itself (hw_schedule_hint()) holds from now on. */
+void hw__sched_heed(struct hw__runner *runner);
 
 /* Nobody has had to wait for the main GIL for long: it is left alone (gil/hooks.h) until somebody
  * has to. What happens until then is not known. */

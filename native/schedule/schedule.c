@@ -215,15 +215,7 @@ int hw_schedule_hint(int priority, int urgent) {
     if (runner == NULL) {
         return -ENOSPC;
     }
-    struct hw__sched *sched = runner->sched;
-    struct hw__gil_memory *memory = sched == NULL ? NULL : sched->memory;
-    if (memory != NULL) {
-        pthread_mutex_lock(&memory->mutex); /* the caller has this GIL: it is there */
-    }
-    runner->seen.priority = priority;
-    runner->seen.flags = (runner->seen.flags & ~HW_THREAD_URGENT) | (urgent ? HW_THREAD_URGENT : 0);
-    if (memory != NULL) {
-        pthread_mutex_unlock(&memory->mutex);
-    }
+    runner->priority = priority;
+    runner->urgent = urgent != 0;
     return 0;
 }

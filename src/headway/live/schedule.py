@@ -146,7 +146,7 @@ def schedule(policy: str = "fair", **options: int) -> Schedule:
 
 
 def thread_priority(priority: int = 0, *, urgent: bool = False) -> None:
-    """Say how the calling thread is to fare, under this policy and those to come.
+    """Say how the calling thread is to fare, under this policy and those to come, from when it next wants the GIL.
 
     Args:
         priority: As nice(2): from -20, the most favoured, to 19; each step is worth a quarter of GIL time more or less.

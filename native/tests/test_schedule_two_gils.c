@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+/* Threads that go from the main interpreter's GIL to another one's, as interp.exec() has them do.
+ */
+#include "gil_world.h"
+#include "headway/schedule.h"
+#include "policy/policies.h"
+#include "schedule/engine.h"
+
+#include <sys/mman.h>
+
+#define ROUNDS (WORLD_TSAN ? 20 : 100)
+
+static char problem[300];
+
+static void schedule(int policy) {
+    T_EQ(0, hw_schedule_start(hw_policy_at(policy), "", problem, sizeof problem));
+}
+
+/* ------------------------------------------------------------ to and fro */
+static struct fake_gil own;
+static atomic_bool stop;
+static atomic_long elsewhere; /* times that a thread had to leave the main queue */
+
+static void *compute(void *gil) {
+    struct fake_state *me = fake_state_new(gil);
+    while (!atomic_load(&stop)) {
+        PyEval_RestoreThread(me);
+        for (int i = 0; i < 100000 && !atomic_load(&stop); i++) {
+            fake_check();
+        }
+        PyEval_SaveThread();
+    }
+    fake_state_free(me);
+    return NULL;
+}
+
+/* Computes, so that it is expected back at once whenever it was asked to let go; then lets go by
+ * itself, was asked in the very call of C, and goes over to the other interpreter. */
+static void *go_over(void *argument) {
+    struct fake_state *here = fake_state_new(fake_main_gil()), *there = fake_state_new(&own);
+    PyEval_RestoreThread(here);
+    for (int i = 0; i < ROUNDS; i++) {
+        for (int forced = 0; forced < 6;) {
+            forced += fake_check();
+        }
+        while (!atomic_load(&fake_main_gil()->drop_request)) {
+        }
+        PyEval_SaveThread();
+        const struct hw__runner *runner = hw__runner_known();
+        pthread_mutex_lock(&fake_main_gil()->memory.mutex);
+        bool waits = runner->place != 0;
+        pthread_mutex_unlock(&fake_main_gil()->memory.mutex);
+        atomic_fetch_add(&elsewhere, waits);
+        PyEval_RestoreThread(there);
+        T_EQ(0, runner->place);
+        PyEval_SaveThread();
+        PyEval_RestoreThread(here);
+    }
+    PyEval_SaveThread();
+    fake_state_free(here);
+    fake_state_free(there);
+    return argument;
+}
+
+static void test_goes_to_another_gil(void) {
+    for (int policy = 0; hw_policy_at(policy) != NULL; policy++) {
+        fake_gil_init(&own);
+        schedule(policy);
+        atomic_store(&stop, false);
+        atomic_store(&elsewhere, 0);
+        pthread_t beside[2], traveller;
+        T_EQ(0, pthread_create(&beside[0], NULL, compute, fake_main_gil()));
+        T_EQ(0, pthread_create(&beside[1], NULL, compute, &own));
+        T_EQ(0, pthread_create(&traveller, NULL, go_over, NULL));
+        world_join(traveller);
+        atomic_store(&stop, true);
+        world_join(beside[0]);
+        world_join(beside[1]);
+        fprintf(stderr, "%s: in the queue of the one on its way to the other %ld times\n",
+                hw_policy_at(policy)->name, atomic_load(&elsewhere));
+        T_TRUE(strcmp(hw_policy_at(policy)->name, hw_schedule_active()) == 0);
+        T_EQ(0, hw_schedule_stop());
+        fake_gil_destroy(&own);
+    }
+}
+
+/* ------------------------------------------------------------ the other one ends */
+/* A thread is back from another interpreter that ended, unseen since: what it says of itself
+ * touches nothing of that one's. */
+static void test_hint_after_the_other_has_ended(void) {
+    struct fake_gil *other =
+        mmap(NULL, sizeof *other, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    T_TRUE(other != MAP_FAILED);
+    fake_gil_init(other);
+    schedule(0);
+    void *main_state = PyEval_SaveThread();
+    struct fake_state *there = fake_state_new(other);
+    PyEval_RestoreThread(there);
+    PyEval_SaveThread();
+    fake_state_free(there);
+    T_TRUE(hw__runner_known()->sched == hw__sched_of(world_record(other)));
+    T_EQ(0, munmap(other, sizeof *other)); /* as CPython does, without a word */
+    T_EQ(0, hw_schedule_hint(5, 1));
+    PyEval_RestoreThread(main_state);
+    T_EQ(5, hw__runner_known()->seen.priority);
+    T_TRUE((hw__runner_known()->seen.flags & HW_THREAD_URGENT) != 0);
+    T_EQ(0, hw_schedule_hint(0, 0));
+    world_yield();
+    T_EQ(0, hw__runner_known()->seen.priority);
+    T_EQ(0, hw_schedule_stop());
+}
+
+int main(void) {
+    t_start();
+    world_begin();
+    world_enter();
+    T_RUN(test_goes_to_another_gil);
+    T_RUN(test_hint_after_the_other_has_ended);
+    world_leave();
+    return 0;
+}
