@@ -107,6 +107,13 @@ static void begin_wait(struct hw__sched *sched, struct hw__runner *runner, int64
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/* What is said first of a hold is what the watchdog takes the policy at its word for. */
+static void promise(struct hw__sched *sched, int64_t in_ns, int64_t now) {
+    if (sched->ask_by_ns == 0) {
+        sched->ask_by_ns = in_ns > HW_NEVER / 2 ? HW_NEVER : now + (in_ns < 0 ? 0 : in_ns);
+    }
+}
+
 /* In how long the holder is to be asked for this waiter: 0 or less is now. */
 static int64_t due(struct hw__sched *sched, const struct hw__runner *runner, int64_t now) {
     if (sched->asked) {
@@ -119,9 +126,11 @@ static int64_t due(struct hw__sched *sched, const struct hw__runner *runner, int
         if ((sched->policy->flags & HW_POLICY_PLAIN) == 0) {
             most = least(most, STRANGER_NS);
         }
+        promise(sched, runner->seen.ready_ns + most - now, now);
         return runner->seen.ready_ns + most - now;
     }
     int64_t patience = sched->policy->patience(&sched->view, &runner->seen, &holder->seen);
+    promise(sched, patience, now);
     patience = patience < 0 ? 0 : least(patience, OTHERS_SLEEP_NS); /* whatever it says */
     if ((sched->policy->flags & HW_POLICY_PLAIN) == 0) {
         int64_t soon_ns = hw__habits_lets_go_after(holder) - (now - holder->seen.acquired_ns);
@@ -423,7 +432,7 @@ void hw__sched_acquire(struct hw__gil *gil) {
         runner->left_ns = 0;
         runner->cpu = sched_getcpu();
         sched->counts.acquires++;
-        sched->free_ns = sched->stranger_ns = 0;
+        sched->free_ns = sched->stranger_ns = sched->ask_by_ns = 0;
         sched->graced = sched->asked = false;
         sched->holder = runner;
         sched->view.holder = &runner->seen;
@@ -444,7 +453,7 @@ void hw__sched_acquire(struct hw__gil *gil) {
         sched->budget_ns -= sched->graced && charge_ns > 0 ? charge_ns : 0;
     }
     sched->graced = false;
-    sched->free_ns = sched->stranger_ns = 0;
+    sched->free_ns = sched->stranger_ns = sched->ask_by_ns = 0;
     sched->asked = false;
     sched->holder = runner;
     sched->counts.acquires++;

@@ -82,7 +82,7 @@ int64_t hw__sched_time(struct hw__sched *sched) {
     if (since_ns > 0) {
         sched->view.now_ns = now;
     }
-    if (since_ns > STOPPED_NS && sched->queue.count > 0) {
+    if (since_ns > STOPPED_NS) { /* or nobody waited: then there is nothing to excuse */
         sched->went_on_ns = now;
     }
     return sched->view.now_ns;

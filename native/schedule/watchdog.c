@@ -13,8 +13,9 @@
 /* So often in a row, a waiter that finds the GIL free by itself is no accident. */
 #define MISSED_MOST 200
 
-/* A thread starves when others have let the GIL go so often while it waited. */
-#define STARVED_RELEASES 20
+/* A thread starves when each of those that want the GIL could have had it so often while it
+ * waited. */
+#define STARVED_TURNS 20
 
 /* Who holds for longer, though asked, is in a call of C. */
 #define STUCK_NS (100 * MS)
@@ -23,10 +24,22 @@ int64_t hw__watchdog_stuck_ns(int64_t held_ns) { return held_ns > STUCK_NS ? hel
 
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Who has said that it is less urgent than others waits for longer, and rightly so. */
-static int64_t starves_after(const struct hw__runner *runner, int64_t limit_ns) {
-    int32_t priority = runner->seen.priority;
-    return priority > 0 ? limit_ns * 1024 / hw__policy_weight(priority) : limit_ns;
+/* Who is less urgent than another one waits for longer, and rightly so. */
+static int64_t starves_after(const struct hw__sched *sched, const struct hw__runner *runner,
+                             int64_t limit_ns) {
+    int32_t least = sched->holder != NULL ? sched->holder->seen.priority : 0;
+    for (uint32_t i = 0; i < sched->queue.count; i++) {
+        int32_t priority = sched->queue.members[i]->seen.priority;
+        least = priority < least ? priority : least;
+    }
+    least = least < 0 ? least : 0; /* others, that come and go, say nothing */
+    int64_t others = hw__policy_weight(least), own = hw__policy_weight(runner->seen.priority);
+    return others > own ? limit_ns * others / own : limit_ns;
+}
+
+/* Of the GIL, from which on one of them is left out. */
+static uint64_t starves_after_releases(const struct hw__sched *sched) {
+    return STARVED_TURNS * ((uint64_t)sched->queue.count + 1);
 }
 
 const char *hw__watchdog_finds(struct hw__sched *sched, const struct hw__runner *runner,
@@ -40,11 +53,16 @@ const char *hw__watchdog_finds(struct hw__sched *sched, const struct hw__runner 
         /* Neither is so where one thread is in a long call of C that cannot let go, or was. */
         int64_t excused_ns = sched->stuck_ns - runner->stuck_ns;
         excused_ns += sched->asked ? hw__watchdog_stuck_ns(held_ns) : held_ns; /* see below */
-        if (waited_ns - excused_ns > starves_after(runner, limit_ns) &&
-            sched->releases - runner->releases > STARVED_RELEASES) {
+        if (sched->releases - runner->releases > starves_after_releases(sched) &&
+            waited_ns - excused_ns > starves_after(sched, runner, limit_ns)) {
             return "it let a thread starve";
         }
-        if (!sched->asked && held_ns > limit_ns) {
+        /* A long patience that the program or its user chose (a switch interval, an option) is no
+         * fault; one without an end, or that is always put off, is. */
+        bool overdue = sched->ask_by_ns == HW_NEVER ||
+                       (sched->ask_by_ns != 0 &&
+                        now_ns - later(sched->ask_by_ns, sched->went_on_ns) > limit_ns);
+        if (!sched->asked && held_ns > limit_ns && overdue) {
             return "it lets nobody ask for the GIL";
         }
     }

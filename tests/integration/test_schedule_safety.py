@@ -12,11 +12,11 @@ from headway.live.launch import scheduled_environment
 pytestmark = pytest.mark.slow
 
 COMPUTING = """
-import threading, time
+import sys, threading, time
 def compute():
     while True:
         sum(range(100))
-for _ in range(16):
+for _ in range(int(sys.argv[1])):
     threading.Thread(target=compute, daemon=True).start()
 try:
     print("ready", flush=True)
@@ -31,7 +31,7 @@ except KeyboardInterrupt:
 def test_ctrl_c_beside_sixteen_threads_that_compute(policy):
     """An interrupt comes through, and the program ends though its threads compute on."""
     env = scheduled_environment(policy, base=plain())
-    command = [BY_NAME["3.13"].executable, "-c", COMPUTING]
+    command = [BY_NAME["3.13"].executable, "-c", COMPUTING, "16"]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
@@ -39,11 +39,12 @@ def test_ctrl_c_beside_sixteen_threads_that_compute(policy):
         assert process.wait(LIMIT_S) == 0
 
 
+@pytest.mark.parametrize("threads", [2, 16])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_process_that_is_stopped_for_long(policy):
+def test_a_process_that_is_stopped_for_long(policy, threads):
     """Stopped for longer than the watchdog's patience and continued: nobody was starved, and the policy stays on."""
     env = scheduled_environment(policy, {"watchdog_ms": 1000}, base=plain())
-    command = [BY_NAME["3.13"].executable, "-c", COMPUTING]
+    command = [BY_NAME["3.13"].executable, "-c", COMPUTING, str(threads)]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
         for _ in range(4):
@@ -54,6 +55,50 @@ def test_a_process_that_is_stopped_for_long(policy):
         process.send_signal(signal.SIGINT)
         assert process.wait(LIMIT_S) == 0
         assert process.stderr.read() == ""
+
+
+TO_AND_FRO = """
+import _interpreters, threading, time
+stop = False
+def compute():
+    while not stop:
+        sum(range(1000))
+threads = [threading.Thread(target=compute) for _ in range(2)]
+for thread in threads:
+    thread.start()
+other = _interpreters.create("isolated")
+_interpreters.exec(other, '''
+import threading
+def compute():
+    while not stop:
+        sum(range(1000))
+stop = False
+thread = threading.Thread(target=compute)
+thread.start()
+''')
+shared = {f"n{i}": i for i in range(60000)}  # a long call of C that lets the GIL go at its end
+for _ in range(10):
+    end = time.monotonic() + 0.1
+    while time.monotonic() < end:
+        pass
+    _interpreters.exec(other, "pass", shared)
+_interpreters.exec(other, "stop = True; thread.join()")
+stop = True
+for thread in threads:
+    thread.join()
+_interpreters.destroy(other)
+print("done")
+"""
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_thread_goes_from_one_gil_to_another(policy):
+    """Who computes in the main interpreter, and then runs code in one that has a GIL of its own, is in one queue at a time."""
+    env = scheduled_environment(policy, base=plain())
+    command = [BY_NAME["3.13"].executable, "-c", TO_AND_FRO]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
 C_CALL = """

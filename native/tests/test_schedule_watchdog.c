@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+/* What the watchdog calls a fault, and what not, on made-up histories of a GIL. */
+#include "policy/policies.h"
+#include "schedule/sched.h"
+#include "schedule/watchdog.h"
+#include "t.h"
+
+#include <string.h>
+
+#define MS INT64_C(1000000)
+#define LIMIT_MS 3000
+#define MOST_WAITERS 1000
+
+static struct hw__gil_memory memory;
+static struct hw__sched sched;
+static struct hw__runner holder, waiter;
+static struct hw__runner others[MOST_WAITERS];
+static struct hw__runner *members[MOST_WAITERS];
+
+/* Another thread has had the GIL for 1 ms and is to let it go in another; `waiter` has waited since
+ * 0 ms, while it was let go so often, beside so many others. */
+static void set_up(int64_t now_ms, uint64_t releases, int beside) {
+    memset(&sched, 0, sizeof sched);
+    memset(&holder, 0, sizeof holder);
+    memset(&waiter, 0, sizeof waiter);
+    memset(others, 0, sizeof others);
+    hw__sched_options.watchdog_ns = LIMIT_MS * MS;
+    memory.locked = 1;
+    sched.memory = &memory;
+    sched.policy = hw_policy_at(0);
+    sched.queue.members = members;
+    for (int i = 0; i < beside; i++) {
+        hw__waiters_push(&sched.queue, &others[i]);
+    }
+    sched.holder = &holder;
+    sched.releases = releases;
+    sched.view.now_ns = now_ms * MS;
+    holder.seen.acquired_ns = (now_ms - 1) * MS;
+    sched.ask_by_ns = (now_ms + 1) * MS;
+    waiter.waiting = true;
+    waiter.seen.ready_ns = 1; /* 0: it does not wait */
+}
+
+static const char *finds(void) {
+    const char *why = hw__watchdog_finds(&sched, &waiter, sched.view.now_ns);
+    return why == NULL ? "" : why;
+}
+
+#define STARVES "it let a thread starve"
+#define NOBODY_ASKS "it lets nobody ask for the GIL"
+#define T_SAME(expected, actual) T_TRUE(strcmp(expected, actual) == 0)
+
+static void test_starves(void) {
+    set_up(LIMIT_MS - 1, 10000, 3);
+    T_SAME("", finds()); /* not long */
+    set_up(LIMIT_MS + 2, 10000, 3);
+    T_SAME(STARVES, finds());
+    set_up(LIMIT_MS + 2, 10, 3);
+    T_SAME("", finds()); /* others have hardly had more */
+    hw__sched_options.watchdog_ns = 0;
+    set_up(LIMIT_MS + 2, 10000, 3);
+    hw__sched_options.watchdog_ns = 0;
+    T_SAME("", finds()); /* not asked for */
+}
+
+/* First come, first served: with many that wait, a round is long. */
+static void test_many_wait(void) {
+    for (int beside = 50; beside < MOST_WAITERS; beside *= 2) {
+        set_up(2 * LIMIT_MS, (uint64_t)beside * 3, beside);
+        T_SAME("", finds());
+        set_up(2 * LIMIT_MS, (uint64_t)beside * 50, beside);
+        T_SAME(STARVES, finds());
+    }
+}
+
+/* Who is less urgent waits longer, by as much as the other is worth more. */
+static void test_priorities(void) {
+    const struct {
+        int waiter, other, limits;
+    } cases[] = {{0, 0, 1}, {0, 10, 1}, {-10, 0, 1}, {-5, -5, 1}, {10, 0, 9}, {0, -10, 9}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int in_queue = 0; in_queue < 2; in_queue++) {
+            for (int longer = 0; longer < 2; longer++) {
+                int64_t limits = cases[i].limits;
+                set_up(limits * LIMIT_MS + (longer ? limits * LIMIT_MS / 4 : -limits), 100000, 2);
+                waiter.seen.priority = cases[i].waiter;
+                (in_queue ? &others[1] : &holder)->seen.priority = cases[i].other;
+                T_SAME(longer ? STARVES : "", finds());
+            }
+        }
+    }
+}
+
+/* A long call of C, over or not, is not the policy's fault. */
+static void test_long_calls(void) {
+    set_up(2 * LIMIT_MS, 10000, 3);
+    sched.stuck_ns = LIMIT_MS * MS + 1000;
+    T_SAME("", finds());
+    waiter.stuck_ns = sched.stuck_ns; /* before it came */
+    T_SAME(STARVES, finds());
+    set_up(2 * LIMIT_MS, 10000, 3);
+    sched.asked = true;
+    holder.seen.acquired_ns = LIMIT_MS / 2 * MS;
+    T_SAME("", finds());
+}
+
+static void test_stopped_process(void) {
+    set_up(100 * LIMIT_MS, 10000, 3);
+    sched.went_on_ns = (100 * LIMIT_MS - 10) * MS;
+    T_SAME("", finds());
+    holder.seen.acquired_ns = 1;
+    sched.ask_by_ns = MS;
+    T_SAME("", finds());
+}
+
+/* A holder that nobody may ask is a fault, a long patience is none. */
+static void test_nobody_asks(void) {
+    set_up(2 * LIMIT_MS, 0, 3);
+    holder.seen.acquired_ns = 1;
+    sched.ask_by_ns = HW_NEVER;
+    T_SAME(NOBODY_ASKS, finds());
+    sched.ask_by_ns = 5 * LIMIT_MS * MS;
+    T_SAME("", finds());
+    sched.ask_by_ns = 3 * LIMIT_MS / 2 * MS;
+    T_SAME("", finds());
+    sched.ask_by_ns = LIMIT_MS / 2 * MS; /* and still it is not to be asked */
+    T_SAME(NOBODY_ASKS, finds());
+    sched.asked = true;
+    T_SAME("", finds());
+    sched.asked = false;
+    sched.ask_by_ns = 0; /* the policy has not been asked yet */
+    T_SAME("", finds());
+}
+
+int main(void) {
+    t_start();
+    T_RUN(test_starves);
+    T_RUN(test_many_wait);
+    T_RUN(test_priorities);
+    T_RUN(test_long_calls);
+    T_RUN(test_stopped_process);
+    T_RUN(test_nobody_asks);
+    return 0;
+}
