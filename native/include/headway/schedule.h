@@ -61,8 +61,8 @@ HW_API const char *hw_schedule_active(void);
 HW_API int hw_schedule_counts(struct hw_schedule_counts *counts);
 
 /* What the program says of the calling thread: priority from -20 to 19 as nice(2), and whether it
- * is urgent. Holds from when it next takes a GIL or waits for one until said anew, also for a policy
- * that begins later.
+ * is urgent. Holds from when it next takes a GIL or waits for one until said anew, also for a
+ * policy that begins later.
  *
  * Returns 0, -EINVAL for another priority, -ENOSPC when there is no room for the thread. */
 HW_API int hw_schedule_hint(int priority, int urgent);
