@@ -126,8 +126,9 @@ static int64_t due(struct hw__sched *sched, const struct hw__runner *runner, int
         if ((sched->policy->flags & HW_POLICY_PLAIN) == 0) {
             most = least(most, STRANGER_NS);
         }
-        promise(sched, runner->seen.ready_ns + most - now, now);
-        return runner->seen.ready_ns + most - now;
+        int64_t left_ns = runner->seen.ready_ns + most - now;
+        promise(sched, left_ns, now);
+        return left_ns;
     }
     int64_t patience = sched->policy->patience(&sched->view, &runner->seen, &holder->seen);
     promise(sched, patience, now);

@@ -27,12 +27,14 @@ static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 /* Who is less urgent than another one waits for longer, and rightly so. */
 static int64_t starves_after(const struct hw__sched *sched, const struct hw__runner *runner,
                              int64_t limit_ns) {
-    int32_t least = sched->holder != NULL ? sched->holder->seen.priority : 0;
+    int32_t least = 0; /* of those that come and go, too, that we do not see here */
+    if (sched->holder != NULL && sched->holder->seen.priority < least) {
+        least = sched->holder->seen.priority;
+    }
     for (uint32_t i = 0; i < sched->queue.count; i++) {
         int32_t priority = sched->queue.members[i]->seen.priority;
         least = priority < least ? priority : least;
     }
-    least = least < 0 ? least : 0; /* others, that come and go, say nothing */
     int64_t others = hw__policy_weight(least), own = hw__policy_weight(runner->seen.priority);
     return others > own ? limit_ns * others / own : limit_ns;
 }
