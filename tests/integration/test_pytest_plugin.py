@@ -57,7 +57,10 @@ def quick(pytester, monkeypatch):
 
 
 def tables(result):
-    """Return the text below the heading of our section."""
+    """Return the text below the heading of our section.
+
+    A column's heading stands on one line or on several, as its widest figure has it: look for what is never broken.
+    """
     text = result.stdout.str()
     assert "benchmarks (Headway)" in text, text
     return text.partition("benchmarks (Headway)")[2]
@@ -100,7 +103,7 @@ def test_what_nobody_awaits_is_an_error_and_no_figure(quick):
     result.stdout.fnmatch_lines(["*nobody awaited the benchmark, so nothing was measured*"])
     result.stdout.fnmatch_lines(["*returns a coroutine that nobody awaits*"])
     result.stdout.fnmatch_lines(["*a coroutine was given, which can be awaited only once*"])
-    assert "time per call" not in result.stdout.str()
+    assert "time per" not in result.stdout.str()
 
 
 def test_an_assertion_that_fails_prints_its_evidence(quick):
@@ -166,7 +169,7 @@ def test_under_xdist_it_refuses_to_time_and_says_so(quick):
 
     alone = quick.runpytest_subprocess("-q", "-n", "0")
     alone.assert_outcomes(passed=2)
-    assert "time per call" in tables(alone)
+    assert "time per" in tables(alone)
 
 
 def test_without_the_plugin_there_is_no_fixture(quick):
@@ -210,7 +213,7 @@ def test_results_are_saved_and_compared(quick):
     again = quick.runpytest_subprocess("-q", "--headway-compare", "first")
 
     again.assert_outcomes(passed=2)
-    assert "ratio to before" in tables(again)
+    assert re.search(r"ratio to .*before", tables(again), re.DOTALL)
     missing = quick.runpytest_subprocess("-q", "--headway-compare", "second")
     assert missing.ret == pytest.ExitCode.USAGE_ERROR
     missing.stderr.fnmatch_lines(["*--headway-compare second: nothing is kept under that name; there are first*"])
