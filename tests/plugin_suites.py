@@ -51,7 +51,7 @@ async def test_asyncio(headway):
 
 @pytest.mark.asyncio(loop_scope="SCOPE")
 async def test_loads(headway):
-    headway = headway.options(rounds=8)
+    headway = headway.options(rounds=20)
     one = await headway.serial(nap, 3)
     many = await headway.concurrent(nap, tasks=8)
     assert one.percentile_s(0.5) > 0.0009

@@ -19,8 +19,18 @@ from headway.report.html import lab_page
 pytestmark = [pytest.mark.slow, pytest.mark.any_load]
 
 FOUND = {one.name: one for one in select(discover()[0], ["all"])}
-OTHERS = ("3.12", "3.13", "3.13t", "3.14", "3.15")
+OTHERS = (
+    "3.12",
+    "3.13",
+    # Beside a program that computes, 3.13t takes some 50 ms for each class whose metaclass is not `type`, and there are
+    # a thousand of them: it locks the new class twice in one thread, and calls sched_yield() 40 times before it sees that.
+    pytest.param("3.13t", marks=pytest.mark.times),
+    "3.14",
+    "3.15",
+)
 SCOPES = ("function", "class", "module", "package", "session")
+
+NUMBER = r"[\d.]+(?:e[-+]\d+)?"
 
 TWO = """
 import pytest
@@ -47,7 +57,7 @@ def quick(pytester, monkeypatch):
     """A pytester whose runs are processes of their own, with our store in its folder."""
     monkeypatch.setenv("HEADWAY_STORE", str(pytester.path / "results.sqlite"))
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
-    monkeypatch.setenv("COLUMNS", "200")  # no heading is broken into lines
+    monkeypatch.setenv("COLUMNS", "200")
     # Where we are a worker of xdist's, they are none.
     for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
         monkeypatch.delenv(name)
@@ -108,25 +118,27 @@ def test_what_nobody_awaits_is_an_error_and_no_figure(quick):
 
 def test_an_assertion_that_fails_prints_its_evidence(quick):
     """With intervals, and what it was to be."""
-    quick.makepyfile(TWO.replace("one.name != other.name", "one.faster_than(other)"))
+    suite = TWO.replace("one.name != other.name", "one.faster_than(other)")
+    quick.makepyfile(suite.replace("rounds=3", "rounds=20"))  # of 3 the interval may be as wide as to leave it open
     result = quick.runpytest_subprocess("-q")
 
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.re_match_lines(
-        [r".*assert <refuted: time of slow / fast is [\d.]+ \[[\d.]+-[\d.]+\], wanted below 1.*"]
+        [rf".*assert <refuted: time of slow / fast is {NUMBER} \[{NUMBER}-{NUMBER}\], wanted below 1.*"]
     )
 
 
 def test_launches_are_fresh_processes_and_the_units(quick):
     """Each benchmark in so many of its own; the assertions are about all of them."""
-    evident = TWO.replace("one.name != other.name", "other.faster_than(one, by=1.5)").replace("rounds=3", "rounds=20")
-    suite = evident.replace("import pytest", "import os, pytest\nopen('pids', 'a').write(f'{os.getpid()}\\n')")
-    quick.makepyfile(suite)
+    seen = "print(len(one.launches), len(other.launches), file=open('seen', 'a')) is None"
+    suite = TWO.replace("one.name != other.name", seen)
+    quick.makepyfile(suite.replace("import pytest", "import os, pytest\nprint(os.getpid(), file=open('pids', 'a'))"))
     result = quick.runpytest_subprocess("-q", "--headway-launches", "2", "--headway-json", "out.json")
 
     result.assert_outcomes(passed=2)
     pids = set((quick.path / "pids").read_text().split())
     assert len(pids) == 2 * 2 + 1
+    assert (quick.path / "seen").read_text().splitlines() == ["1 1", "1 1", "2 2"]
     (results,) = json.loads((quick.path / "out.json").read_text())["groups"].values()
     assert {one["name"]: len(one["launches"]) for one in results} == {"slow": 2, "fast": 2, "third": 2}
     assert {one["call_s"]["of"] for one in results} == {"launches"}
