@@ -23,7 +23,7 @@ OTHERS = (
     "3.12",
     "3.13",
     # Beside a program that computes, 3.13t takes some 50 ms for each class whose metaclass is not `type`, and there are
-    # a thousand of them (docs/concepts/measuring.md).
+    # hundreds of them (docs/concepts/measuring.md).
     pytest.param("3.13t", marks=pytest.mark.times),
     "3.14",
     "3.15",
