@@ -173,7 +173,7 @@ def _measure(arguments: argparse.Namespace) -> lab.Run:
                 hint="leave them out, or start a new run without `--resume`",
             )
     try:
-        with _terminated_like_ctrl_c():
+        with _interruptible(shown):
             if arguments.resume is not None:
                 return lab.resume(
                     arguments.resume,
@@ -193,14 +193,16 @@ def _measure(arguments: argparse.Namespace) -> lab.Run:
 
 
 @contextlib.contextmanager
-def _terminated_like_ctrl_c() -> Iterator[None]:
+def _interruptible(shown: "_ProgressLine") -> Iterator[None]:
     """Treat SIGTERM and SIGHUP as Ctrl-C: no launch stays behind and what is there is shown."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        shown.interrupted = True
         raise KeyboardInterrupt
 
     # What is ignored stays ignored: `nohup headway lab` goes on after a hang-up.
-    heard = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    heard = [number for number in signals if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, interrupt) for number in heard}
     try:
         yield
@@ -210,18 +212,24 @@ def _terminated_like_ctrl_c() -> Iterator[None]:
 
 
 class _ProgressLine:
-    """One line on stderr that says what runs, how much is left, and the time; rewritten on a terminal."""
+    """One line on stderr that says what runs, how much is left, and the time; rewritten on a terminal.
+
+    Before each launch it stops the run after a Ctrl-C: Python swallows what a handler raises in a `__del__` or a callback.
+    """
 
     _QUIET_S = 5.0
 
     def __init__(self) -> None:
         self.run: str | None = None
+        self.interrupted = False
         self._rewrites = sys.stderr.isatty()
         self._last_s = -self._QUIET_S
         self._open = False
         self._begun_s = time.monotonic()
 
     def __call__(self, progress: lab.Progress) -> None:
+        if self.interrupted and progress.cell is not None:
+            raise KeyboardInterrupt
         if self.run is None:
             self.run = progress.run
             again = f", {progress.done} of them done before" if progress.done else ""

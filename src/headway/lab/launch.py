@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, final
 
 from headway.agent import AGENT_PATH, BOOTSTRAP
-from headway.lab.children import clean_environment, die_with
+from headway.lab.children import start
 from headway.lab.design import Cell
 from headway.lab.keeper import Keeper
 from headway.lab.machine import Machine
-from headway.lab.paths import scratch_folder
 from headway.lab.reaping import end_group
 
 __all__ = ["Beside", "Launch", "run_launch", "server_cpus"]
@@ -55,9 +54,8 @@ class Launch:
     wall_s: float = 0.0
 
 
-def _prepare_child(parent: int, cores: Sequence[int], memory_limit_bytes: int | None) -> None:
-    """Between fork and exec: die with the runner, keep to the launches' cores, and obey the memory limit."""
-    die_with(parent)
+def _prepare_child(cores: Sequence[int], memory_limit_bytes: int | None) -> None:
+    """Between fork and exec: keep to the launches' cores, and obey the memory limit."""
     os.sched_setaffinity(0, cores)
     if memory_limit_bytes is not None:
         resource.setrlimit(resource.RLIMIT_AS, (memory_limit_bytes, memory_limit_bytes))
@@ -164,20 +162,14 @@ def _process(
     beside: Beside,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start the agent; leave no process of its session behind, however the block is left."""
-    runner = os.getpid()
-    process = subprocess.Popen(
+    process = start(
         [executable, "-s", "-c", BOOTSTRAP, str(answers_fd)],
-        stdin=subprocess.PIPE,
+        # Nothing of ours is on its import path but the agent.
+        (*cell.paths, *beside.paths, str(AGENT_PATH)),
         stdout=subprocess.DEVNULL,
         stderr=stderr,
         pass_fds=[answers_fd],
-        cwd=scratch_folder(),
-        # Nothing of ours is on its import path but the agent.
-        env=clean_environment((*cell.paths, *beside.paths, str(AGENT_PATH))),
-        start_new_session=True,
-        # Short and without imports: the child of a process with threads may find a lock held for ever, and the runner
-        # starts none of its own.
-        preexec_fn=lambda: _prepare_child(runner, cores, memory_limit_bytes),  # noqa: PLW1509
+        prepare=lambda: _prepare_child(cores, memory_limit_bytes),
     )
     try:
         if keeper is not None:

@@ -20,10 +20,10 @@ from typing import IO, Any, Self, final
 
 from headway.errors import HeadwayError
 from headway.lab import redis
-from headway.lab.children import clean_environment, die_with
+from headway.lab.children import start
 from headway.lab.environments import Libraries
 from headway.lab.interpreters import Interpreter, probe
-from headway.lab.paths import PROGRAMS, scratch_folder
+from headway.lab.paths import PROGRAMS
 
 __all__ = ["LIBRARIES_OF", "Servers", "controller", "free_port", "valkey", "version_of_valkey"]
 
@@ -38,20 +38,6 @@ _TRIES = 5
 def controller() -> Interpreter:
     """Return the interpreter that we ourselves run in. Raises InterpreterError."""
     return probe(sys.executable)
-
-
-def _start(command: Sequence[str], paths: Sequence[str], errors: IO[bytes]) -> subprocess.Popen[bytes]:
-    runner = os.getpid()
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        cwd=scratch_folder(),
-        env=clean_environment(paths),
-        start_new_session=True,  # Ctrl-C is for the runner, which then stops us in order.
-        preexec_fn=lambda: die_with(runner),  # noqa: PLW1509  (short, and the runner has no threads here)
-    )
 
 
 def _said(errors: IO[bytes]) -> str:
@@ -119,7 +105,7 @@ def _first_line(process: subprocess.Popen[bytes], limit_s: float) -> bytes:
 def _start_http(libraries: Libraries, own: Interpreter, seed: int) -> _Server:
     log = open(os.memfd_create("headway-http"), "w+b")  # noqa: SIM115  (closed by stop)
     command = [own.executable, "-s", str(PROGRAMS / "http_server.py"), str(seed)]
-    process = _start(command, libraries.paths(own.id, LIBRARIES_OF["http"]), log)
+    process = start(command, libraries.paths(own.id, LIBRARIES_OF["http"]), stdout=subprocess.PIPE, stderr=log)
     server = _Server("http", process, log, {})
     line = b""
     try:
@@ -184,7 +170,7 @@ def _start_redis(libraries: Libraries, own: Interpreter) -> _Server:
         # So that it can be told from others' in a list of processes, by its environment.
         options += ["--set-proc-title", "no"]
         log = open(os.memfd_create("headway-redis"), "w+b")  # noqa: SIM115  (closed by stop)
-        process = _start([str(program), *options, "--logfile", "/dev/stderr"], (), log)
+        process = start([str(program), *options, "--logfile", "/dev/stderr"], (), stdout=subprocess.PIPE, stderr=log)
         server = _Server("redis", process, log, {"url": f"redis://127.0.0.1:{port}/0"})
         try:
             if _answers_ping(port, process):
