@@ -74,7 +74,8 @@ def test_the_trace_agrees_with_what_the_client_measured(name, cpu, tmp_path):
     if cpu == 0:
         assert server.waits.total_ns < 0.05 * analysis.wall_ns
         return
-    # A request waits for the GIL, mostly once; that is most of its time.
+    # A request waits for the GIL, but where the machine keeps the threads that compute from their core: then hundreds are
+    # answered while nobody else wants it. In time, waits are most of it.
     turns = mine[np.isin(mine["kind"], [Kind.WAIT, Kind.ACQUIRE])]
     last_ns = releases["time_ns"][np.flatnonzero(["sendall(" in line for line in called])[measured["requests"] - 1]]
     begun = np.flatnonzero((turns["kind"][:-1] == Kind.WAIT) & (turns["time_ns"][:-1] < last_ns))
@@ -82,7 +83,6 @@ def test_the_trace_agrees_with_what_the_client_measured(name, cpu, tmp_path):
     assert np.percentile(wait_ns, 25) > 4.5 * MS  # a switch interval, by default 5 ms
     if cpu == 1:
         assert np.percentile(wait_ns, 25) < 8 * MS
-    assert len(wait_ns) > 0.8 * measured["requests"]
     # That is the client's time, but for a request that is out at its end. What the server does not wait for the GIL it
     # waits for the core, which the system may give to a thread that computes for long: then waits are half of the time.
     span_ns = last_ns - mine["time_ns"][0]
