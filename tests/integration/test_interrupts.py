@@ -1,4 +1,4 @@
-"""Ctrl-C is never lost, wherever in the lab it comes."""
+"""A Ctrl-C that comes where Python swallows what its handler raises."""
 
 import dataclasses
 import signal
@@ -72,12 +72,12 @@ def test_ctrl_c_that_python_swallows_ends_the_run_before_the_next_launch(monkeyp
         first = lab.Progress("a-run", 0, 2, make_cell("sleep", "one", "i"), 0, 0, None)
         report(first)
         Collected()
-        swallowed.append(1)
+        reached.append(1)
         report(dataclasses.replace(first, done=2, cell=None))
         report(dataclasses.replace(first, done=1))
-        swallowed.append(2)
+        reached.append(2)
 
-    swallowed = []
+    reached = []
     monkeypatch.setattr(sys, "unraisablehook", lambda _what: None)
     monkeypatch.setattr(lab, "run", run)
     monkeypatch.setattr(lab, "load_run", lambda run, store: exit(f"{run} is shown"))
@@ -85,6 +85,6 @@ def test_ctrl_c_that_python_swallows_ends_the_run_before_the_next_launch(monkeyp
 
     with pytest.raises(SystemExit, match="a-run is shown"):
         main(["lab", "sleep", "--store", str(tmp_path / "store.sqlite")])
-    assert swallowed == [1]
+    assert reached == [1]
     assert signal.getsignal(number) == before
     assert "run a-run: 2 launches" in capsys.readouterr().err

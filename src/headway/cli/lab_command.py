@@ -9,7 +9,7 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 
 from headway import lab
@@ -173,16 +173,16 @@ def _measure(arguments: argparse.Namespace) -> lab.Run:
                 hint="leave them out, or start a new run without `--resume`",
             )
     try:
-        with _interruptible(shown):
+        with _interruptible(shown) as report:
             if arguments.resume is not None:
                 return lab.resume(
                     arguments.resume,
                     store_path=arguments.store,
                     redis_url=arguments.redis_url,
-                    report=shown,
+                    report=report,
                     say=console.say,
                 )
-            return lab.run(_request(arguments), report=shown, say=console.say)
+            return lab.run(_request(arguments), report=report, say=console.say)
     except KeyboardInterrupt:
         shown.end()
         if shown.run is None:
@@ -193,43 +193,48 @@ def _measure(arguments: argparse.Namespace) -> lab.Run:
 
 
 @contextlib.contextmanager
-def _interruptible(shown: "_ProgressLine") -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP as Ctrl-C: no launch stays behind and what is there is shown."""
+def _interruptible(report: Callable[[lab.Progress], None]) -> Iterator[Callable[[lab.Progress], None]]:
+    """Treat SIGTERM and SIGHUP as Ctrl-C: no launch stays behind and what is there is shown.
+
+    Yields what to report to instead. Python swallows what a handler raises in a `__del__` or a callback; then the run is
+    stopped before its next launch.
+    """
+    interrupted = False
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        shown.interrupted = True
+        nonlocal interrupted
+        interrupted = True
         raise KeyboardInterrupt
+
+    def report_unless_interrupted(progress: lab.Progress) -> None:
+        if interrupted and progress.cell is not None:
+            raise KeyboardInterrupt
+        report(progress)
 
     # What is ignored stays ignored: `nohup headway lab` goes on after a hang-up.
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     heard = [number for number in signals if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, interrupt) for number in heard}
     try:
-        yield
+        yield report_unless_interrupted
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 class _ProgressLine:
-    """One line on stderr that says what runs, how much is left, and the time; rewritten on a terminal.
-
-    Before each launch it stops the run after a Ctrl-C: Python swallows what a handler raises in a `__del__` or a callback.
-    """
+    """One line on stderr that says what runs, how much is left, and the time; rewritten on a terminal."""
 
     _QUIET_S = 5.0
 
     def __init__(self) -> None:
         self.run: str | None = None
-        self.interrupted = False
         self._rewrites = sys.stderr.isatty()
         self._last_s = -self._QUIET_S
         self._open = False
         self._begun_s = time.monotonic()
 
     def __call__(self, progress: lab.Progress) -> None:
-        if self.interrupted and progress.cell is not None:
-            raise KeyboardInterrupt
         if self.run is None:
             self.run = progress.run
             again = f", {progress.done} of them done before" if progress.done else ""

@@ -51,7 +51,7 @@ def start(
 
     Raises:
         OSError, subprocess.SubprocessError: It cannot be started.
-        KeyboardInterrupt: Ctrl-C came meanwhile; the process is gone.
+        BaseException: What a signal's handler raised (KeyboardInterrupt) that came meanwhile; the process is gone.
     """
     parent = os.getpid()
 
@@ -74,10 +74,10 @@ def start(
                 start_new_session=True,  # Ctrl-C on the terminal is for us.
                 preexec_fn=begin,  # noqa: PLW1509  (see `prepare`)
             )
-    except KeyboardInterrupt:
+    except BaseException:
         if process is not None:
-            process.kill()
-            process.wait()
+            with process:
+                process.kill()
         raise
     return process
 
