@@ -266,15 +266,18 @@ def convoy(interpreter, samples=2, **params):
 def test_beside_a_cpu_bound_thread_a_request_waits_for_a_switch_interval(name):
     """With a GIL one connection gets no more than about a request per interval, and far more without the thread.
 
-    While the machine keeps the thread that computes from its core, nobody waits for the GIL: so one sample in five will do.
+    While the machine keeps the thread that computes from its core, nobody waits for the GIL: so one sample in five will do,
+    that in which the server got least done.
     """
     alone_ = convoy(BY_NAME[name], cpu=0)
     beside = convoy(BY_NAME[name], samples=5, cpu=1, switch_interval_s=0.02)
 
-    assert max(beside.samples["latency_p50_s"]) > 0.015
-    assert min(beside.samples["of_bound"]) < 1.5
+    fewest_per_s = min(beside.samples["requests_per_s"])
+    waiting = beside.samples["requests_per_s"].index(fewest_per_s)
+    assert beside.samples["latency_p50_s"][waiting] > 0.015
+    assert beside.samples["of_bound"][waiting] < 1.5
     assert min(beside.samples["work_per_s"]) > 0
-    assert max(alone_.samples["requests_per_s"]) > 10 * min(beside.samples["requests_per_s"])
+    assert min(alone_.samples["requests_per_s"]) > 10 * fewest_per_s
     assert "of_bound" not in alone_.samples
 
 

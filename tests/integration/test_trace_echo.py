@@ -75,7 +75,7 @@ def test_the_trace_agrees_with_what_the_client_measured(name, cpu, tmp_path):
         assert server.waits.total_ns < 0.05 * analysis.wall_ns
         return
     # A request waits for the GIL, but where the machine keeps the threads that compute from their core: then hundreds are
-    # answered while nobody else wants it. In time, waits are most of it.
+    # answered while nobody else wants it.
     turns = mine[np.isin(mine["kind"], [Kind.WAIT, Kind.ACQUIRE])]
     last_ns = releases["time_ns"][np.flatnonzero(["sendall(" in line for line in called])[measured["requests"] - 1]]
     begun = np.flatnonzero((turns["kind"][:-1] == Kind.WAIT) & (turns["time_ns"][:-1] < last_ns))

@@ -58,10 +58,11 @@ def test_a_batch_of_awaits_awaits_each():
 def test_rounds_are_calibrated():
     """Calls that take long are few; calls that take next to nothing are many."""
     long = bench(rounds=2)(time.sleep, 0.02).launches[0]
-    short = bench(rounds=2)(add, 1).launches[0]
+    # A batch that was interrupted while it was timed makes them fewer.
+    short = max((bench(rounds=2)(add, 1).launches[0] for _ in range(3)), key=lambda one: one.calls)
 
     assert long.calls == 1
-    assert short.calls >= 100  # a call that was interrupted while they were counted makes them fewer
+    assert short.calls > 1000
     assert all(value >= 0.02 for value in long.values_s)
 
 
