@@ -6,6 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What a macro stands for, as a string. */
+#define HW__TEXT_OF(macro) HW__TEXT_OF_TOKEN(macro)
+#define HW__TEXT_OF_TOKEN(token) #token
+
 /* Adds to a text that ends with NUL, in `room` bytes; what does not fit is left out.
  * Async-signal-safe. */
 void hw__text_append(char *text, size_t room, const char *more);

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <link.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,6 +126,27 @@ bool hw__got_is_stub(const void *address, uintptr_t value) {
            hw__image_find((const void *)value, &other) == 0 && image.headers == other.headers;
 }
 
+/* The executable comes first.
+ *
+ * Returns 1, which ends the iteration. This function can't fail. */
+static int take_first(struct dl_phdr_info *info, size_t size, void *headers) {
+    (void)size;
+    *(const ElfW(Phdr) **)headers = info->dlpi_phdr;
+    return 1;
+}
+
+bool hw__got_keep(const void *address) {
+    const ElfW(Phdr) *executable = NULL;
+    struct hw__image image;
+    Dl_info info;
+    dl_iterate_phdr(take_first, &executable);
+    if (hw__image_find(address, &image) != 0 || image.headers == executable) {
+        return true; /* there is nothing to unload */
+    }
+    return dladdr(address, &info) != 0 &&
+           dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) != NULL;
+}
+
 void *hw__real_function(const char *name) {
     /* Asked of the C library and not of RTLD_DEFAULT, which would give the PLT entry of an
      * executable that is no PIE and takes the function's address: a way back into the slot that is
@@ -145,4 +167,55 @@ void *hw__real_function(const char *name) {
         }
     }
     return function;
+}
+
+/* The image of a function, as its headers, or NULL. */
+static const ElfW(Phdr) * image_of(const void *function) {
+    struct hw__image image;
+    return function != NULL && hw__image_find(function, &image) == 0 ? image.headers : NULL;
+}
+
+/* The executable's own definition of a function, or NULL. One that takes a function's address and
+ * is no PIE gives the function the address of its PLT entry: that is no definition. */
+static void *of_executable(const char *name) {
+    const ElfW(Phdr) *executable = NULL;
+    const ElfW(Sym) *symbol = NULL;
+    Dl_info info;
+    void *function = dlsym(RTLD_DEFAULT, name);
+    dl_iterate_phdr(take_first, &executable);
+    bool defined = function != NULL && image_of(function) == executable &&
+                   dladdr1(function, &info, (void **)(void *)&symbol, RTLD_DL_SYMENT) != 0 &&
+                   symbol != NULL && symbol->st_shndx != SHN_UNDEF;
+    return defined ? function : NULL;
+}
+
+void *hw__next_function(const char *name) {
+    void *real = hw__real_function(name), *found = of_executable(name);
+    void *program = dlopen(NULL, RTLD_LAZY);
+    struct link_map *map = NULL;
+    if (program != NULL && dlinfo(program, RTLD_DI_LINKMAP, (void *)&map) != 0) {
+        map = NULL;
+    }
+    /* In the order in which the loader searches what the program was started with: that comes to an
+     * end at the C library. */
+    for (map = map == NULL ? NULL : map->l_next; found == NULL && map != NULL; map = map->l_next) {
+        void *library = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
+        void *function = library == NULL ? NULL : dlsym(library, name);
+        struct hw__image image;
+        if (function != NULL && hw__image_find(function, &image) == 0 &&
+            image.bias == map->l_addr) { /* not one that it needs */
+            found = function;
+        }
+        if (library != NULL) {
+            dlclose(library);
+        }
+    }
+    if (program != NULL) {
+        dlclose(program);
+    }
+    /* glibc before 2.34 has these functions in two libraries, of which one forwards to the other.
+     */
+    bool is_libc = found == NULL || image_of(found) == image_of(real) ||
+                   image_of(found) == image_of(dlsym(RTLD_DEFAULT, "gnu_get_libc_version"));
+    return is_libc ? real : found;
 }

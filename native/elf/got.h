@@ -10,7 +10,7 @@
  *
  * A slot belongs to its image, which the caller keeps loaded. Never call the old value: before the
  * first call it is the loader's stub, which writes the real address over ours. That is what
- * hw__real_function() is for. Writing the old value back is right in either case. */
+ * hw__next_function() is for. Writing the old value back is right in either case. */
 #ifndef HEADWAY_ELF_GOT_H
 #define HEADWAY_ELF_GOT_H
 
@@ -63,9 +63,22 @@ bool hw__got_is_open(const uintptr_t *slot);
  * not called yet. Not async-signal-safe. */
 bool hw__got_is_stub(const void *address, uintptr_t value);
 
-/* The C library's own function of that name, in its default version: what a replacement calls to
- * pass a call on. Not what some other library puts in its place (LD_PRELOAD, a sanitizer), and no
- * slot is involved.
+/* Keeps the image that has `address` loaded for the rest of the process, whoever closes it.
+ *
+ * Returns whether it is; an address in no image has nothing to keep. */
+bool hw__got_keep(const void *address);
+
+/* The function that a call of that name reaches from anywhere: that of a library that was loaded
+ * before the C library to stand in for it (LD_PRELOAD: libfaketime, a sanitizer, a tracer), or of
+ * the executable, or else the C library's. What a hook passes its calls on to; no slot is involved.
+ *
+ * Any thread may call it; not async-signal-safe. The address stays valid for the process.
+ *
+ * Returns the address, or NULL when there is no such function. */
+void *hw__next_function(const char *name);
+
+/* The C library's own function of that name, in its default version, whatever some other library
+ * puts in its place. No slot is involved.
  *
  * Any thread may call it; not async-signal-safe. The address stays valid for the process.
  *

@@ -2,14 +2,24 @@
 #include "gil/gil.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <link.h>
 #include <linux/membarrier.h>
-#include <sched.h>
 #include <stddef.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/allowed.h"
 #include "base/lock.h"
+#include "base/pause.h"
+#include "base/rare.h"
+#include "base/say.h"
+#include "base/text.h"
+
+/* How long after its store to `recorded` each core has seen it, and shown its own stores before:
+ * ten thousand times what a store takes. */
+#define REFUSED_NS 10000000
 
 /* An interval of more than a day is no interval. */
 #define MAX_INTERVAL_US 86400000000UL
@@ -51,30 +61,76 @@ bool hw__gil_is_runtime(uintptr_t address) {
 
 void hw__gil_expect_later(void) { atomic_store(&expected_later, true); }
 
-void hw__registry_lock(void) { hw__mutex_lock(&registry); }
+/* How often the calling thread has the registry's lock: several handlers of one fork() take it.
+ * Kept here, since a recursive mutex knows its owner by a thread id, which is another one in the
+ * child. */
+static __thread unsigned registry_depth __attribute__((tls_model("initial-exec")));
 
-bool hw__registry_trylock(void) { return pthread_mutex_trylock(&registry) == 0; }
+void hw__registry_lock(void) {
+    if (registry_depth++ == 0) {
+        hw__mutex_lock(&registry);
+    }
+}
 
-void hw__registry_unlock(void) { hw__mutex_unlock(&registry); }
+bool hw__registry_trylock(void) {
+    if (registry_depth > 0 || pthread_mutex_trylock(&registry) != 0) {
+        return false;
+    }
+    registry_depth = 1;
+    return true;
+}
+
+void hw__registry_unlock(void) {
+    if (--registry_depth == 0) {
+        hw__mutex_unlock(&registry);
+    }
+}
 
 int hw__gil_count(void) { return atomic_load_explicit(&count, memory_order_acquire); }
 
-struct hw__gil *hw__gil_find(const pthread_cond_t *cond, bool *acquire) {
+/* How often a record was emptied: then there is room for a GIL that had none. */
+static _Atomic unsigned removals;
+
+/* A thread mostly uses one GIL. The record that it found last, and a GIL that there was no room
+ * for, as of so many removals: else each of its calls would go through all records. */
+static __thread struct hw__gil *found_last __attribute__((tls_model("initial-exec")));
+static __thread const struct hw__gil_memory *no_room __attribute__((tls_model("initial-exec")));
+static __thread unsigned no_room_since __attribute__((tls_model("initial-exec")));
+
+static bool is_at(const struct hw__gil *gil, const pthread_cond_t *cond, bool *acquire) {
     /* NULL - offset never equals a cond, so empty records need no test of their own. */
-    const struct hw__gil_memory *released = hw__gil_of_cond(cond);
-    const struct hw__gil_memory *acquired = hw__gil_of_switch_cond(cond);
-    /* Nearly always the first, which is the main interpreter's, and which no count is needed for.
-     */
-    int i = 0;
-    do {
-        const struct hw__gil_memory *memory =
-            atomic_load_explicit(&hw__gils[i].memory, memory_order_acquire);
-        if (memory == released || memory == acquired) {
-            *acquire = memory == acquired;
-            return &hw__gils[i];
+    const struct hw__gil_memory *memory = atomic_load_explicit(&gil->memory, memory_order_acquire);
+    *acquire = memory == hw__gil_of_switch_cond(cond);
+    return *acquire || memory == hw__gil_of_cond(cond);
+}
+
+HW__APART static struct hw__gil *find_other(const pthread_cond_t *cond, bool *acquire) {
+    if (found_last != NULL && is_at(found_last, cond, acquire)) {
+        return found_last;
+    }
+    if (hw__gil_without_room(cond)) {
+        return NULL;
+    }
+    for (int i = 1; i < hw__gil_count(); i++) {
+        if (is_at(&hw__gils[i], cond, acquire)) {
+            return found_last = &hw__gils[i];
         }
-    } while (++i < hw__gil_count());
+    }
     return NULL;
+}
+
+struct hw__gil *hw__gil_find(const pthread_cond_t *cond, bool *acquire) {
+    /* Nearly always the first, which is the main interpreter's. */
+    if (is_at(&hw__gils[0], cond, acquire)) {
+        return &hw__gils[0];
+    }
+    return hw__gil_count() > 1 ? find_other(cond, acquire) : NULL;
+}
+
+bool hw__gil_without_room(const pthread_cond_t *cond) {
+    return no_room != NULL &&
+           (no_room == hw__gil_of_switch_cond(cond) || no_room == hw__gil_of_cond(cond)) &&
+           no_room_since == atomic_load_explicit(&removals, memory_order_relaxed);
 }
 
 static const struct hw__gil_memory *_Atomic main_memory; /* NULL: not seen yet */
@@ -83,41 +139,74 @@ bool hw__gil_was_main(const struct hw__gil_memory *memory) {
     return memory == atomic_load_explicit(&main_memory, memory_order_relaxed);
 }
 
+/* Fills the record at `i` if it is free. Two GILs can ask at once, each with its own mutex held: a
+ * record is claimed by its state of "being filled". */
+static struct hw__gil *fill(int i, struct hw__gil_memory *memory, bool main) {
+    static struct hw__gil_memory filling;
+    struct hw__gil *gil = &hw__gils[i];
+    struct hw__gil_memory *none = NULL;
+    if (!atomic_compare_exchange_strong(&gil->memory, &none, &filling)) {
+        return NULL;
+    }
+    gil->index = (uint32_t)i;
+    gil->main = main;
+    atomic_store(&gil->recorded, false);
+    atomic_store(&gil->scheduled, false);
+    gil->interval_us = 0;
+    gil->stacks = NULL;
+    if (main) {
+        atomic_store(&main_memory, memory);
+    }
+    atomic_store(&gil->former, memory);
+    atomic_store_explicit(&gil->memory, memory, memory_order_release);
+    int seen = atomic_load(&count);
+    while (seen <= i && !atomic_compare_exchange_weak(&count, &seen, i + 1)) {
+    }
+    return gil;
+}
+
+/* The first free record from 1 on that a GIL at `former` had, or that none ever had (NULL). */
+static struct hw__gil *fill_former(const struct hw__gil_memory *former,
+                                   struct hw__gil_memory *memory) {
+    struct hw__gil *gil = NULL;
+    for (int i = 1; i < HW__MAX_GILS && gil == NULL; i++) {
+        gil = atomic_load(&hw__gils[i].former) == former ? fill(i, memory, false) : NULL;
+    }
+    return gil;
+}
+
 struct hw__gil *hw__gil_add(struct hw__gil_memory *memory, bool main) {
     /* Index 0 is the main interpreter's for ever: it comes back at the same address when the
-     * interpreter is initialised again. Two GILs can ask at once, each with its own mutex held: a
-     * record is claimed by its state of "being filled". */
-    static struct hw__gil_memory filling;
-    for (int i = main ? 0 : 1; i < HW__MAX_GILS; i++) {
-        struct hw__gil *gil = &hw__gils[i];
-        struct hw__gil_memory *none = NULL;
-        if (!atomic_compare_exchange_strong(&gil->memory, &none, &filling)) {
-            if (main) {
-                return NULL;
-            }
-            continue;
-        }
-        gil->index = (uint32_t)i;
-        gil->main = main;
-        atomic_store(&gil->recorded, false);
-        atomic_store(&gil->scheduled, false);
-        gil->interval_us = 0;
-        gil->stacks = NULL;
-        if (main) {
-            atomic_store(&main_memory, memory);
-        }
-        atomic_store_explicit(&gil->memory, memory, memory_order_release);
-        int seen = atomic_load(&count);
-        while (seen <= i && !atomic_compare_exchange_weak(&count, &seen, i + 1)) {
-        }
-        return gil;
+     * interpreter is initialised again. */
+    if (main) {
+        return fill(0, memory, true);
     }
-    return NULL;
+    unsigned seen_removals = atomic_load(&removals); /* one more meanwhile: it is looked at anew */
+    /* A hook may have found a record, and not have entered it yet, when a session's end empties it.
+     * So a record becomes another GIL's last of all, when there is none left that never was one's:
+     * that hook would have to stand still until all the others have been used (reborn.pml). */
+    struct hw__gil *gil = fill_former(memory, memory);
+    gil = gil != NULL ? gil : fill_former(NULL, memory);
+    for (int i = 1; i < HW__MAX_GILS && gil == NULL; i++) {
+        gil = fill(i, memory, false);
+    }
+    if (gil == NULL) {
+        static atomic_bool said;
+        no_room = memory;
+        no_room_since = seen_removals;
+        hw__say_once(
+            &said,
+            "more than " HW__TEXT_OF(
+                HW__MAX_GILS) " interpreters have a GIL of their own: further ones run as without "
+                              "headway, neither recorded nor scheduled");
+    }
+    return gil;
 }
 
 /* membarrier(2), which a process registers for; a forked child may have to do so anew. */
 static bool register_barrier(void) {
-    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+    return hw__allowed(HW__CALL_MEMBARRIER) &&
+           syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
 void hw__gil_record(struct hw__gil *gil) {
@@ -126,11 +215,18 @@ void hw__gil_record(struct hw__gil *gil) {
     gil->last_ns = 0;
     gil->ticks = (struct hw__ticks){0};
     gil->meta = NULL;
+    int saved = errno;
     atomic_store(&gil->light, register_barrier());
     atomic_store(&gil->recorded, true);
+    errno = saved;
 }
 
 bool hw__gil_enter(struct hw__gil *gil) {
+    /* Else who waits for hooks to leave would see those that come and find nothing to do, too, and
+     * might wait for ever. */
+    if (!atomic_load_explicit(&gil->recorded, memory_order_relaxed)) {
+        return false;
+    }
     if (atomic_load_explicit(&gil->light, memory_order_relaxed)) {
         atomic_store_explicit(&gil->busy, true, memory_order_relaxed);
         atomic_signal_fence(memory_order_seq_cst); /* the compiler must not turn them round */
@@ -149,16 +245,27 @@ void hw__gil_leave(struct hw__gil *gil) {
 }
 
 void hw__gil_unrecord(struct hw__gil *gil) {
-    atomic_store(&gil->recorded, false);
-    /* Where it fails this is a forked child, with no thread yet that could be in a hook. */
-    (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+    bool was_recorded = atomic_exchange(&gil->recorded, false);
+    /* Where it fails this is a forked child, with no thread yet that could be in a hook, or a
+     * filter (seccomp) that the program has set up since refuses it. */
+    if (atomic_load(&gil->light)) {
+        int saved = errno;
+        if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0 && was_recorded) {
+            /* No core keeps a store to itself for so long. */
+            struct timespec patience = {0, REFUSED_NS};
+            nanosleep(&patience, NULL);
+        }
+        errno = saved;
+    }
+    unsigned rounds = 0;
     while (atomic_load(&gil->busy)) {
-        sched_yield();
+        hw__pause(&rounds);
     }
 }
 
 void hw__gil_remove(struct hw__gil *gil) {
     atomic_store_explicit(&gil->memory, NULL, memory_order_release);
+    atomic_fetch_add(&removals, 1);
 }
 
 bool hw__gil_plausible(const struct hw__gil_memory *memory, const pthread_mutex_t *mutex) {

@@ -20,7 +20,9 @@
 #include "base/ticks.h"
 #include "gil/protocol.h"
 
-#define HW__MAX_GILS 128
+/* Further ones run as without us. One less than the numbers that an event has for them: the last is
+ * HW__NO_GIL of trace/format.h. */
+#define HW__MAX_GILS 255
 #define HW__MAX_SITES 8
 
 struct hw__stacks;
@@ -41,7 +43,7 @@ struct hw__gil {
      * that runs a thread of this process (membarrier(2), which a hook could not afford); where
      * the kernel has none, the hook's side is sequentially consistent. Its mutex would not do for
      * that: the memory of a sub-interpreter's GIL may be gone, as CPython up to 3.15 destroys none.
-     */
+     * See native/model/handshake.pml. */
     _Atomic bool recorded;
     _Atomic bool busy;
     _Atomic bool light; /* the hook's side may be relaxed. Set before each `recorded` */
@@ -61,11 +63,18 @@ struct hw__gil {
     struct hw__ticks ticks;    /* what time it is */
     struct hw__stacks *stacks; /* NULL: none for this GIL */
     struct hw__chunk *meta;    /* the meta chunk to write to, or NULL */
+
+    /* Whose record it was last; NULL: nobody's. Written by who fills the record; kept when it is
+     * emptied. */
+    _Atomic(struct hw__gil_memory *) former;
 };
 
 /* Protects: that records come and go while a session starts or ends, and the list of threads. Comes
  * before every GIL's mutex in the order of locks. No hook takes it but that of destroy(), which is
- * called without a GIL's mutex; a thread's end takes it. */
+ * called without a GIL's mutex; a thread's end takes it. fork() takes it, so that the child has it
+ * free. A thread may take it again while it has it; it is free when it has been given back as
+ * often.
+ */
 void hw__registry_lock(void);
 bool hw__registry_trylock(void);
 void hw__registry_unlock(void);
@@ -80,6 +89,10 @@ int hw__gil_count(void);
  *
  * Any thread may call it; async-signal-safe. Returns NULL when there is none. */
 struct hw__gil *hw__gil_find(const pthread_cond_t *cond, bool *acquire);
+
+/* The calling thread's cond belongs to a GIL that hw__gil_add() had no room for, and there is none
+ * yet. */
+bool hw__gil_without_room(const pthread_cond_t *cond);
 
 /* Makes a record. `memory->mutex` must be held by the caller, or the GIL itself.
  *

@@ -13,15 +13,20 @@
  *
  * Signals: a handler that runs in the middle of a hook can do no harm: CPython's only set flags.
  *
+ * errno: a hook leaves it as the real function does, whatever it does besides; and the functions of
+ * threads leave it as it was.
+ *
  * The interpreter's end: the hooks stay and see what is left of it; memory that they write to is
  * the session's, which lives on. */
 #include "gil/hooks.h"
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <sched.h>
 #include <stddef.h>
 
+#include "base/allowed.h"
+#include "base/pause.h"
+#include "base/rare.h"
 #include "elf/got.h"
 #include "elf/patch.h"
 #include "schedule/engine.h"
@@ -42,8 +47,8 @@ static _Atomic(struct hw__gil_memory *) resting;
  * by who begins or ends. */
 static atomic_bool changing;
 
-/* HW__FOR_...; written by who installs and removes, one at a time. */
-static unsigned users;
+/* HW__FOR_...; written by who has set `changing`. */
+static _Atomic unsigned users;
 
 static __thread struct hw__sighting *watching __attribute__((tls_model("initial-exec")));
 
@@ -69,8 +74,8 @@ static bool is_wanted_too(const struct hw__gil *gil, const pthread_cond_t *cond,
            (gil != NULL || hw__gil_plausible(hw__gil_of_cond(cond), mutex));
 }
 
-static int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
-                          const struct timespec *deadline) {
+static int look_and_wait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+                         const struct timespec *deadline) {
     bool acquire;
     struct hw__sighting *sighting = watching;
     if (sighting != NULL && sighting->memory == NULL) {
@@ -81,6 +86,12 @@ static int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
         }
     }
     struct hw__gil *gil = hw__gil_find(cond, &acquire);
+    /* CPython only ever waits with this mutex; whoever has another one at this address now is no
+     * GIL.
+     */
+    if (gil != NULL && mutex != &hw__gil_of_cond(cond)->mutex) {
+        return hw__real.timedwait(cond, mutex, deadline);
+    }
     const struct hw__gil_memory *at_rest = hw__hooks_resting();
     if (at_rest != NULL && (cond == &at_rest->cond || is_wanted_too(gil, cond, mutex)) &&
         !hw__hooks_rouse()) {
@@ -110,11 +121,53 @@ static int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
     return result;
 }
 
+static int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+                          const struct timespec *deadline) {
+    int saved = errno;
+    int result = look_and_wait(cond, mutex, deadline);
+    errno = saved;
+    return result;
+}
+
+static bool try_change(void) {
+    return !atomic_exchange_explicit(&changing, true, memory_order_acquire);
+}
+
+static void end_change(void) { atomic_store_explicit(&changing, false, memory_order_release); }
+
+/* What is out is put back. */
+static void put_back(void) {
+    hw__patch_resume(&mutex_patch);
+    hw__wake_unlocks(mutex_patch.count > 0);
+    hw__patch_resume(&patch);
+}
+
+/* By who changes something. */
+static void end_rest(void) {
+    if (hw__hooks_resting() != NULL) {
+        put_back();
+        atomic_store(&resting, NULL);
+    }
+}
+
+/* A GIL that is not known yet. Nobody has the hooks taken out, or sees that there is no other GIL,
+ * while it becomes known. Returns NULL where that cannot be now; its next acquire tries again. */
+HW__RARE static struct hw__gil *meet(struct hw__gil_memory *memory) {
+    if (!try_change()) {
+        return NULL;
+    }
+    end_rest();
+    struct hw__gil *gil = hw__on_new_gil(memory);
+    end_change();
+    return gil;
+}
+
 /* One piece of code with all that it calls but what is marked as rare: most of its cost is fetching
  * it. */
 __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *cond,
                                                               uintptr_t site) {
     bool acquire;
+    int saved = errno;
     struct hw__sighting *sighting = watching;
     if (sighting != NULL && sighting->memory != NULL && cond == &sighting->memory->switch_cond &&
         sighting->acquire_site == 0) {
@@ -122,6 +175,9 @@ __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *co
     }
     struct hw__gil *gil = hw__gil_find(cond, &acquire);
     if (gil == NULL) {
+        if (hw__gil_without_room(cond)) {
+            return hw__real.signal(cond);
+        }
         struct hw__gil_memory *memory = hw__gil_of_switch_cond(cond);
         if (!hw__gil_knows_site(site) && !hw__gil_in_runtime(memory)) {
             return hw__real.signal(cond);
@@ -129,7 +185,8 @@ __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *co
         if (!hw__gil_plausible(memory, &memory->mutex)) {
             return hw__real.signal(cond);
         }
-        gil = hw__on_new_gil(memory);
+        gil = meet(memory);
+        errno = saved;
         if (gil == NULL) {
             return hw__real.signal(cond);
         }
@@ -144,7 +201,7 @@ __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *co
         hw__gil_leave(gil);
     }
     if (acquire && !is_scheduled(gil)) {
-        hw__sched_adopt(gil);
+        hw__sched_try_adopt(gil);
     }
     if (is_scheduled(gil)) {
         if (acquire) {
@@ -153,6 +210,7 @@ __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *co
             hw__sched_release(gil);
         }
     }
+    errno = saved;
     /* Also then: someone may sleep in the C library from before the policy. */
     return hw__real.signal(cond);
 }
@@ -170,8 +228,11 @@ static int hook_wait(pthread_cond_t *cond, pthread_mutex_t *mutex) {
      * the GIL's mutex is not held here, and the release itself already said that it was forced. */
     bool acquire;
     struct hw__gil *gil = hw__gil_find(cond, &acquire);
-    if (gil != NULL && acquire && is_scheduled(gil)) {
-        return hw__sched_wait(gil, cond, mutex);
+    if (gil != NULL && acquire && is_scheduled(gil) &&
+        mutex == &hw__gil_of_switch_cond(cond)->switch_mutex) {
+        int saved = errno, result = hw__sched_wait(gil, cond, mutex);
+        errno = saved;
+        return result;
     }
     return hw__real.wait(cond, mutex);
 }
@@ -180,8 +241,10 @@ static int hook_destroy(pthread_cond_t *cond) {
     bool acquire;
     struct hw__gil *gil = hw__gil_find(cond, &acquire);
     if (gil != NULL && !acquire) {
+        int saved = errno;
         (void)hw__hooks_rouse(); /* another one may come to life in the same place */
         hw__on_gil_end(gil, hw__gil_of_cond(cond));
+        errno = saved;
     }
     return hw__real.destroy(cond);
 }
@@ -191,8 +254,10 @@ static int hook_lock(pthread_mutex_t *mutex) {
     const struct hw__gil_memory *memory =
         atomic_load_explicit(&hw__gils[0].memory, memory_order_relaxed);
     if (memory != NULL && mutex == &memory->mutex && memory != hw__hooks_resting()) {
+        int saved = errno;
         hw__wake_lock(mutex);
         hw__sched_locked(&hw__gils[0]);
+        errno = saved;
         return 0;
     }
     return pthread_mutex_lock(mutex);
@@ -202,33 +267,21 @@ static int hook_unlock(pthread_mutex_t *mutex) {
     if (!hw__wake_pending()) {
         return pthread_mutex_unlock(mutex);
     }
-    int result = pthread_mutex_unlock(mutex);
+    int result = pthread_mutex_unlock(mutex), saved = errno;
     hw__wake_unlocked(mutex);
+    errno = saved;
     return result;
 }
 
 /* Resolves the real functions. Returns 0 or -ENOSYS. */
 static int resolve(void) {
 #define HW__RESOLVE(name, symbol, required, pauses, parameters)                                    \
-    hw__real.name = (int(*) parameters)(uintptr_t)hw__real_function(#symbol);                      \
+    hw__real.name = (int(*) parameters)(uintptr_t)hw__next_function(#symbol);                      \
     if (hw__real.name == NULL)                                                                     \
         return -ENOSYS;
     HW__GIL_FUNCTIONS(HW__RESOLVE)
 #undef HW__RESOLVE
     return 0;
-}
-
-static bool try_change(void) {
-    return !atomic_exchange_explicit(&changing, true, memory_order_acquire);
-}
-
-static void end_change(void) { atomic_store_explicit(&changing, false, memory_order_release); }
-
-/* What is out is put back. */
-static void put_back(void) {
-    hw__patch_resume(&mutex_patch);
-    hw__wake_unlocks(mutex_patch.count > 0);
-    hw__patch_resume(&patch);
 }
 
 bool hw__hooks_rouse(void) {
@@ -238,17 +291,19 @@ bool hw__hooks_rouse(void) {
     if (!try_change()) {
         return false;
     }
-    put_back();
-    atomic_store(&resting, NULL);
+    end_rest();
     end_change();
     return true;
 }
 
-/* For who has the main GIL, so that it does not go to rest meanwhile: it is roused, too. */
+/* Rouses it, too. Who calls need not have the main GIL: until end_change() it does not go to rest.
+ */
 static void begin_change(void) {
-    while (!hw__hooks_rouse() || !try_change()) {
-        sched_yield(); /* another thread rouses it */
+    unsigned rounds = 0;
+    while (!try_change()) {
+        hw__pause(&rounds); /* another thread rouses it */
     }
+    end_rest();
 }
 
 int hw__hooks_install(const void *runtime, unsigned user) {
@@ -264,6 +319,10 @@ int hw__hooks_install(const void *runtime, unsigned user) {
             return -ENOSYS;
         }
     }
+    if (!hw__got_keep(runtime)) {
+        return -ENOSYS;
+    }
+    hw__allowed_look();
     begin_change();
     hw__gil_set_runtime(runtime);
 #define HW__ENTRY(name, symbol, required, pauses, parameters)                                      \
@@ -297,19 +356,19 @@ bool hw__hooks_rest(struct hw__gil_memory *memory) {
     if (!try_change()) {
         return false;
     }
+    bool rests = users == HW__FOR_SCHEDULE;
     /* Not where there is another GIL: its holder may just have called somebody, and is to wake it
-     * when it unlocks. */
-    if (hw__gil_count() == 1) {
+     * when it unlocks. None comes meanwhile, see meet(). */
+    if (rests && hw__gil_count() == 1) {
         hw__patch_pause(&patch);
         hw__wake_unlocks(false);
         hw__patch_pause(&mutex_patch);
-        if (hw__gil_count() != 1) { /* it has just come */
-            put_back();
-        }
     }
-    atomic_store(&resting, memory);
+    if (rests) {
+        atomic_store(&resting, memory);
+    }
     end_change();
-    return true;
+    return rests;
 }
 
 void hw__hooks_after_fork(void) {

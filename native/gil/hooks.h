@@ -40,9 +40,10 @@ int hw__hooks_remove(unsigned user);
  * timedwait(), or where they cannot be in passing (hw__patch_pause()), pass the call on first
  * thing. So a thread alone loses nothing.
  *
- * Who has that GIL and its mutex says so, of a GIL that is not recorded.
+ * Who has that GIL and its mutex says so.
  *
- * Returns whether it rests now: false where another thread is at the hooks this very moment. */
+ * Returns whether it rests now: false while a trace wants the hooks, too, and where another thread
+ * is at them this very moment. */
 bool hw__hooks_rest(struct hw__gil_memory *memory);
 
 /* It does not rest any more: before somebody waits for it, or it is recorded, or the policy ends.

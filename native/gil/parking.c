@@ -7,12 +7,15 @@
 #include <errno.h>
 #include <link.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/allowed.h"
+#include "base/say.h"
 #include "elf/got.h"
 #include "elf/patch.h"
 #include "gil/gil.h"
@@ -62,6 +65,9 @@ static bool within(struct extent extent, uintptr_t address) {
 }
 
 static bool read_memory(uintptr_t address, void *to, size_t bytes) {
+    if (!hw__allowed(HW__CALL_VM_READ)) {
+        return false;
+    }
     struct iovec mine = {to, bytes}, theirs = {(void *)address, bytes};
     return process_vm_readv(getpid(), &mine, 1, &theirs, 1, 0) == (ssize_t)bytes;
 }
@@ -130,36 +136,54 @@ static void look(sem_t *semaphore, uintptr_t caller, struct hw__park *park) {
     }
 }
 
+/* A hook is over when the real function is: what it left in errno is what the caller finds, and a
+ * wait that succeeded leaves it as it was. CPython looks at errno after it has attached its thread
+ * again, which is such a wait. */
+static bool begin(sem_t *semaphore, uintptr_t caller, struct hw__park *park) {
+    int saved = errno;
+    look(semaphore, caller, park);
+    bool told = hw__on_park(park);
+    errno = saved;
+    return told;
+}
+
+static void end(const struct hw__park *park, bool told) {
+    int saved = errno;
+    if (told) {
+        hw__on_unpark(park);
+    }
+    errno = saved;
+}
+
+/* Free already: no wait, and not worth a look. */
+static bool is_free(sem_t *semaphore) {
+    int saved = errno;
+    bool got = sem_trywait(semaphore) == 0;
+    errno = saved;
+    return got;
+}
+
 static int hook_wait(sem_t *semaphore) {
     uintptr_t caller = (uintptr_t)__builtin_return_address(0);
-    /* Free already: no wait, and not worth a look. */
-    if (sem_trywait(semaphore) == 0) {
+    if (is_free(semaphore)) {
         return 0;
     }
     struct hw__park park;
-    look(semaphore, caller, &park);
-    bool told = hw__on_park(&park);
-    int result = real_wait(semaphore), error = errno;
-    if (told) {
-        hw__on_unpark(&park);
-    }
-    errno = error;
+    bool told = begin(semaphore, caller, &park);
+    int result = real_wait(semaphore);
+    end(&park, told);
     return result;
 }
 
 static int hook_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *deadline) {
     uintptr_t caller = (uintptr_t)__builtin_return_address(0);
-    if (sem_trywait(semaphore) == 0) {
+    if (is_free(semaphore)) {
         return 0;
     }
     struct hw__park park;
-    look(semaphore, caller, &park);
-    bool told = hw__on_park(&park);
-    int result = real_clockwait(semaphore, clock, deadline), error = errno;
-    if (told) {
-        hw__on_unpark(&park);
-    }
-    errno = error;
+    bool told = begin(semaphore, caller, &park);
+    int result = real_clockwait(semaphore, clock, deadline);
+    end(&park, told);
     return result;
 }
 
@@ -171,11 +195,16 @@ int hw__parking_install(const void *runtime, const struct hw_stack_layout *new_l
     type_type = dlsym(RTLD_DEFAULT, "PyType_Type");
     this_thread_state =
         (void *(*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
-    real_wait = (int (*)(sem_t *))(uintptr_t)hw__real_function("sem_wait");
+    real_wait = (int (*)(sem_t *))(uintptr_t)hw__next_function("sem_wait");
     real_clockwait = (int (*)(sem_t *, clockid_t, const struct timespec *))(
-        uintptr_t)hw__real_function("sem_clockwait");
+        uintptr_t)hw__next_function("sem_clockwait");
     if (type_type == NULL || this_thread_state == NULL || real_wait == NULL) {
         return -ENOSYS;
+    }
+    static atomic_bool said;
+    if (!hw__allowed(HW__CALL_VM_READ)) {
+        hw__say_once(&said, "a seccomp filter forbids process_vm_readv(): what threads wait for is "
+                            "not told apart");
     }
     park_wait = extent_of("_PySemaphore_Wait");
     lock_acquire = extent_of("PyThread_acquire_lock_timed");

@@ -3,25 +3,53 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <semaphore.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "gil/hooks.h"
+#include "headway/clock.h"
 
 /* How long the helper may take to start and to wait: a thousand times what it needs on a busy
  * machine. Past it, the GIL that the caller holds is not the one that PyGILState_Ensure() takes. */
-#define PATIENCE_S 2
+#define PATIENCE_NS INT64_C(2000000000)
 
 struct helper {
     const struct hw__probe_calls *calls;
     struct hw__sighting sighting;
-    sem_t ready; /* it has a thread state, and let the GIL go again */
-    sem_t go;    /* the caller holds the GIL again */
-    sem_t seen;  /* it waits for the GIL */
+    /* Futexes; 0, then 1. */
+    atomic_uint ready; /* it has a thread state, and let the GIL go again */
+    atomic_uint go;    /* the caller holds the GIL again */
+    atomic_uint seen;  /* it waits for the GIL */
 };
 
-static void post_seen(void *context) { sem_post(&((struct helper *)context)->seen); }
+static void post(atomic_uint *done) {
+    atomic_store(done, 1);
+    (void)syscall(SYS_futex, done, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Waits until it is done, for `patience_ns` at most or, below 0, as long as it takes. By
+ * CLOCK_MONOTONIC, which nobody can set back. Returns 0 or -ETIMEDOUT. */
+static int wait_for(atomic_uint *done, int64_t patience_ns) {
+    int64_t until_ns = hw_now_ns() + patience_ns;
+    while (atomic_load(done) == 0) {
+        int64_t left_ns = until_ns - hw_now_ns();
+        if (patience_ns >= 0 && left_ns <= 0) {
+            return -ETIMEDOUT;
+        }
+        struct timespec span = {left_ns / 1000000000, left_ns % 1000000000};
+        (void)syscall(SYS_futex, done, FUTEX_WAIT_PRIVATE, 0, patience_ns < 0 ? NULL : &span, NULL,
+                      0);
+    }
+    return 0;
+}
+
+static void post_seen(void *context) { post(&((struct helper *)context)->seen); }
 
 static void *help(void *argument) {
     struct helper *helper = argument;
@@ -29,9 +57,8 @@ static void *help(void *argument) {
      * world, for which the caller must have let go. */
     int state = helper->calls->ensure();
     void *saved = helper->calls->save();
-    sem_post(&helper->ready);
-    while (sem_wait(&helper->go) != 0) {
-    }
+    post(&helper->ready);
+    (void)wait_for(&helper->go, -1);
     hw__hooks_watch(&helper->sighting);
     helper->calls->restore(saved);
     hw__hooks_watch(NULL);
@@ -39,25 +66,9 @@ static void *help(void *argument) {
     return NULL;
 }
 
-/* Waits for the semaphore. Returns 0 or -ETIMEDOUT. */
-static int wait_for(sem_t *semaphore) {
-    struct timespec deadline;
-    clock_gettime(CLOCK_REALTIME, &deadline);
-    deadline.tv_sec += PATIENCE_S;
-    while (sem_timedwait(semaphore, &deadline) != 0) {
-        if (errno != EINTR) {
-            return -errno;
-        }
-    }
-    return 0;
-}
-
 int hw__gil_probe(const struct hw__probe_calls *calls, struct hw__gil_memory **memory) {
     struct helper helper = {.calls = calls, .sighting = {.memory = NULL, .seen = post_seen}};
     helper.sighting.context = &helper;
-    sem_init(&helper.ready, 0, 0);
-    sem_init(&helper.go, 0, 0);
-    sem_init(&helper.seen, 0, 0);
 
     /* The program's signals are not for this thread. */
     sigset_t all, before;
@@ -68,11 +79,10 @@ int hw__gil_probe(const struct hw__probe_calls *calls, struct hw__gil_memory **m
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error == 0) {
         void *state = calls->save();
-        while (sem_wait(&helper.ready) != 0) {
-        }
+        (void)wait_for(&helper.ready, -1);
         calls->restore(state);
-        sem_post(&helper.go);
-        error = wait_for(&helper.seen);
+        post(&helper.go);
+        error = wait_for(&helper.seen, PATIENCE_NS);
         /* Now it waits, or it has taken another GIL; in either case it comes to its end when this
          * one is free. */
         state = calls->save();
@@ -82,9 +92,6 @@ int hw__gil_probe(const struct hw__probe_calls *calls, struct hw__gil_memory **m
             error = -EPROTO;
         }
     }
-    sem_destroy(&helper.ready);
-    sem_destroy(&helper.go);
-    sem_destroy(&helper.seen);
     if (error == 0) {
         hw__gil_learn_site(helper.sighting.acquire_site);
         *memory = helper.sighting.memory;

@@ -6,7 +6,7 @@
  * without having slept, when the policy finds it time.
  *
  * Everything is guarded by the GIL's own mutex, with which CPython calls timedwait() and signal().
- * Nobody sleeps, spins or makes a system call with it held (but who removes a policy); a wake is
+ * Nobody sleeps, spins or makes a system call with it held; a wake is
  * done after it is unlocked (hw__wake_unlocked), for on a core that both threads share the woken
  * one would run into it.
  *
@@ -42,6 +42,8 @@
 #include <sched.h>
 #include <time.h>
 
+#include "base/lease.h"
+#include "base/say.h"
 #include "headway/clock.h"
 #include "schedule/habits.h"
 #include "schedule/help.h"
@@ -238,6 +240,32 @@ static void doze(struct hw__sched *sched, struct hw__runner *runner, int64_t spi
     }
 }
 
+/* From within a hook: at this GIL the policy is over, at the others it is at the next thing that
+ * happens there. The hooks stay and do nothing.
+ *
+ * Returns whether it is over: false where somebody starts or stops something this very moment. */
+static bool end_policy(struct hw__gil *gil, pthread_mutex_t *mutex, int64_t why, const char *text) {
+    if (!hw__sched_remove(hw__sched_of(gil), why)) {
+        return false;
+    }
+    hw__sched_end(gil);
+    /* The rest takes its time, and CPython goes on. */
+    pthread_mutex_unlock(mutex);
+    hw__wake_unlocked(mutex);
+    hw__help_end();
+    if (text != NULL) {
+        hw__say(text);
+    }
+    hw__wake_lock(mutex);
+    return true;
+}
+
+/* Whoever put the policy on from outside is gone: then it is over, too. */
+static bool is_abandoned(struct hw__gil *gil, pthread_mutex_t *mutex, int64_t now) {
+    return hw__lease_over(&hw__leases[HW__LEASE_SCHEDULE], now) &&
+           end_policy(gil, mutex, HW__LEASE_EXPIRED, NULL);
+}
+
 int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex,
                         const struct timespec *deadline) {
     struct hw__sched *sched = hw__sched_of(gil);
@@ -261,6 +289,9 @@ int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex
             sched->counts.barged++;
         }
         hw__sched_dequeue(sched, runner);
+        if (is_abandoned(gil, mutex, now)) {
+            return 0; /* CPython waits anew, as without us */
+        }
         tell_holder(sched, now);
         hw__habits_learn(runner, now);
         if (!runner->waiting) {
@@ -287,13 +318,16 @@ int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex
         return 0;
     }
     now = hw__sched_time(sched);
+    if (is_abandoned(gil, mutex, now)) {
+        return 0;
+    }
     const char *why = hw__watchdog_finds(sched, runner, now);
     if (why != NULL) {
-        hw__watchdog_say(sched, runner, why);
-        hw__sched_set_policy(NULL, NULL);
-        hw__sched_end(gil);
-        hw__help_end();
-        return 0;
+        char text[HW__SAY_BYTES];
+        hw__watchdog_text(sched, runner, why, text, sizeof text);
+        if (end_policy(gil, mutex, HW__LEASE_WATCHDOG, text)) {
+            return 0;
+        }
     }
     if (HW__READ(sched->memory->locked) == 0) {
         return 0;
@@ -439,9 +473,7 @@ void hw__sched_acquire(struct hw__gil *gil) {
         sched->view.holder = &runner->seen;
         if (gil->main && ++sched->alone >= REST_AFTER) {
             sched->alone = 0;
-            if (!atomic_load_explicit(&gil->recorded, memory_order_relaxed)) {
-                hw__sched_rest(gil, sched);
-            }
+            hw__sched_rest(gil, sched);
         }
         return;
     }
@@ -543,7 +575,8 @@ int hw__sched_wait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *m
         runner->sched != sched || !hw__habits_waits_on(runner)) {
         return wait_plainly(runner, cond, mutex);
     }
-    struct hw__gil_memory *memory = atomic_load(&gil->memory);
+    /* Not the record's: without the GIL's mutex, that may just have been emptied. */
+    struct hw__gil_memory *memory = hw__gil_of_switch_cond(cond);
     pthread_mutex_unlock(mutex);
     hw__wake_lock(&memory->mutex);
     if (runner->place != 0 && hw__sched_is_on(gil, sched)) { /* else it is its turn already */

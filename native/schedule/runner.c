@@ -8,17 +8,23 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/room.h"
+#include "base/say.h"
 #include "schedule/help.h"
 #include "schedule/sched.h"
+#include "schedule/wake.h"
 
 /* glibc keeps the values of the first keys in the thread itself; setting a later one allocates. */
 #define KEYS_WITHOUT_ALLOCATION 32
 
+/* Fewer records are not worth a policy. */
+#define LEAST_ROOM 1024
+
 /* Set once, before any hook looks. Pages that no thread used take no memory. */
 static struct hw__runner *runners;
 
+static uint32_t most; /* of them; written before `runners` */
 static pthread_key_t key;
-static bool key_usable;
 static _Atomic int count;
 static _Atomic uint32_t turn; /* where to look first for a free record; any value will do */
 
@@ -28,6 +34,7 @@ static __thread struct hw__runner *self __attribute__((tls_model("initial-exec")
 static void on_exit_of_thread(void *value) {
     struct hw__runner *runner = value;
     hw__sched_leave(runner);
+    hw__wake_spin_ends(runner); /* one that it was to begin, and has left instead */
     self = NULL;
     atomic_fetch_sub(&count, 1);
     atomic_store_explicit(&runner->used, false, memory_order_release);
@@ -41,15 +48,29 @@ int hw__runners_init(void) {
     if (error != 0) {
         return -error;
     }
-    key_usable = key < KEYS_WITHOUT_ALLOCATION;
-    void *memory = mmap(NULL, HW__MAX_RUNNERS * sizeof(struct hw__runner), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-        return -errno;
+    if (key >= KEYS_WITHOUT_ALLOCATION) {
+        pthread_key_delete(key);
+        return -EMFILE;
     }
-    runners = memory;
-    return 0;
+    for (uint32_t room = HW__MAX_RUNNERS; room >= LEAST_ROOM; room /= 2) {
+        error = ENOMEM;
+        if (!hw__room_for(room * sizeof(struct hw__runner))) {
+            continue;
+        }
+        void *memory = mmap(NULL, room * sizeof(struct hw__runner), PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory != MAP_FAILED) {
+            most = room;
+            runners = memory;
+            return 0;
+        }
+        error = errno;
+    }
+    pthread_key_delete(key);
+    return -error;
 }
+
+uint32_t hw__runners_most(void) { return most; }
 
 struct hw__runner *hw__runner_known(void) { return self; }
 
@@ -57,16 +78,21 @@ struct hw__runner *hw__runner_self(void) {
     if (self != NULL) {
         return self;
     }
-    /* Without a usable key nobody would tell of a thread's end, and records would run out. */
-    if (runners == NULL || !key_usable) {
+    if (runners == NULL) {
+        return NULL;
+    }
+    if ((uint32_t)atomic_load(&count) >= most) {
+        static atomic_bool said;
+        hw__say_once(&said,
+                     "more threads than the scheduler has room for: further ones wait for the "
+                     "GIL as without headway");
         return NULL;
     }
     uint32_t first = atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed);
-    int most = atomic_load(&count) + 1;
-    for (uint32_t i = 0; i < HW__MAX_RUNNERS && most <= HW__MAX_RUNNERS; i++) {
+    for (uint32_t i = 0; i < most; i++) {
         /* The lowest that is free, so that few pages are touched; from `turn` on where many end and
          * begin. */
-        struct hw__runner *runner = &runners[i < 64 ? i : (first + i) % HW__MAX_RUNNERS];
+        struct hw__runner *runner = &runners[i < 64 ? i : (first + i) % most];
         bool used = false;
         if (!atomic_load_explicit(&runner->used, memory_order_relaxed) &&
             atomic_compare_exchange_strong(&runner->used, &used, true)) {
@@ -87,7 +113,7 @@ struct hw__runner *hw__runner_self(void) {
 }
 
 void hw__runners_after_fork(void) {
-    for (int i = 0; runners != NULL && i < HW__MAX_RUNNERS && atomic_load(&count) > 0; i++) {
+    for (int i = 0; runners != NULL && i < (int)most && atomic_load(&count) > 0; i++) {
         if (atomic_load_explicit(&runners[i].used, memory_order_relaxed)) {
             atomic_fetch_sub(&count, 1);
             atomic_store(&runners[i].spinning, false);
@@ -107,7 +133,7 @@ void hw__runners_after_fork(void) {
 
 void hw__runners_each(void (*visit)(struct hw__runner *runner)) {
     int left = atomic_load(&count);
-    for (int i = 0; runners != NULL && i < HW__MAX_RUNNERS && left > 0; i++) {
+    for (int i = 0; runners != NULL && i < (int)most && left > 0; i++) {
         if (atomic_load(&runners[i].used)) {
             visit(&runners[i]);
             left--;

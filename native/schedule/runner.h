@@ -11,7 +11,9 @@
 
 #include "headway/policy.h"
 
-#define HW__MAX_RUNNERS 16384
+/* Alive at a time. Where memory is limited (RLIMIT_AS) there are fewer: hw__runners_most(). Further
+ * ones wait as CPython has them. */
+#define HW__MAX_RUNNERS 65536
 
 struct hw__sched;
 
@@ -58,8 +60,12 @@ struct hw__runner {
     _Atomic bool used;
 };
 
-/* Makes the table. Returns 0 or a negative errno. */
+/* Makes the table. Returns 0 or a negative errno: -EMFILE when the process has used up the keys for
+ * thread-specific data that take no allocation: nobody would tell us of a thread's end. */
 int hw__runners_init(void);
+
+/* How many there is room for; 0 before hw__runners_init(). Any thread. */
+uint32_t hw__runners_most(void);
 
 /* The calling thread's record, or NULL: there is no room. Async-signal-safe but in a thread that
  * has none yet. */

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/lease.h"
+#include "base/say.h"
 #include "gil/hooks.h"
 #include "schedule/habits.h"
 #include "schedule/help.h"
@@ -23,22 +25,6 @@ static struct hw__sched scheds[HW__MAX_GILS];
 static const struct hw_policy *_Atomic current;
 static int64_t current_options[HW_POLICY_MAX_OPTIONS];
 static _Atomic uint32_t generation; /* changes with it */
-
-int hw__sched_init(void) {
-    if (scheds[0].queue.members != NULL) {
-        return 0;
-    }
-    size_t bytes = HW__MAX_RUNNERS * sizeof(struct hw__runner *);
-    char *memory = mmap(NULL, HW__MAX_GILS * bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-        return -errno;
-    }
-    for (int i = 0; i < HW__MAX_GILS; i++) {
-        scheds[i].queue.members = (struct hw__runner **)(void *)(memory + (size_t)i * bytes);
-    }
-    return 0;
-}
 
 struct hw__sched *hw__sched_of(const struct hw__gil *gil) { return &scheds[gil->index]; }
 
@@ -148,10 +134,34 @@ static void call_all(struct hw__sched *sched) {
         struct hw__runner *runner = sched->queue.members[0];
         hw__sched_call(sched, runner);
     }
+    /* At once: the caller may go to sleep in the C library, which unlocks past the hooks. */
+    hw__wake_called();
+}
+
+/* The queue's memory, made at a GIL's first policy and kept. Pages that are not used take none. */
+static bool have_queue(struct hw__sched *sched) {
+    static atomic_bool said;
+    if (sched->queue.members == NULL) {
+        int saved = errno;
+        void *memory =
+            mmap(NULL, hw__runners_most() * sizeof(struct hw__runner *), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        errno = saved;
+        if (memory == MAP_FAILED) {
+            hw__say_once(&said,
+                         "no memory for the queue of an interpreter's GIL: it is not scheduled");
+            return false;
+        }
+        sched->queue.members = memory;
+    }
+    return true;
 }
 
 static void begin(struct hw__gil *gil, const struct hw_policy *policy, const int64_t *options) {
     struct hw__sched *sched = hw__sched_of(gil);
+    if (!have_queue(sched)) {
+        return;
+    }
     call_all(sched); /* who sleeps from before */
     struct hw__waiters queue = {.members = sched->queue.members};
     *sched = (struct hw__sched){.queue = queue, .generation = atomic_load(&generation)};
@@ -213,13 +223,40 @@ void hw__sched_adopt(struct hw__gil *gil) {
     }
 }
 
+void hw__sched_try_adopt(struct hw__gil *gil) {
+    if (atomic_load_explicit(&current, memory_order_relaxed) != NULL && hw__registry_trylock()) {
+        hw__sched_adopt(gil);
+        hw__registry_unlock();
+    }
+}
+
+bool hw__sched_remove(const struct hw__sched *sched, int64_t why) {
+    if (!hw__registry_trylock()) {
+        return false;
+    }
+    bool same = atomic_load(&generation) == sched->generation;
+    if (same) {
+        hw__sched_set_policy(NULL, NULL);
+        hw__lease_expire(&hw__leases[HW__LEASE_SCHEDULE], why);
+    }
+    hw__registry_unlock();
+    return same;
+}
+
 void hw__sched_forget(struct hw__gil *gil) {
     if (atomic_load(&gil->scheduled)) {
         hw__sched_end(gil);
     }
 }
 
-void hw__sched_after_fork(void) {
+void hw__sched_before_fork(void) { hw__registry_lock(); }
+
+void hw__sched_after_fork_in_parent(void) { hw__registry_unlock(); }
+
+void hw__sched_after_fork_in_child(void) {
+    int saved = errno;
+    hw__registry_unlock(); /* taken by hw__sched_before_fork(), in this very thread */
+    hw__say_after_fork();
     hw__runners_after_fork();
     hw__wake_after_fork();
     hw__help_after_fork();
@@ -245,4 +282,5 @@ void hw__sched_after_fork(void) {
     if (self != NULL) {
         self->sched = NULL;
     }
+    errno = saved;
 }

@@ -52,19 +52,29 @@ struct hw__sched_options {
 };
 extern struct hw__sched_options hw__sched_options;
 
-/* Makes the table of queues. Returns 0 or a negative errno. */
-int hw__sched_init(void);
-
 struct hw__sched *hw__sched_of(const struct hw__gil *gil);
 
 /* The policy that is on, also for GILs that come to life; NULL: none. Any thread. Setting it does
- * nothing at a GIL before the next thing that happens there. */
+ * nothing at a GIL before the next thing that happens there. The registry's lock must be held to
+ * set it. */
 const struct hw_policy *hw__sched_policy(void);
 void hw__sched_set_policy(const struct hw_policy *policy, const int64_t *options);
 
-/* The policy that is on, if any, begins at this GIL, or ends; its mutex must be held. */
+/* The policy that is on, if any, begins at this GIL, or ends; its mutex must be held. To begin, the
+ * registry's lock, too: else another one may come between a policy, its options and its generation.
+ * It does not begin where there is no memory for the queue. */
 void hw__sched_adopt(struct hw__gil *gil);
 void hw__sched_end(struct hw__gil *gil);
+
+/* From a hook. Does nothing where somebody starts or stops something; the next acquire tries again.
+ */
+void hw__sched_try_adopt(struct hw__gil *gil);
+
+/* From a hook: the policy that this GIL has is removed everywhere, if it still is the one that is
+ * on, and so is its lease, for that reason (base/lease.h); here it is yet to be ended.
+ *
+ * Returns whether it was: false also where somebody starts or stops something this very moment. */
+bool hw__sched_remove(const struct hw__sched *sched, int64_t why);
 
 /* Its memory is about to end: nobody uses it. */
 void hw__sched_forget(struct hw__gil *gil);
@@ -76,8 +86,10 @@ void hw__sched_found_holding(struct hw__sched *sched);
  * before that of the main one. */
 void hw__sched_leave(struct hw__runner *runner);
 
-/* In a forked child. */
-void hw__sched_after_fork(void);
+/* Around fork(): it takes the registry's lock before, and gives it back in parent and child. */
+void hw__sched_before_fork(void);
+void hw__sched_after_fork_in_parent(void);
+void hw__sched_after_fork_in_child(void);
 
 /* For the engine, with the GIL's mutex held. */
 

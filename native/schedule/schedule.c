@@ -7,9 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allowed.h"
+#include "base/lease.h"
+#include "base/say.h"
 #include "base/ticks.h"
 #include "gil/hooks.h"
 #include "gil/probe.h"
+#include "headway/clock.h"
 #include "schedule/engine.h"
 #include "schedule/help.h"
 #include "schedule/sched.h"
@@ -35,10 +39,8 @@ static int init_once(void) {
     }
     int error = hw__runners_init();
     if (error == 0) {
-        error = hw__sched_init();
-    }
-    if (error == 0) {
-        error = -pthread_atfork(NULL, NULL, hw__sched_after_fork);
+        error = -pthread_atfork(hw__sched_before_fork, hw__sched_after_fork_in_parent,
+                                hw__sched_after_fork_in_child);
     }
     done = error == 0;
     return error;
@@ -111,10 +113,18 @@ static int read_options(const struct hw_policy *policy, const char *text, struct
 const struct hw_policy_option *hw_policy_engine_options(void) { return engine_options; }
 
 /* ---------------------------------------------------------------- start and stop */
+/* A policy is on, or was when its hooks last ran, but nobody is there any more for whom it was. */
+static bool is_abandoned(void) {
+    return hw__lease_over(&hw__leases[HW__LEASE_SCHEDULE], hw_now_ns());
+}
+
 int hw_schedule_start(const struct hw_policy *policy, const char *options, char *problem,
                       int room) {
     struct values values = {{0}, {0}};
     problem[0] = '\0';
+    if (is_abandoned()) {
+        (void)hw_schedule_stop();
+    }
     if (hw__sched_policy() != NULL) {
         return -EALREADY;
     }
@@ -125,6 +135,10 @@ int hw_schedule_start(const struct hw_policy *policy, const char *options, char 
     }
     if (error == 0) {
         error = init_once();
+    }
+    if (error == -EMFILE) {
+        snprintf(problem, (size_t)room,
+                 "the process has used up the first 32 keys for thread-specific data");
     }
     if (error != 0) {
         return error;
@@ -150,7 +164,13 @@ int hw_schedule_start(const struct hw_policy *policy, const char *options, char 
     hw__sched_options.spin_ns = values.engine[0] * 1000;
     hw__sched_options.watchdog_ns = values.engine[1] * 1000000;
     hw__sched_options.yields = values.engine[2] != 0;
-    hw__help_prepare(values.engine[3] * 1000, values.engine[4] != 0);
+    bool helps = hw__allowed(HW__CALL_SCHED_ATTR);
+    static atomic_bool said;
+    if (!helps && (values.engine[3] != 0 || values.engine[4] != 0)) {
+        hw__say_once(&said, "a seccomp filter forbids sched_setattr(): os_slice_us and os_batch do "
+                            "nothing");
+    }
+    hw__help_prepare(helps ? values.engine[3] * 1000 : 0, helps && values.engine[4] != 0);
     hw__sched_set_policy(policy, values.policy);
     struct hw__gil_memory *memory = atomic_load(&gil->memory);
     pthread_mutex_lock(&memory->mutex);
@@ -168,6 +188,7 @@ int hw_schedule_stop(void) {
     }
     hw__registry_lock();
     bool was_on = hw__sched_policy() != NULL;
+    hw__lease_end(&hw__leases[HW__LEASE_SCHEDULE]);
     hw__wake_unlocks(false); /* who is called from now on is woken at once */
     hw__sched_set_policy(NULL, NULL);
     struct hw__gil *gil = &hw__gils[0];
@@ -186,7 +207,7 @@ int hw_schedule_stop(void) {
 
 const char *hw_schedule_active(void) {
     const struct hw_policy *policy = hw__sched_policy();
-    return policy == NULL ? "" : policy->name;
+    return policy == NULL || is_abandoned() ? "" : policy->name;
 }
 
 int hw_schedule_counts(struct hw_schedule_counts *counts) {

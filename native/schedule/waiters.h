@@ -9,7 +9,7 @@
 #include "schedule/runner.h"
 
 struct hw__waiters {
-    struct hw__runner **members; /* HW__MAX_RUNNERS of them; members[0] goes next */
+    struct hw__runner **members; /* room for all runners; members[0] goes next */
     uint32_t count;
 };
 

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/allowed.h"
 #include "headway/clock.h"
 #include "schedule/yield.h"
 
@@ -28,7 +29,8 @@ static __thread struct hw__runner *yields __attribute__((tls_model("initial-exec
 
 void hw__wake_prepare(void) {
     cpu_set_t set;
-    cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    bool known = hw__allowed(HW__CALL_AFFINITY) && sched_getaffinity(0, sizeof set, &set) == 0;
+    cores = known ? CPU_COUNT(&set) : 1;
 }
 
 void hw__wake_unlocks(bool hooked) { atomic_store(&unlock_hooked, hooked); }
@@ -68,7 +70,7 @@ static void wake_now(struct hw__runner *runner) {
     }
 }
 
-static void wake_all(void) {
+void hw__wake_called(void) {
     for (int i = 0; i < 2; i++) {
         struct hw__runner *runner = to_wake[i];
         to_wake[i] = NULL;
@@ -84,7 +86,7 @@ void hw__wake_unlocked(pthread_mutex_t *mutex) {
         return;
     }
     struct hw__runner *called = to_wake[0], *self = yields;
-    wake_all();
+    hw__wake_called();
     if (self != NULL) {
         int64_t yield_ns = hw__yield(self);
         if (atomic_load_explicit(&called->word, memory_order_relaxed) == HW__CALLED) {
@@ -99,7 +101,7 @@ void hw__wake(struct hw__runner *runner, pthread_mutex_t *mutex) {
         return;
     }
     if (to_wake[1] != NULL || wake_after != mutex) {
-        wake_all();
+        hw__wake_called();
     }
     wake_after = mutex;
     to_wake[to_wake[0] == NULL ? 0 : 1] = runner;

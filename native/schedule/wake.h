@@ -23,6 +23,9 @@ void hw__wake_then_yield(struct hw__runner *self);
 /* A mutex was unlocked by this thread: wakes whom it has called while it held that one. */
 void hw__wake_unlocked(pthread_mutex_t *mutex);
 
+/* Wakes them now. */
+void hw__wake_called(void);
+
 /* The calling thread has called somebody, to be woken at an unlock. */
 bool hw__wake_pending(void);
 

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "schedule/watchdog.h"
 
-#include <errno.h>
-#include <string.h>
-#include <unistd.h>
-
 #include "base/text.h"
 #include "policy/policies.h"
 
@@ -75,18 +71,16 @@ const char *hw__watchdog_finds(struct hw__sched *sched, const struct hw__runner 
     return NULL;
 }
 
-void hw__watchdog_say(const struct hw__sched *sched, const struct hw__runner *runner,
-                      const char *why) {
-    char line[300] = "headway: the policy ";
-    hw__text_append(line, sizeof line, sched->policy->name);
-    hw__text_append(line, sizeof line, " is removed, CPython schedules again: ");
-    hw__text_append(line, sizeof line, why);
-    hw__text_append(line, sizeof line, " (thread ");
-    hw__text_append_number(line, sizeof line, runner->tid);
-    hw__text_append(line, sizeof line, ", ");
-    hw__text_append_number(line, sizeof line, (sched->view.now_ns - runner->seen.ready_ns) / MS);
-    hw__text_append(line, sizeof line, " ms)\n");
-    int saved = errno;
-    (void)!write(STDERR_FILENO, line, strlen(line));
-    errno = saved;
+void hw__watchdog_text(const struct hw__sched *sched, const struct hw__runner *runner,
+                       const char *why, char *text, size_t room) {
+    text[0] = '\0';
+    hw__text_append(text, room, "the policy ");
+    hw__text_append(text, room, sched->policy->name);
+    hw__text_append(text, room, " is removed, CPython schedules again: ");
+    hw__text_append(text, room, why);
+    hw__text_append(text, room, " (thread ");
+    hw__text_append_number(text, room, runner->tid);
+    hw__text_append(text, room, ", ");
+    hw__text_append_number(text, room, (sched->view.now_ns - runner->seen.ready_ns) / MS);
+    hw__text_append(text, room, " ms)");
 }

@@ -3,6 +3,8 @@
 #ifndef HEADWAY_SCHEDULE_WATCHDOG_H
 #define HEADWAY_SCHEDULE_WATCHDOG_H
 
+#include <stddef.h>
+
 #include "schedule/sched.h"
 
 /* Of a hold, what no policy is to blame for: all of it where it is so long that it must be a call
@@ -14,8 +16,9 @@ int64_t hw__watchdog_stuck_ns(int64_t held_ns);
 const char *hw__watchdog_finds(struct hw__sched *sched, const struct hw__runner *runner,
                                int64_t now_ns);
 
-/* Says in one line on stderr, without stdio, that the policy is removed and why. */
-void hw__watchdog_say(const struct hw__sched *sched, const struct hw__runner *runner,
-                      const char *why);
+/* What is to be said of it, for hw__say(), while the policy is still there. The GIL's mutex must be
+ * held. */
+void hw__watchdog_text(const struct hw__sched *sched, const struct hw__runner *runner,
+                       const char *why, char *text, size_t room);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <sched.h>
 
+#include "base/allowed.h"
 #include "headway/clock.h"
 
 #define US 1000
@@ -13,7 +14,7 @@
 
 int64_t hw__yield(struct hw__runner *self) {
     int64_t before_ns = hw_now_ns();
-    if (before_ns < self->no_yield_until_ns) {
+    if (before_ns < self->no_yield_until_ns || !hw__allowed(HW__CALL_YIELD)) {
         return 0;
     }
     sched_yield();

@@ -219,6 +219,15 @@ int fake_signal(pthread_cond_t *cond) { return pthread_cond_signal(cond); }
 
 int fake_destroy(pthread_cond_t *cond) { return pthread_cond_destroy(cond); }
 
+int fake_sem_wait(sem_t *semaphore) { return sem_wait(semaphore); }
+
+int fake_sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *deadline) {
+    return sem_clockwait(semaphore, clock, deadline);
+}
+
+EXPORT const char PyType_Type[8];
+EXPORT void *PyGILState_GetThisThreadState(void) { return current; }
+
 const void *fake_code_type(void) { return code_type; }
 
 struct hw_stack_layout fake_layout(bool cframe) {

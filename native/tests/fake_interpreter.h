@@ -8,6 +8,7 @@
 #ifndef HEADWAY_TESTS_FAKE_INTERPRETER_H
 #define HEADWAY_TESTS_FAKE_INTERPRETER_H
 
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -132,6 +133,11 @@ int fake_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct ti
 int fake_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
 int fake_signal(pthread_cond_t *cond);
 int fake_destroy(pthread_cond_t *cond);
+
+/* Those of semaphores, on which threads without a GIL wait. */
+int fake_sem_wait(sem_t *semaphore);
+int fake_sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *deadline);
+void *PyGILState_GetThisThreadState(void);
 
 /* The address of PyCode_Type, as it were, and how all this lies in memory; `cframe`: there is one
  * between the thread state and the frame, as in 3.11 and 3.12. */

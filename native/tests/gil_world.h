@@ -22,6 +22,7 @@
 #include "headway/trace.h"
 #include "t.h"
 #include "trace/session.h"
+#include "trace_collect.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define WORLD_TSAN 1
@@ -60,7 +61,7 @@ static inline void world_begin(void) {
 #define WORLD_REAL(name, symbol, required, pauses, parameters) hw__real.name = symbol;
 #else
 #define WORLD_REAL(name, symbol, required, pauses, parameters)                                     \
-    hw__real.name = (int(*) parameters)(uintptr_t)hw__real_function(#symbol);
+    hw__real.name = (int(*) parameters)(uintptr_t)hw__next_function(#symbol);
 #endif
     HW__GIL_FUNCTIONS(WORLD_REAL)
 #undef WORLD_REAL
@@ -84,10 +85,11 @@ static inline void world_leave(void) {
     fake_gil_destroy(fake_main_gil());
 }
 
-static inline struct hw_trace_options world_options(const char *path) {
+/* `door` is where the collector is, "" for none. */
+static inline struct hw_trace_options world_options(const char *door) {
     return (struct hw_trace_options){
-        .path = path,
-        .max_bytes = WORLD_MAX_BYTES,
+        .door = door,
+        .bytes = WORLD_MAX_BYTES,
         .family = 0x1234567890ABCDEF,
         .python_version = 0x030E00F0,
         .gil_enabled = 1,
@@ -98,12 +100,35 @@ static inline struct hw_trace_options world_options(const char *path) {
     };
 }
 
-static inline int world_try_start(const char *name, int64_t max_bytes, bool stacks) {
-    struct hw_trace_options options = world_options(name[0] == '\0' ? "" : world_path(name));
-    options.max_bytes = max_bytes;
+/* Starts a session with these options, of which trace_open(world_path(name)) gives what is recorded
+ * up to then. In this process alone: see world_collect(). */
+static inline int world_start_with(const char *name, const struct hw_trace_options *options) {
+    int error = hw_trace_start(options);
+    if (error == 0) {
+        collect_memory(world_path(name), hw_trace_memory());
+    }
+    return error;
+}
+
+/* With the name "" it only counts. */
+static inline int world_try_start(const char *name, int64_t bytes, bool stacks) {
+    struct hw_trace_options options = world_options("");
+    options.bytes = name[0] == '\0' ? 0 : bytes;
     options.has_layout = stacks;
     options.layout = fake_layout(false);
+    return name[0] == '\0' ? hw_trace_start(&options) : world_start_with(name, &options);
+}
+
+/* Starts a session that is collected, and followed into children: their files are named after
+ * `name`. */
+static inline int world_try_collect(const char *name, int64_t bytes) {
+    struct hw_trace_options options = world_options(collect_listen(world_path(name)));
+    options.bytes = bytes;
     return hw_trace_start(&options);
+}
+
+static inline void world_collect(const char *name) {
+    T_EQ(0, world_try_collect(name, WORLD_MAX_BYTES));
 }
 
 static inline void world_start(const char *name) {
@@ -215,6 +240,7 @@ static inline pid_t world_fork(void (*child)(void)) {
     T_TRUE(pid >= 0);
     if (pid == 0) {
         t_start();
+        collect_after_fork();
         fake_after_fork_child();
         child();
         _exit(0);

@@ -127,7 +127,6 @@ static void test_asked_while_sessions_come_and_go(void) {
         world_await(&asked, 2);
         T_EQ(0, hw_trace_stop());
         world_await(&asked, 2);
-        T_EQ(0, unlink(world_path("asked.hwt")));
     }
     atomic_store(&asker_stop, true);
     world_join(thread);
@@ -194,6 +193,72 @@ static void test_next_session_while_a_thread_waits(void) {
     fake_set_interval(fake_main_gil(), FAKE_INTERVAL_US);
 }
 
+/* A cond that is known as a GIL's, with another mutex than that one's: nothing of ours. */
+static void test_another_mutex(void) {
+    pthread_mutex_t another = PTHREAD_MUTEX_INITIALIZER;
+    const struct timespec past = {0, 1};
+    world_start("another.hwt");
+    T_EQ(0, pthread_mutex_lock(&another));
+    T_EQ(ETIMEDOUT, fake_timedwait(&fake_main_gil()->memory.cond, &another, &past));
+    T_EQ(0, pthread_mutex_unlock(&another));
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("another.hwt"));
+    T_EQ(0, trace.kinds[HW__WAIT]);
+    trace_close(&trace);
+}
+
+/* An embedder closes the interpreter's library while hooks are in it: it stays loaded, since
+ * threads may come back to it, and what was written to it is taken back later. */
+static void test_image_is_closed(void) {
+    void *library = dlopen(FAKE_OTHER, RTLD_NOW | RTLD_LOCAL);
+    T_TRUE(library != NULL);
+    T_EQ(0, hw__hooks_install(dlsym(library, "_PyRuntime"), HW__FOR_TRACE));
+    T_EQ(0, dlclose(library));
+    library = dlopen(FAKE_OTHER, RTLD_NOW | RTLD_NOLOAD);
+    T_TRUE(library != NULL);
+    T_EQ(0, hw__hooks_remove(HW__FOR_TRACE));
+    T_EQ(0, dlclose(library));
+}
+
+/* A thread of a real-time class waits for one of the usual class on the same core: it does not keep
+ * the core from it. */
+static void *be_busy(void *go) {
+    while (!atomic_load((atomic_bool *)go)) {
+    }
+    atomic_store(&hw__gils[0].busy, false);
+    return NULL;
+}
+
+static int64_t own_cpu_ns(void) {
+    struct timespec now;
+    T_EQ(0, clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now));
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
+static void on_one_core(void) {
+    cpu_set_t one;
+    pthread_t thread;
+    atomic_bool go = false;
+    struct sched_param urgent = {.sched_priority = 1};
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    T_EQ(0, sched_setaffinity(0, sizeof one, &one));
+    atomic_store(&hw__gils[0].busy, true);
+    T_EQ(0, pthread_create(&thread, NULL, be_busy, &go));
+    if (sched_setscheduler(0, SCHED_FIFO, &urgent) != 0) {
+        fprintf(stderr, "not without the right to use SCHED_FIFO\n");
+    }
+    atomic_store(&go, true);
+    int64_t before_ns = own_cpu_ns();
+    hw__gil_unrecord(&hw__gils[0]);
+    /* Else the other one comes when the kernel throttles this class: after 950 ms. */
+    T_TRUE(own_cpu_ns() - before_ns < 300000000);
+    T_EQ(0, pthread_join(thread, NULL));
+    exit(0);
+}
+
+static void test_real_time(void) { world_wait(world_fork(on_one_core)); }
+
 int main(void) {
     t_start();
     world_begin();
@@ -206,6 +271,9 @@ int main(void) {
     T_RUN(test_sessions_while_threads_run);
     T_RUN(test_sessions_while_other_interpreters_run);
     T_RUN(test_asked_while_sessions_come_and_go);
+    T_RUN(test_another_mutex);
+    T_RUN(test_image_is_closed);
+    T_RUN(test_real_time);
     world_leave();
     return 0;
 }

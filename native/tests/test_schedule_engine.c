@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* The engine under the stand-in for the interpreter: threads take and drop a GIL by CPython's
  * protocol while a policy is on, comes and goes, errs, or the process forks. */
+#include <fcntl.h>
+
 #include "gil_world.h"
 #include "headway/schedule.h"
 #include "policy/policies.h"
@@ -397,11 +399,11 @@ static void check_removal(const struct hw_policy *policy, int spins, const char 
     }
     atomic_store(&stop, true);
     join_workers();
+    char line[500] = "";
+    T_TRUE(read(pipes[0], line, sizeof line - 1) > 0); /* another thread writes it */
     T_EQ(STDERR_FILENO, dup2(saved, STDERR_FILENO));
     close(pipes[1]);
-    char line[500] = "";
-    T_TRUE(read(pipes[0], line, sizeof line - 1) > 0);
-    T_TRUE(strstr(line, "headway: the policy ") == line);
+    T_TRUE(strstr(line, "headway: process ") == line && strstr(line, ": the policy ") != NULL);
     T_TRUE(strstr(line, policy->name) != NULL && strstr(line, why) != NULL);
     T_TRUE(strchr(line, '\n') == line + strlen(line) - 1);
     close(pipes[0]);
@@ -419,6 +421,41 @@ static void test_watchdog(void) {
 }
 
 /* A policy finds nothing of another one's, neither in a thread nor in the GIL. */
+/* What it says reaches nobody, as the pipe is full, or closed: the program goes on, and gets no
+ * signal. */
+static void test_watchdog_in_vain(void) {
+    for (int closed = 0; closed < 2; closed++) {
+        int pipes[2], saved = dup(STDERR_FILENO);
+        char junk[4096] = "";
+        atomic_bool stop = false;
+        T_EQ(0, pipe2(pipes, O_NONBLOCK));
+        while (write(pipes[1], junk, sizeof junk) > 0) {
+        }
+        T_EQ(0, fcntl(pipes[1], F_SETFL, 0));
+        if (closed) {
+            close(pipes[0]);
+        }
+        schedule(&last_first, "watchdog_ms=50");
+        T_EQ(STDERR_FILENO, dup2(pipes[1], STDERR_FILENO));
+        start_workers(fake_main_gil(), 0, LONG, &stop);
+        while (hw_schedule_active()[0] != '\0') {
+            world_yield();
+        }
+        for (int i = 0; i < WORKERS; i++) {
+            world_await(&workers[i].taken, 2);
+        }
+        atomic_store(&stop, true);
+        join_workers();
+        T_EQ(STDERR_FILENO, dup2(saved, STDERR_FILENO));
+        close(saved);
+        close(pipes[1]);
+        if (!closed) {
+            close(pipes[0]);
+        }
+        T_EQ(-ESRCH, hw_schedule_stop());
+    }
+}
+
 static void test_nothing_left_over(void) {
     static const int64_t zero[8];
     schedule(hw_policy_at(0), "");
@@ -622,6 +659,7 @@ int main(void) {
     T_RUN(test_recorded_meanwhile);
     T_RUN(test_strange_patience);
     T_RUN(test_watchdog);
+    T_RUN(test_watchdog_in_vain);
     T_RUN(test_nothing_left_over);
     T_RUN(test_called_in_vain);
     T_RUN(test_own_gil);

@@ -8,7 +8,7 @@
 
 static struct hw_trace_options options(void) {
     return (struct hw_trace_options){
-        .path = "", .gil_enabled = 1, .command = "", .executable = "", .program = ""};
+        .door = "", .gil_enabled = 1, .command = "", .executable = "", .program = ""};
 }
 
 /* Nothing in the process is called _PyRuntime. */

@@ -27,22 +27,21 @@ static pid_t raw_fork(void (*child)(void)) {
     return pid;
 }
 
-/* How many mappings of trace files there are. */
-static int mapped_files(void) {
+/* How many mappings of memories there are. */
+static int mapped_memories(void) {
     FILE *maps = fopen("/proc/self/maps", "r");
     T_TRUE(maps != NULL);
     int count = 0;
     char line[8192];
     while (fgets(line, sizeof line, maps) != NULL) {
-        count += strstr(line, ".hwt") != NULL;
+        count += strstr(line, "/memfd:headway") != NULL;
     }
     fclose(maps);
     return count;
 }
 
 static void yield_and_stop(void) {
-    T_EQ(1, mapped_files()); /* its own; the parent's is out of reach */
-    T_EQ(0, strcmp(world_path(child_name("app", getpid())), hw_trace_path()));
+    T_EQ(1, mapped_memories()); /* its own; the parent's is out of reach */
     for (int i = 0; i < YIELDS; i++) {
         world_yield();
     }
@@ -74,7 +73,7 @@ static void check_child(const char *name, pid_t pid, pid_t parent, bool ended) {
 
 /* A child begins with its taking of the GIL; the parent's file has the parent's events alone. */
 static void test_child(void) {
-    world_start("app.hwt");
+    world_collect("app.hwt");
     world_yield();
     pid_t pid = world_fork(yield_and_stop);
     world_yield();
@@ -106,7 +105,7 @@ static void yield_and_exit(void) {
 
 /* A child that ends by _exit() leaves its file without an end; one that ends by exit() with it. */
 static void test_ways_to_end(void) {
-    world_start("app.hwt");
+    world_collect("app.hwt");
     pid_t quits = world_fork(yield_and_quit);
     world_wait(quits);
     pid_t exits = world_fork(yield_and_exit);
@@ -136,7 +135,7 @@ static void only_exit(void) { exit(0); }
  * file; nor does it end its parent's. */
 static void test_child_without_events(void) {
     void (*children[])(void) = {only_exec, only_stop, only_exit};
-    world_start("app.hwt");
+    world_collect("app.hwt");
     for (int i = 0; i < 3; i++) {
         pid_t pid = raw_fork(children[i]);
         world_wait(pid);
@@ -170,7 +169,7 @@ static void fork_again(void) {
 /* A grandchild's file is named after the first process's, as its parent's is. */
 static void test_child_of_a_child(void) {
     T_EQ(0, pipe(to_parent));
-    world_start("app.hwt");
+    world_collect("app.hwt");
     pid_t pid = world_fork(fork_again);
     world_wait(pid);
     pid_t grand;
@@ -183,10 +182,11 @@ static void test_child_of_a_child(void) {
 
 static void start_again(void) {
     T_EQ(0, hw_trace_stop());
-    world_start("other.hwt");
+    world_collect("other.hwt");
     pid_t pid = world_fork(yield_and_quit);
     world_wait(pid);
     T_EQ(0, hw_trace_stop());
+    collect();
     T_TRUE(!exists(child_name("app", pid)));
     T_TRUE(exists(child_name("other", pid)));
 }
@@ -194,42 +194,15 @@ static void start_again(void) {
 /* A child that ends its session and starts another one: its children's files are named after that.
  */
 static void test_child_with_a_session_of_its_own(void) {
-    world_start("app.hwt");
+    world_collect("app.hwt");
     world_wait(world_fork(start_again));
     T_EQ(0, hw_trace_stop());
-    T_EQ(0, unlink(world_path("app.hwt")));
     unlink(world_path("other.hwt"));
 }
 
-static void find_name_taken(void) {
-    const char *taken = world_path(child_name("app", getpid()));
-    int fd = open(taken, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    T_TRUE(fd >= 0);
-    close(fd);
-    fake_after_fork_child();
-    yield_and_quit();
-}
-
-/* A child's file that is there already, of a process that had the same number, is left alone. */
-static void test_name_taken(void) {
-    world_start("app.hwt");
-    pid_t pid = raw_fork(find_name_taken);
-    world_wait(pid);
-    T_EQ(0, hw_trace_stop());
-    struct stat file;
-    T_EQ(0, stat(world_path(child_name("app", pid)), &file));
-    T_EQ(0, file.st_size);
-    char name[64];
-    snprintf(name, sizeof name, "app.%d-2.hwt", (int)pid);
-    check_child(name, pid, getpid(), false);
-    T_EQ(0, unlink(world_path("app.hwt")));
-}
-
-static void lose_folder(void) {
-    char from[128];
-    strcpy(from, world_path("folder"));
-    T_EQ(0, rename(from, world_path("moved")));
+static void lose_collector(void) {
     int64_t hold_ns, wait_ns;
+    T_EQ(0, unlink(collect_door));
     fake_after_fork_child();
     T_EQ(0, hw_trace_active());
     T_EQ(-ESRCH, hw_gil_times(&hold_ns, &wait_ns));
@@ -240,20 +213,34 @@ static void lose_folder(void) {
     T_EQ(0, hw_trace_stop());
 }
 
-/* A child that cannot make its file goes on without one, and its parent with its own. */
-static void test_no_file_to_be_had(void) {
-    T_EQ(0, mkdir(world_path("folder"), 0700));
-    world_start("folder/app.hwt");
-    world_wait(raw_fork(lose_folder));
+/* A child that cannot reach the collector goes on without, its parent with its own session; and it
+ * is counted. */
+static void test_no_collector_to_be_had(void) {
+    world_collect("lost.hwt");
+    world_wait(raw_fork(lose_collector));
+    world_yield();
+    T_EQ(1, hw__session.control->lost_children);
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("lost.hwt"));
+    T_EQ(3, trace.event_count);
+    trace_close(&trace);
+}
+
+static void not_recorded(void) {
+    T_EQ(0, hw_trace_active());
+    world_yield();
+    T_EQ(-ESRCH, hw_trace_stop());
+}
+
+/* A session that nobody collects is its process's alone. */
+static void test_not_collected(void) {
+    world_start("alone.hwt");
+    world_wait(world_fork(not_recorded));
     world_yield();
     T_EQ(0, hw_trace_stop());
-    struct trace trace = trace_open(world_path("moved/app.hwt"));
+    struct trace trace = trace_open(world_path("alone.hwt"));
     T_EQ(3, trace.event_count);
     trace_close(&trace);
-    trace = trace_open(world_path("new.hwt"));
-    T_EQ(3, trace.event_count);
-    trace_close(&trace);
-    T_EQ(0, unlink(world_path("new.hwt")));
 }
 
 static ino_t parents_memory;
@@ -288,24 +275,6 @@ static void test_in_memory(void) {
     T_EQ(0, hw_trace_stop());
 }
 
-static void from_memory_to_file(void) {
-    T_EQ(0, hw_trace_stop());
-    fake_after_fork_child();
-    world_start("file.hwt");
-    T_EQ(0, hw_trace_stop());
-    struct trace trace = trace_open(world_path("file.hwt"));
-    T_EQ(trace.header->chunks_offset + trace.header->chunks_taken * HW__CHUNK_BYTES, trace.size);
-    trace_close(&trace);
-}
-
-/* A child that ends a session in memory before it had an event, and then has one with a file: that
- * is cut to its size when it ends, as any other. */
-static void test_from_memory_to_file(void) {
-    world_start("");
-    world_wait(raw_fork(from_memory_to_file));
-    T_EQ(0, hw_trace_stop());
-}
-
 /* A child whose threads come and go. */
 static void with_threads(void) {
     struct world_worker worker = {.gil = fake_main_gil(), .rounds = 20};
@@ -317,7 +286,7 @@ static void with_threads(void) {
 }
 
 static void test_child_with_threads(void) {
-    world_start("app.hwt");
+    world_collect("app.hwt");
     pid_t pid = world_fork(with_threads);
     world_wait(pid);
     T_EQ(0, hw_trace_stop());
@@ -341,7 +310,7 @@ static void test_fork_while_threads_record(void) {
     pid_t children[FORKS];
     fake_gil_init(&own);
     memset(workers, 0, sizeof workers);
-    world_start("app.hwt");
+    world_collect("app.hwt");
     for (int i = 0; i < WORKERS; i++) {
         workers[i].gil = i == 0 ? &own : fake_main_gil();
         workers[i].stop = &stop;
@@ -391,7 +360,7 @@ static void test_fork_while_another_gil_is_locked(void) {
     static struct fake_gil own;
     fake_gil_init(&own);
     struct world_worker worker = {.gil = &own, .rounds = 1};
-    world_start("app.hwt");
+    world_collect("app.hwt");
     world_go(&worker);
     world_join(worker.thread);
     T_TRUE(world_record(&own) != NULL);
@@ -418,10 +387,9 @@ int main(void) {
     T_RUN(test_child_without_events);
     T_RUN(test_child_of_a_child);
     T_RUN(test_child_with_a_session_of_its_own);
-    T_RUN(test_name_taken);
-    T_RUN(test_no_file_to_be_had);
+    T_RUN(test_no_collector_to_be_had);
+    T_RUN(test_not_collected);
     T_RUN(test_in_memory);
-    T_RUN(test_from_memory_to_file);
     T_RUN(test_child_with_threads);
     T_RUN(test_fork_while_threads_record);
     T_RUN(test_fork_while_another_gil_is_locked);

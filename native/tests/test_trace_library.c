@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* The recorder as it is shipped: libheadway.so, loaded at run time, which finds the C library's
  * functions itself and keeps itself loaded. */
+#include <link.h>
+
 #include "gil_world.h"
 #include "trace_file.h"
 
@@ -10,6 +12,7 @@ static struct {
     int (*start)(const struct hw_trace_options *);
     int (*stop)(void);
     int (*active)(void);
+    int (*memory)(void);
     int (*times)(int64_t *, int64_t *);
 } library;
 
@@ -20,18 +23,20 @@ static void load(void) {
     library.start = (int (*)(const struct hw_trace_options *))(uintptr_t)dlsym(library.handle,
                                                                                "hw_trace_start");
     library.stop = (int (*)(void))(uintptr_t)dlsym(library.handle, "hw_trace_stop");
+    library.memory = (int (*)(void))(uintptr_t)dlsym(library.handle, "hw_trace_memory");
     library.active = (int (*)(void))(uintptr_t)dlsym(library.handle, "hw_trace_active");
     library.times = (int (*)(int64_t *, int64_t *))(uintptr_t)dlsym(library.handle, "hw_gil_times");
     T_TRUE(library.start != NULL && library.stop != NULL && library.active != NULL &&
-           library.times != NULL);
+           library.memory != NULL && library.times != NULL);
 }
 
 /* A session while threads fight, with nothing of ours prepared. */
 static void test_a_session(void) {
-    struct hw_trace_options options = world_options(world_path("library.hwt"));
+    struct hw_trace_options options = world_options("");
     struct world_worker workers[3];
     memset(workers, 0, sizeof workers);
     T_EQ(0, library.start(&options));
+    collect_memory(world_path("library.hwt"), library.memory());
     T_EQ(1, library.active());
     long taken = 1;
     for (int i = 0; i < 3; i++) {
@@ -60,8 +65,9 @@ static void test_a_session(void) {
 /* Whoever loaded it lets it go in the middle of a session: its hooks stay in memory, and can be
  * loaded again. */
 static void test_closed_in_a_session(void) {
-    struct hw_trace_options options = world_options(world_path("closed.hwt"));
+    struct hw_trace_options options = world_options("");
     T_EQ(0, library.start(&options));
+    collect_memory(world_path("closed.hwt"), library.memory());
     T_EQ(0, dlclose(library.handle));
     world_yield();
     load();
@@ -70,6 +76,17 @@ static void test_closed_in_a_session(void) {
     struct trace trace = trace_open(world_path("closed.hwt"));
     T_EQ(3, trace.event_count);
     trace_close(&trace);
+}
+
+/* A call that the loader would have to bind first needs more stack than a small thread has left. */
+static void test_binds_nothing_later(void) {
+    struct link_map *map;
+    bool now = false;
+    T_EQ(0, dlinfo(library.handle, RTLD_DI_LINKMAP, (void *)&map));
+    for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++) {
+        now = now || (entry->d_tag == DT_FLAGS && (entry->d_un.d_val & DF_BIND_NOW) != 0);
+    }
+    T_TRUE(now);
 }
 
 int main(void) {
@@ -83,6 +100,7 @@ int main(void) {
     world_begin();
     world_enter();
     load();
+    T_RUN(test_binds_nothing_later);
     T_RUN(test_a_session);
     T_RUN(test_closed_in_a_session);
     world_leave();

@@ -106,6 +106,38 @@ static void check_stack(const struct trace *trace, uint32_t node, int first, int
     T_EQ(0, node);
 }
 
+/* A str that is no compact one, as instances of subclasses are: its text lies elsewhere, or it has
+ * none. Never is what follows the object taken for it. */
+static void test_text_elsewhere(void) {
+    static const char text[] = "elsewhere.py";
+    static const struct {
+        int kind; /* as in the bits */
+        const char *data;
+        size_t bytes; /* expected */
+    } cases[] = {{1, text, sizeof text - 1}, {1, NULL, 0}, {0, text, 0}, {3, text, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        prepare();
+        memset(&filename, 0, sizeof filename);
+        memset(filename.other, '!', sizeof filename.other);
+        memset(filename.ascii, '!', sizeof filename.ascii);
+        filename.length = sizeof text - 1;
+        filename.state = 2u | (uint32_t)cases[i].kind << 2 | (i == 0 ? 1u << 6 : 0);
+        memcpy(filename.other, &cases[i].data, sizeof cases[i].data);
+        start("elsewhere.hwt", WORLD_MAX_BYTES);
+        stand(1);
+        world_yield();
+        stand(0);
+        T_EQ(0, hw_trace_stop());
+        struct trace trace = trace_open(world_path("elsewhere.hwt"));
+        const struct hw__meta_code *code = trace_code(&trace, 0, 1);
+        T_EQ(cases[i].bytes, code->filename_bytes);
+        T_EQ(0, memcmp(code + 1, text, cases[i].bytes));
+        trace_close(&trace);
+        T_EQ(0, unlink(world_path("elsewhere.hwt")));
+    }
+    prepare();
+}
+
 /* Every frame, with its code's names in each kind of string, and its line table. */
 static void test_a_stack(void) {
     start("stack.hwt", WORLD_MAX_BYTES);
@@ -168,10 +200,10 @@ static void test_same_stack_same_number(void) {
 /* The same where a struct lies between thread state and frame (3.11, 3.12); and hw_trace_walk()
  * sees what the recorder sees. */
 static void test_with_a_cframe(void) {
-    struct hw_trace_options options = world_options(world_path("cframe.hwt"));
+    struct hw_trace_options options = world_options("");
     options.has_layout = 1;
     options.layout = fake_layout(true);
-    T_EQ(0, hw_trace_start(&options));
+    T_EQ(0, world_start_with("cframe.hwt", &options));
     stand(3);
     fake_current()->frame = NULL;
     world_yield();
@@ -194,11 +226,11 @@ static void test_with_a_cframe(void) {
 
 /* A shim's code, which has the type of code but is none, is passed over. */
 static void test_shim(void) {
-    struct hw_trace_options options = world_options(world_path("shim.hwt"));
+    struct hw_trace_options options = world_options("");
     options.has_layout = 1;
     options.layout = fake_layout(false);
     options.layout.shim_code = (uint64_t)(uintptr_t)&codes[1];
-    T_EQ(0, hw_trace_start(&options));
+    T_EQ(0, world_start_with("shim.hwt", &options));
     stand(3);
     world_yield();
     T_EQ(0, hw_trace_stop());
@@ -660,6 +692,7 @@ int main(void) {
     world_begin();
     world_enter();
     prepare();
+    T_RUN(test_text_elsewhere);
     T_RUN(test_a_stack);
     T_RUN(test_same_stack_same_number);
     T_RUN(test_any_change);

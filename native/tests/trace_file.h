@@ -11,9 +11,10 @@
 
 #include "t.h"
 #include "trace/format.h"
+#include "trace_collect.h"
 
 #define TRACE_KINDS 9 /* event kinds, from 1 */
-#define TRACE_GILS 128
+#define TRACE_GILS 255
 
 struct trace_event {
     struct hw__event event;
@@ -256,6 +257,7 @@ static inline void trace_holders(const struct trace *trace) {
 /* Reads a file and checks it. */
 static inline struct trace trace_open(const char *path) {
     struct trace trace = {0};
+    collect();
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         fprintf(stderr, "no file %s\n", path);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/lease.h"
 #include "base/rare.h"
 #include "headway/clock.h"
 #include "schedule/engine.h"
@@ -53,7 +54,8 @@ HW__RARE static bool adopt(void) {
     if (!done) {
         close_door();
     }
-    atomic_store(&hw__session.inherited, 0);
+    /* In a free-threaded build other threads of the child may be about to tell something. */
+    atomic_store(&hw__session.inherited, done ? 0 : HW__LOST);
     return done;
 }
 
@@ -71,7 +73,18 @@ HW__RARE static void announce(struct hw__gil *gil, int64_t now_ns) {
         record->time_ns = now_ns;
         hw__meta_commit(gil, record);
     }
-    gil->announced = true;
+    gil->announced = record != NULL || header->chunk_count == 0;
+}
+
+/* Whoever had this process recorded is gone. Each GIL goes back to what it was at its next event;
+ * what else there is to undo waits for hw_trace_stop(). */
+HW__RARE static void abandon(struct hw__gil *gil, int64_t now_ns) {
+    hw__lease_expire(&hw__leases[HW__LEASE_TRACE], HW__LEASE_EXPIRED);
+    atomic_store(&hw__session.header->end_ns, now_ns);
+    close_door();
+    if (gil != NULL) {
+        atomic_store(&gil->recorded, false);
+    }
 }
 
 /* What every event begins with. Returns the calling thread's record with the time, or NULL: no
@@ -89,6 +102,10 @@ static struct hw__thread *enter(struct hw__gil *gil, int64_t *now_ns) {
         return NULL;
     }
     int64_t now = hw__ticks_now(&gil->ticks);
+    if (hw__lease_over(&hw__leases[HW__LEASE_TRACE], now)) {
+        abandon(gil, now);
+        return NULL;
+    }
     now = now < gil->last_ns ? gil->last_ns : now;
     now = now < thread->last_ns ? thread->last_ns : now;
     *now_ns = gil->last_ns = now;
@@ -321,6 +338,10 @@ static uint64_t types[TYPES]; /* by id - 1; guarded by free_meta */
 static uint32_t type_count;
 
 static bool begin_telling(void) {
+    /* Before the count: else those that keep coming would keep it from 0 for ever. */
+    if (!atomic_load_explicit(&door_open, memory_order_relaxed)) {
+        return false;
+    }
     atomic_fetch_add(&telling, 1);
     if (atomic_load(&door_open)) {
         return true;
@@ -384,6 +405,11 @@ static bool contention(const struct hw__park *park) { return park->kind != HW__P
 
 bool hw__on_park(const struct hw__park *park) {
     if (!begin_telling()) {
+        return false;
+    }
+    if (hw__lease_over(&hw__leases[HW__LEASE_TRACE], hw_now_ns())) {
+        abandon(NULL, hw_now_ns());
+        atomic_fetch_sub(&telling, 1);
         return false;
     }
     if (atomic_load(&hw__session.inherited) != 0 && !adopt()) {

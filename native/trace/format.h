@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: MIT
-/* The trace file (.hwt), version 2: what a traced process maps and writes, and what is left when it
- * is killed. The one description of the format; src/headway/traces/format.py reads it, and a test
- * holds the two against each other.
+/* The trace, version 2: the memory that a traced process records into, and the file (.hwt) that its
+ * collector copies from there (drain.h). The one description of both; src/headway/traces/format.py
+ * reads it, and a test holds the two against each other.
  *
  *     header        HW__HEADER_BYTES
  *     slots         slot_count times struct hw__slot: counters of the threads alive, for live views
  *     chunks        chunk_count times HW__CHUNK_BYTES, taken one after the other
  *
- * All numbers are little-endian. Times are CLOCK_MONOTONIC nanoseconds. Each process writes a file
- * of its own; files of one launch have the same `family`. A file may end before its last chunk:
- * what is missing was never taken. What is zero was never written.
+ * All numbers are little-endian. Times are CLOCK_MONOTONIC nanoseconds. Each process has a file of
+ * its own; files of one launch have the same `family`. A file may end before its last chunk: what
+ * is missing was never taken. What is zero was never written. What the memory has besides is in
+ * control.h.
  *
  * A chunk belongs to one thread (events) or one GIL (meta) and is filled from its front; `used` is
  * stored after the bytes it counts, so that whatever moment the process dies in, the first `used`
  * bytes are whole records. Of what is written, only the last event of a chunk can change, from
- * ACQUIRE to HOLD, in one store. When all chunks are taken, the oldest closed event chunk is taken
- * anew: its events are gone, and counted in `overwritten_events`. Meta chunks are never taken anew.
+ * ACQUIRE to HOLD, in one store. When all chunks of a file, or of a memory that nobody collects,
+ * are taken, the oldest closed event chunk is taken anew: its events are gone, and counted in
+ * `overwritten_events`. Meta chunks are never taken anew. In a memory that is collected, a chunk is
+ * taken anew when it has been copied; where none is free, events are dropped and counted.
  */
 #ifndef HEADWAY_TRACE_FORMAT_H
 #define HEADWAY_TRACE_FORMAT_H
@@ -70,6 +73,8 @@ struct hw__header {
         command[HW__COMMAND_BYTES]; /* UTF-8, a NUL after each argument, cut where it is too long */
     char executable[HW__PATH_BYTES]; /* UTF-8, NUL-terminated */
     char program[HW__PATH_BYTES]; /* what the user would call it: script, module; NUL-terminated */
+    /* In a file that grows: of what was recorded later some may be missing. 0: nothing is. */
+    int64_t known_until_ns;
 };
 
 /* slot.state */

@@ -16,6 +16,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/lease.h"
+#include "gil/gil.h"
 #include "headway/schedule.h"
 #include "headway/trace.h"
 #include "headway/version.h"
@@ -71,23 +73,23 @@ static void *version(void *module, void *arguments) {
     return number(HW_ABI_VERSION);
 }
 
-/* (path, max_bytes, family, python_version, free_threaded, gil_enabled, command, executable,
+/* (door, bytes, family, python_version, free_threaded, gil_enabled, command, executable,
  * program, layout): the texts and the layout (struct hw_stack_layout, or empty) are bytes. */
 static void *start(void *module, void *arguments) {
     (void)module;
-    const char *path, *executable, *program;
-    long long max_bytes;
+    const char *door, *executable, *program;
+    long long bytes;
     unsigned long long family;
     unsigned python_version;
     int free_threaded, gil_enabled;
     void *command, *layout;
-    if (!PyArg_ParseTuple(arguments, "yLKIiiSyyS", &path, &max_bytes, &family, &python_version,
+    if (!PyArg_ParseTuple(arguments, "yLKIiiSyyS", &door, &bytes, &family, &python_version,
                           &free_threaded, &gil_enabled, &command, &executable, &program, &layout)) {
         return NULL;
     }
     struct hw_trace_options options = {
-        .path = path,
-        .max_bytes = max_bytes,
+        .door = door,
+        .bytes = bytes,
         .family = family,
         .python_version = python_version,
         .free_threaded = (uint32_t)free_threaded,
@@ -118,6 +120,16 @@ static void *path(void *module, void *arguments) {
     (void)module, (void)arguments;
     const char *text = hw_trace_path();
     return PyBytes_FromStringAndSize(text, (intptr_t)strlen(text));
+}
+
+static void *collected(void *module, void *arguments) {
+    (void)module, (void)arguments;
+    return number(hw_trace_collected_ns());
+}
+
+static void *memory_file(void *module, void *arguments) {
+    (void)module, (void)arguments;
+    return number(hw_trace_memory());
 }
 
 /* (native id, bytes) */
@@ -158,6 +170,15 @@ static void *walk(void *module, void *arguments) {
     return PyBytes_FromStringAndSize((const char *)frames, count * (intptr_t)sizeof *frames);
 }
 
+/* As memcpy(), of what may be nobody's, as far as the address sanitizer knows: what is looked at is
+ * whatever words of the interpreter point to. */
+__attribute__((no_sanitize("address"))) static void copy_unchecked(char *to, const char *from,
+                                                                   intptr_t bytes) {
+    for (intptr_t i = 0; i < bytes; i++) {
+        to[i] = *(const volatile char *)(from + i);
+    }
+}
+
 /* (address, size) -> bytes. The caller knows that they can be read. */
 static void *memory(void *module, void *arguments) {
     (void)module;
@@ -166,7 +187,11 @@ static void *memory(void *module, void *arguments) {
     if (!PyArg_ParseTuple(arguments, "KL", &address, &size)) {
         return NULL;
     }
-    return PyBytes_FromStringAndSize((const char *)(uintptr_t)address, (intptr_t)size);
+    void *bytes = PyBytes_FromStringAndSize(NULL, (intptr_t)size);
+    if (bytes != NULL) {
+        copy_unchecked(PyBytes_AsString(bytes), (const char *)(uintptr_t)address, (intptr_t)size);
+    }
+    return bytes;
 }
 
 static void *thread_state(void *module, void *arguments) {
@@ -218,12 +243,56 @@ static void *counts(void *module, void *arguments) {
     return PyBytes_FromStringAndSize((const char *)&found, there ? (intptr_t)sizeof found : 0);
 }
 
+/* (for what, nanoseconds) -> a descriptor, or a negative errno. */
+static void *lease(void *module, void *arguments) {
+    (void)module;
+    int what;
+    long long span_ns;
+    if (!PyArg_ParseTuple(arguments, "iL", &what, &span_ns)) {
+        return NULL;
+    }
+    bool known = what >= 0 && what < HW__LEASES;
+    hw__registry_lock(); /* a hook that ends a policy ends its lease with this held */
+    int error = known ? hw__lease_begin(&hw__leases[what], span_ns) : -EINVAL;
+    hw__registry_unlock();
+    return number(error);
+}
+
+/* (for what, nanoseconds) */
+static void *lease_renew(void *module, void *arguments) {
+    (void)module;
+    int what;
+    long long span_ns;
+    if (!PyArg_ParseTuple(arguments, "iL", &what, &span_ns)) {
+        return NULL;
+    }
+    if (what >= 0 && what < HW__LEASES) {
+        hw__lease_renew(&hw__leases[what], span_ns);
+    }
+    return number(0);
+}
+
+/* (for what) */
+static void *lease_end(void *module, void *arguments) {
+    (void)module;
+    int what;
+    if (!PyArg_ParseTuple(arguments, "i", &what)) {
+        return NULL;
+    }
+    if (what >= 0 && what < HW__LEASES) {
+        hw__lease_end(&hw__leases[what]);
+    }
+    return number(0);
+}
+
 static struct method methods[] = {
     {"version", version, METH_VARARGS, "HW_ABI_VERSION."},
     {"start", start, METH_VARARGS, "hw_trace_start()."},
     {"stop", stop, METH_VARARGS, "hw_trace_stop()."},
     {"active", active, METH_VARARGS, "hw_trace_active()."},
     {"path", path, METH_VARARGS, "hw_trace_path()."},
+    {"collected", collected, METH_VARARGS, "hw_trace_collected_ns()."},
+    {"memory_file", memory_file, METH_VARARGS, "hw_trace_memory()."},
     {"name", name, METH_VARARGS, "hw_trace_name()."},
     {"times", times, METH_VARARGS, "hw_gil_times()."},
     {"walk", walk, METH_VARARGS, "hw_trace_walk(), of the calling thread."},
@@ -234,6 +303,9 @@ static struct method methods[] = {
     {"scheduled", scheduled, METH_VARARGS, "hw_schedule_active()."},
     {"hint", hint, METH_VARARGS, "hw_schedule_hint()."},
     {"counts", counts, METH_VARARGS, "hw_schedule_counts()."},
+    {"lease", lease, METH_VARARGS, "hw__lease_begin()."},
+    {"lease_renew", lease_renew, METH_VARARGS, "hw__lease_renew()."},
+    {"lease_end", lease_end, METH_VARARGS, "hw__lease_end()."},
     {NULL, NULL, 0, NULL},
 };
 

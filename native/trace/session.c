@@ -3,30 +3,26 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/text.h"
+#include "base/allowed.h"
+#include "base/room.h"
 #include "headway/clock.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
-#endif
-
-/* The page size that offsets in the file are multiples of: the largest of x86-64 and aarch64. */
+/* The page size that offsets in the memory are multiples of: the largest of x86-64 and aarch64. */
 #define ALIGNMENT 65536
-#define MAX_CHUNKS (1 << 26) /* 1 TiB */
-#define ATTEMPTS 1000        /* at a file name that nobody has */
+#define MAX_CHUNKS (1 << 20) /* 16 GiB */
+
+/* What may be taken before the collector has shared its memory out. */
+#define FIRST_CHUNKS 256
 
 struct hw__session hw__session = {.fd = -1};
-
-/* What forked children's files are named after: the path that the session was started with. A
- * grandchild's is named after it, too. */
-static char base[HW__PATH_MAX];
 
 static int64_t realtime_ns(void) {
     struct timespec now;
@@ -34,76 +30,50 @@ static int64_t realtime_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Opens the session's file by its name: no descriptor of ours stays in the user's process, where it
- * could be closed and its number given to another. Returns it, or -1 where another file has that
- * name now. */
-static int open_own(void) {
-    struct stat file;
-    int fd = open(hw__session.path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (fd >= 0 && (fstat(fd, &file) != 0 || file.st_dev != hw__session.device ||
-                    file.st_ino != hw__session.inode)) {
-        close(fd);
-        fd = -1;
-    }
-    return fd;
-}
-
-/* Makes room where MADV_POPULATE_WRITE is not known. */
-static bool allocate_by_name(off_t offset, size_t bytes) {
-    int fd = open_own();
-    if (fd < 0) {
-        return false;
-    }
-    bool done = posix_fallocate(fd, offset, (off_t)bytes) == 0;
-    close(fd);
-    return done;
-}
-
-bool hw__session_room(void *start, size_t bytes) {
-    long page = sysconf(_SC_PAGESIZE);
-    uintptr_t first = (uintptr_t)start & ~((uintptr_t)page - 1);
-    uintptr_t end = ((uintptr_t)start + bytes + (uintptr_t)page - 1) & ~((uintptr_t)page - 1);
-    int saved = errno;
-    bool done = madvise((void *)first, end - first, MADV_POPULATE_WRITE) == 0;
-    if (!done && errno == EINVAL) {
-        if (hw__session.path[0] == '\0') {
-            done =
-                true; /* memory: there is room, or the kernel would have to kill someone anyway */
-        } else {
-            done = allocate_by_name((off_t)(first - (uintptr_t)hw__session.header), end - first);
-        }
-    }
-    errno = saved;
-    return done;
-}
-
 static size_t round_up(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-/* Maps the open file and fills in the header. Returns 0 or a negative errno. */
-static int map(int fd, uint32_t chunk_count) {
+/* Makes the memory, maps it and fills in the header. Returns its descriptor or a negative errno. */
+static int make(uint32_t chunk_count) {
     size_t slots_offset = ALIGNMENT;
-    size_t chunks_offset = slots_offset + round_up(HW__MAX_THREADS * sizeof(struct hw__slot));
+    size_t claims_offset = slots_offset + round_up(HW__MAX_THREADS * sizeof(struct hw__slot));
+    size_t chunks_offset = claims_offset + round_up(chunk_count * sizeof *hw__session.claims);
     size_t bytes = chunks_offset + (size_t)chunk_count * HW__CHUNK_BYTES;
-    struct stat file;
-    if (ftruncate(fd, (off_t)bytes) != 0 || fstat(fd, &file) != 0) {
+    /* The limit of files applies to memory files, too, and who goes beyond it gets a signal. */
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
+        return -EFBIG;
+    }
+    if (!hw__room_for(bytes)) {
+        return -ENOMEM;
+    }
+    if (!hw__allowed(HW__CALL_MEMFD)) {
+        return -EPERM;
+    }
+    int fd = memfd_create("headway", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) {
         return -errno;
     }
-    void *mapping = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *mapping = MAP_FAILED;
+    if (ftruncate(fd, (off_t)bytes) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
+        mapping = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    }
     if (mapping == MAP_FAILED) {
-        return -errno;
+        int error = -errno;
+        close(fd);
+        return error;
     }
     hw__session.bytes = bytes;
-    hw__session.device = file.st_dev;
-    hw__session.inode = file.st_ino;
     hw__session.header = mapping;
+    hw__session.control = hw__control_of(mapping);
     hw__session.slots = (struct hw__slot *)((char *)mapping + slots_offset);
+    hw__session.claims = (_Atomic uint32_t *)((char *)mapping + claims_offset);
     hw__session.chunks = (char *)mapping + chunks_offset;
-    atomic_store(&hw__session.limit, chunk_count);
-    if (!hw__session_room(mapping, HW__HEADER_BYTES)) {
-        munmap(mapping, bytes);
-        hw__session.header = NULL;
-        return -ENOSPC;
-    }
+    hw__session.control->claims_offset = claims_offset;
+    hw__session.chunk_count = chunk_count;
+    bool collected = hw__session.door[0] != '\0';
+    atomic_store(&hw__session.control->limit,
+                 collected && chunk_count > FIRST_CHUNKS ? FIRST_CHUNKS : chunk_count);
     struct hw__header *header = mapping;
     header->version = HW__FORMAT_VERSION;
     header->header_bytes = HW__HEADER_BYTES;
@@ -117,7 +87,13 @@ static int map(int fd, uint32_t chunk_count) {
     header->chunks_offset = chunks_offset;
     header->start_ns = hw_now_ns();
     header->start_realtime_ns = realtime_ns();
-    return 0;
+    return fd;
+}
+
+static void drop(void *mapping, size_t bytes) {
+    munmap(mapping, bytes);
+    hw__session.header = NULL;
+    hw__session.control = NULL;
 }
 
 /* The magic comes last: who finds it finds the rest. */
@@ -127,6 +103,63 @@ static void publish(void) {
     hw__session.id++;
 }
 
+/* Sends the memory to the collector. It never waits: where the collector's queue is full, there is
+ * no collector for this process. Returns 0 or a negative errno. */
+static int hand_over(int memory) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path, hw__session.door, sizeof address.sun_path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return -errno;
+    }
+    struct hw__hello hello = {.magic = HW__HELLO_MAGIC, .family = hw__session.header->family};
+    struct iovec text = {&hello, sizeof hello};
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(sizeof(int))];
+    } rights;
+    memset(&rights, 0, sizeof rights);
+    rights.head.cmsg_level = SOL_SOCKET;
+    rights.head.cmsg_type = SCM_RIGHTS;
+    rights.head.cmsg_len = CMSG_LEN(sizeof memory);
+    memcpy(CMSG_DATA(&rights.head), &memory, sizeof memory);
+    struct msghdr message = {.msg_iov = &text,
+                             .msg_iovlen = 1,
+                             .msg_control = &rights,
+                             .msg_controllen = CMSG_LEN(sizeof memory)};
+    int error = 0;
+    struct ucred owner;
+    socklen_t bytes = sizeof owner;
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &owner, &bytes) != 0) {
+        /* Without a socket there is no collector either. */
+        error = errno == ENOENT ? -ECONNREFUSED : -errno;
+    } else if (owner.uid != 0 && owner.uid != geteuid()) {
+        error = -EACCES; /* who reads this memory can also write to it */
+    } else if (sendmsg(fd, &message, MSG_NOSIGNAL) != (ssize_t)sizeof hello) {
+        error = -errno;
+    }
+    close(fd);
+    return error;
+}
+
+/* Finishes what make() began: hands the memory over, or keeps its descriptor. Returns 0 or a
+ * negative errno with nothing left. */
+static int give(int fd) {
+    int error = 0;
+    publish();
+    if (hw__session.door[0] == '\0') {
+        hw__session.fd = fd;
+        return 0;
+    }
+    error = hand_over(fd);
+    close(fd);
+    if (error != 0) {
+        drop(hw__session.header, hw__session.bytes);
+    }
+    return error;
+}
+
 static void copy_text(char *to, size_t room, const char *from, size_t bytes) {
     if (bytes > room - 1) {
         bytes = room - 1;
@@ -134,81 +167,52 @@ static void copy_text(char *to, size_t room, const char *from, size_t bytes) {
     memcpy(to, from, bytes);
 }
 
-int hw__session_open(const char *path, int64_t max_bytes, const struct hw__session_facts *facts) {
-    if (strlen(path) + 32 >= sizeof hw__session.path) { /* a child's name is longer */
+int hw__session_open(const char *door, int64_t bytes, const struct hw__session_facts *facts) {
+    if (strlen(door) >= sizeof hw__session.door) {
         return -ENAMETOOLONG;
     }
-    bool in_memory = path[0] == '\0';
-    hw__session.in_memory = in_memory;
-    int fd = in_memory ? memfd_create("headway", MFD_CLOEXEC)
-                       : open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        return -errno;
-    }
-    strcpy(hw__session.path, path);
-    strcpy(base, path);
-    int64_t chunks = in_memory ? 0 : max_bytes / HW__CHUNK_BYTES;
+    memset(hw__session.door, 0, sizeof hw__session.door);
+    strcpy(hw__session.door, door);
+    int64_t chunks = bytes / HW__CHUNK_BYTES;
     if (chunks < 0 || chunks > MAX_CHUNKS) {
         chunks = chunks < 0 ? 0 : MAX_CHUNKS;
     }
-    int error;
+    int fd;
     /* Less will do where the limits of the process do not allow so much. */
     do {
-        error = map(fd, (uint32_t)chunks);
-    } while ((error == -ENOMEM || error == -EFBIG) && (chunks /= 2) >= 64);
-    if (error != 0) {
-        close(fd);
-        if (!in_memory) {
-            unlink(path);
-        }
-        return error;
-    }
-    if (in_memory) {
-        hw__session.fd = fd;
-    } else {
-        close(fd);
+        fd = make((uint32_t)chunks);
+    } while ((fd == -ENOMEM || fd == -EFBIG) && (chunks /= 2) >= 64);
+    if (fd < 0) {
+        return fd;
     }
     struct hw__header *header = hw__session.header;
     header->family = facts->family;
     header->python_version = facts->python_version;
-    header->flags = facts->flags | (in_memory ? HW__COUNTERS_ONLY : 0);
+    header->flags = facts->flags | (chunks == 0 ? HW__COUNTERS_ONLY : 0);
     header->interval_us = facts->interval_us;
     copy_text(header->command, sizeof header->command, facts->command, facts->command_bytes);
     copy_text(header->executable, sizeof header->executable, facts->executable,
               strlen(facts->executable));
     copy_text(header->program, sizeof header->program, facts->program, strlen(facts->program));
-    publish();
-    return 0;
+    return give(fd);
+}
+
+static void close_own(void) {
+    if (hw__session.fd >= 0) {
+        close(hw__session.fd);
+        hw__session.fd = -1;
+    }
 }
 
 void hw__session_close(void) {
-    struct hw__header *header = hw__session.header;
-    atomic_store(&header->end_ns, hw_now_ns());
-    uint64_t taken = atomic_load(&header->chunks_taken);
-    uint64_t used = taken < header->chunk_count ? taken : header->chunk_count;
-    off_t bytes = (off_t)(header->chunks_offset + used * HW__CHUNK_BYTES);
-    munmap(header, hw__session.bytes);
-    hw__session.header = NULL;
-    if (hw__session.fd >= 0) {
-        close(hw__session.fd);
-        hw__session.fd = -1;
-    } else {
-        /* By name, as no descriptor is kept. Where it was moved it keeps its (sparse) size. */
-        int fd = open_own();
-        if (fd >= 0) {
-            (void)!ftruncate(fd, bytes);
-            close(fd);
-        }
-    }
+    atomic_store(&hw__session.header->end_ns, hw_now_ns());
+    drop(hw__session.header, hw__session.bytes);
+    close_own();
 }
 
 void hw__session_abandon(void) {
-    munmap(hw__session.header, hw__session.bytes);
-    hw__session.header = NULL;
-    if (hw__session.fd >= 0) {
-        close(hw__session.fd);
-        hw__session.fd = -1;
-    }
+    drop(hw__session.header, hw__session.bytes);
+    close_own();
 }
 
 void hw__session_after_fork(void) {
@@ -218,70 +222,36 @@ void hw__session_after_fork(void) {
     atomic_store(&hw__session.inherited, HW__INHERITED);
 }
 
-/* Writes the name of a child's file: `app.hwt` -> `app.PID.hwt`, `app.PID-2.hwt`, ... where `stem`
- * is how much of the first file's name comes before `.hwt`. No stdio: after fork() in a process
- * with threads. */
-static void child_path(char *path, size_t room, long pid, int attempt) {
-    size_t length = strlen(base);
-    bool suffix = length > 4 && strcmp(base + length - 4, ".hwt") == 0;
-    path[0] = '\0';
-    hw__text_append(path, room, base);
-    if (suffix) {
-        path[length - 4] = '\0';
-    }
-    hw__text_append(path, room, ".");
-    hw__text_append_number(path, room, pid);
-    if (attempt > 1) {
-        hw__text_append(path, room, "-");
-        hw__text_append_number(path, room, attempt);
-    }
-    hw__text_append(path, room, ".hwt");
-}
-
 bool hw__session_adopt(void) {
-    static char path[HW__PATH_MAX];
     struct hw__header *parents = hw__session.header;
+    struct hw__control *parents_control = hw__session.control;
     size_t parents_bytes = hw__session.bytes;
-    bool in_memory = hw__session.path[0] == '\0';
-    int fd = -1, error = 0;
     int saved = errno;
-    if (in_memory) {
-        if (hw__session.fd >= 0) {
-            close(hw__session.fd); /* the parent's */
+    close_own(); /* the parent's */
+    int error = -ENOTSUP;
+    if (hw__session.door[0] != '\0' || parents->chunk_count == 0) {
+        int fd = make(parents->chunk_count);
+        error = fd < 0 ? fd : 0;
+        if (error == 0) {
+            struct hw__header *header = hw__session.header;
+            header->family = parents->family;
+            header->python_version = parents->python_version;
+            header->flags = atomic_load(&parents->flags);
+            header->interval_us = parents->interval_us;
+            memcpy(header->command, parents->command, sizeof header->command);
+            memcpy(header->executable, parents->executable, sizeof header->executable);
+            memcpy(header->program, parents->program, sizeof header->program);
+            error = give(fd);
         }
-        fd = hw__session.fd = memfd_create("headway", MFD_CLOEXEC);
-    } else {
-        for (int attempt = 1; fd < 0 && attempt <= ATTEMPTS; attempt++) {
-            child_path(path, sizeof path, getpid(), attempt);
-            fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-            if (fd < 0 && errno != EEXIST) {
-                break;
-            }
+        if (error != 0) {
+            atomic_fetch_add_explicit(&parents_control->lost_children, 1, memory_order_relaxed);
         }
-        strcpy(hw__session.path, path);
-    }
-    uint32_t chunk_count = parents->chunk_count;
-    error = fd < 0 ? -errno : map(fd, chunk_count);
-    if (error == 0) {
-        struct hw__header *header = hw__session.header;
-        header->family = parents->family;
-        header->python_version = parents->python_version;
-        header->flags = atomic_load(&parents->flags);
-        header->interval_us = parents->interval_us;
-        memcpy(header->command, parents->command, sizeof header->command);
-        memcpy(header->executable, parents->executable, sizeof header->executable);
-        memcpy(header->program, parents->program, sizeof header->program);
-        publish();
-    } else {
-        hw__session.header = NULL;
-        if (fd >= 0 && !in_memory) {
-            unlink(path);
-        }
-    }
-    if (fd >= 0 && !in_memory) {
-        close(fd);
     }
     munmap(parents, parents_bytes);
+    if (error != 0) {
+        hw__session.header = NULL;
+        hw__session.control = NULL;
+    }
     errno = saved;
     return error == 0;
 }
@@ -305,41 +275,77 @@ static void count_overwritten(struct hw__header *header, struct hw__chunk *chunk
     }
 }
 
-struct hw__chunk *hw__session_chunk(uint32_t kind, uint32_t owner, int32_t tid) {
+static struct hw__chunk *chunk_at(uint64_t i) {
+    return (struct hw__chunk *)(hw__session.chunks + i * HW__CHUNK_BYTES);
+}
+
+/* The lowest free chunk, claimed: so few pages are used, again and again, and they are warm. */
+static struct hw__chunk *take_free(uint64_t *sequence) {
     struct hw__header *header = hw__session.header;
-    uint32_t limit = atomic_load_explicit(&hw__session.limit, memory_order_relaxed);
-    /* Twice round is enough to find one that is closed, if there is one. */
-    for (uint64_t tries = 0; limit > 0 && tries < 2ULL * limit; tries++) {
-        uint64_t n = atomic_fetch_add_explicit(&header->chunks_taken, 1, memory_order_relaxed);
-        struct hw__chunk *chunk =
-            (struct hw__chunk *)(hw__session.chunks + (n % limit) * HW__CHUNK_BYTES);
-        if (n < header->chunk_count && n < limit) {
-            if (!hw__session_room(chunk, HW__CHUNK_BYTES)) {
-                /* The disk is full: go round in what there is. */
-                uint32_t less = (uint32_t)n;
-                while (less < limit &&
-                       !atomic_compare_exchange_weak(&hw__session.limit, &limit, less)) {
-                }
-                limit = atomic_load(&hw__session.limit);
-                tries = 0;
-                continue;
-            }
-            atomic_store_explicit(&chunk->state, HW__CHUNK_OPEN, memory_order_relaxed);
-        } else {
-            uint32_t closed = HW__CHUNK_CLOSED; /* a meta chunk never is */
-            if (!atomic_compare_exchange_strong(&chunk->state, &closed, HW__CHUNK_OPEN)) {
-                continue;
-            }
-            count_overwritten(header, chunk);
+    uint32_t limit = atomic_load_explicit(&hw__session.control->limit, memory_order_relaxed);
+    limit = limit < hw__session.chunk_count ? limit : hw__session.chunk_count;
+    for (uint32_t i = 0; i < limit; i++) {
+        uint32_t no = HW__CLAIM_FREE;
+        _Atomic uint32_t *claim = &hw__session.claims[i];
+        if (atomic_load_explicit(claim, memory_order_relaxed) == HW__CLAIM_FREE &&
+            atomic_compare_exchange_strong_explicit(claim, &no, HW__CLAIM_TAKEN,
+                                                    memory_order_acquire, memory_order_relaxed)) {
+            *sequence = atomic_fetch_add_explicit(&header->chunks_taken, 1, memory_order_relaxed);
+            return chunk_at(i);
         }
-        chunk->kind = kind;
-        chunk->owner = owner;
-        chunk->sequence = n;
-        chunk->tid = tid;
-        chunk->thread_start_ns = 0;
-        chunk->named = 0;
-        memset(chunk->name, 0, sizeof chunk->name);
-        return chunk;
     }
     return NULL;
+}
+
+/* The next chunk in turn: one that was never taken, or the oldest that is closed. */
+static struct hw__chunk *take_oldest(uint64_t *sequence) {
+    struct hw__header *header = hw__session.header;
+    uint32_t count = hw__session.chunk_count;
+    /* Twice round is enough to find one that is closed, if there is one. */
+    for (uint64_t tries = 0; tries < 2ULL * count; tries++) {
+        uint64_t n = atomic_fetch_add_explicit(&header->chunks_taken, 1, memory_order_relaxed);
+        struct hw__chunk *chunk = chunk_at(n % count);
+        *sequence = n;
+        if (n < count) {
+            return chunk;
+        }
+        uint32_t closed = HW__CHUNK_CLOSED; /* a meta chunk never is */
+        if (atomic_compare_exchange_strong(&chunk->state, &closed, HW__CHUNK_OPEN)) {
+            count_overwritten(header, chunk);
+            return chunk;
+        }
+    }
+    return NULL;
+}
+
+struct hw__chunk *hw__session_chunk(uint32_t kind, uint32_t owner, int32_t tid) {
+    uint64_t sequence;
+    struct hw__chunk *chunk =
+        hw__session.door[0] != '\0' ? take_free(&sequence) : take_oldest(&sequence);
+    if (chunk == NULL) {
+        return NULL;
+    }
+    chunk->kind = kind;
+    chunk->owner = owner;
+    chunk->sequence = sequence;
+    chunk->tid = tid;
+    chunk->thread_start_ns = 0;
+    chunk->named = 0;
+    memset(chunk->name, 0, sizeof chunk->name);
+    /* Who finds it open finds the rest. */
+    atomic_store_explicit(&chunk->state, HW__CHUNK_OPEN, memory_order_release);
+    return chunk;
+}
+
+void hw__session_close_chunk(struct hw__chunk *chunk, uint32_t kind) {
+    /* In a memory that nobody collects, a closed one is taken anew: meta chunks must not be. */
+    if (kind == HW__CHUNK_EVENTS || hw__session.door[0] != '\0') {
+#ifdef __SANITIZE_THREAD__
+        /* The next owner comes after us by way of the collector, which has the memory at another
+         * address, where the sanitizer does not see it. */
+        size_t i = (size_t)((char *)chunk - hw__session.chunks) / HW__CHUNK_BYTES;
+        atomic_store_explicit(&hw__session.claims[i], HW__CLAIM_TAKEN, memory_order_release);
+#endif
+        atomic_store_explicit(&chunk->state, HW__CHUNK_CLOSED, memory_order_release);
+    }
 }

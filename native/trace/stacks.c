@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "base/rare.h"
+#include "base/room.h"
 
 #define INDICES (HW__NO_GIL + 1) /* of records; that of no GIL is one of them */
 #define CODES 65536              /* slots of the table of code objects; powers of two */
@@ -64,7 +65,9 @@ void *hw__meta_begin(struct hw__gil *gil, uint32_t type, size_t bytes) {
     }
     uint32_t used = gil->meta == NULL ? 0 : atomic_load(&gil->meta->used);
     if (gil->meta == NULL || used + bytes > META_CAPACITY) {
-        /* The full one stays open, and so is never taken anew. */
+        if (gil->meta != NULL) {
+            hw__session_close_chunk(gil->meta, HW__CHUNK_META);
+        }
         gil->meta = hw__session_chunk(HW__CHUNK_META, gil->index, 0);
         if (gil->meta == NULL) {
             return NULL;
@@ -85,19 +88,32 @@ void hw__meta_commit(struct hw__gil *gil, void *record) {
 }
 
 /* A str's text. Returns its address, with its bytes and the bytes of a character; at most
- * MAX_STRING_BYTES of it. */
+ * MAX_STRING_BYTES of it.
+ *
+ * Of an instance of a subclass, and of one that the old C interface has made, the text lies
+ * elsewhere (PyUnicodeObject: PyCompactUnicodeObject, whose size is where compact text begins, and
+ * a pointer). One that is not ready yet (up to 3.11: kind 0) has none. */
 static const char *text(uintptr_t string, uint32_t *bytes, uint8_t *kind) {
     size_t length = pointer_at(string, layout.object_bytes);
     uint32_t state;
     memcpy(&state, (const void *)(string + (uintptr_t)layout.string_state), sizeof state);
     state >>= layout.string_kind_shift;
     *kind = (uint8_t)(state & 7);
-    bool ascii = (state >> 4 & 1) != 0; /* kind:3, compact:1, ascii:1 */
+    bool compact = (state >> 3 & 1) != 0, ascii = (state >> 4 & 1) != 0; /* kind:3, then these */
+    uintptr_t data = string + (uintptr_t)(ascii ? layout.string_ascii : layout.string_other);
+    if (!compact) {
+        data = pointer_at(string, layout.string_other);
+    }
+    if (data == 0 || (*kind != 1 && *kind != 2 && *kind != 4)) {
+        *kind = 1;
+        *bytes = 0;
+        return "";
+    }
     if (length > MAX_STRING_BYTES / *kind) {
         length = MAX_STRING_BYTES / *kind;
     }
     *bytes = (uint32_t)(length * *kind);
-    return (const char *)(string + (uintptr_t)(ascii ? layout.string_ascii : layout.string_other));
+    return (const char *)data;
 }
 
 /* Describes a code object in the file. Returns whether there was room. */
@@ -273,6 +289,9 @@ int hw_trace_walk(const struct hw_stack_layout *where, const void *thread_state,
 static bool have_tables(struct hw__gil *gil) {
     if (gil->stacks == NULL) {
         /* Touched where it is used only: a few pages for most programs. */
+        if (!hw__room_for(sizeof(struct hw__stacks))) {
+            return false;
+        }
         void *tables = mmap(NULL, sizeof(struct hw__stacks), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (tables == MAP_FAILED) {

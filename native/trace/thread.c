@@ -2,52 +2,100 @@
 #include "trace/thread.h"
 
 #include <errno.h>
-#include <sched.h>
-#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/allowed.h"
 #include "base/rare.h"
+#include "base/room.h"
+#include "base/say.h"
 #include "gil/gil.h"
 #include "headway/clock.h"
 
 /* glibc keeps the values of the first keys in the thread itself; setting a later one allocates. */
 #define KEYS_WITHOUT_ALLOCATION 32
 
-/* How many events to drop before asking for a chunk again when there was none: asking goes through
- * all chunks. */
+/* How many events to drop before asking again for a chunk, or for a record, when there was none. */
 #define STARVE_EVENTS 1000
 
 /* So many records are gone round in turn, so that what a thread has counted can be read for a while
- * after its end; more would only touch more memory. */
+ * after its end; more would only touch more memory. Further ones are taken when these are in use.
+ */
 #define RECENT 512
+
+/* Where we are not told of a thread's end, so many records are looked at; when all of them were in
+ * use, not again for so long. */
+#define SWEEP_RECORDS 256
+#define SWEEP_NS 100000000
 
 #define CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
 
-static struct hw__thread threads[HW__MAX_THREADS];
+/* `capacity` records of address space, touched where used; made once, never given back. */
+static struct hw__thread *threads;
+static uint32_t capacity;
+
 static _Atomic uint32_t high_water; /* no record at or above it was ever used in this session */
-/* Where to look first for a free record; any value will do. Begins at 0 in each session, so that no
- * slot is used above as many as there were threads. */
+/* Where to look first for one of the RECENT; any value will do. Begins at 0 in each session, so
+ * that no slot is used above as many as there were threads. Relaxed. */
 static _Atomic uint32_t turn;
+/* The first record above RECENT that was never used in this session. Relaxed. */
+static _Atomic uint32_t fresh;
+/* Free records above RECENT: a stack, linked by `next_free`. The lower half is the topmost record's
+ * index plus 1, or 0; the upper half changes with each push, so that a pop that was overtaken
+ * fails. Release and acquire. */
+static _Atomic uint64_t free_records;
 
 static pthread_key_t key;
 static bool key_made, key_usable;
 
 /* initial-exec: no allocation at the first use in a thread, and no call. */
-static __thread struct hw__thread *self __attribute__((tls_model("initial-exec")));
+#define HW__TLS __thread __attribute__((tls_model("initial-exec")))
+static HW__TLS struct hw__thread *self;
 
 /* In which session `self` was made: a record of another one may be another thread's by now. */
-static __thread uint64_t self_session __attribute__((tls_model("initial-exec")));
+static HW__TLS uint64_t self_session;
+
+/* In which session the thread got no record, and how many events to wait before it asks again. */
+static HW__TLS uint64_t refused_session;
+static HW__TLS uint32_t refused_events;
+
+static void push_free(struct hw__thread *thread) {
+    uint64_t index = (uint64_t)(thread - threads) + 1;
+    uint64_t head = atomic_load_explicit(&free_records, memory_order_relaxed), next;
+    do {
+        thread->next_free = (uint32_t)head;
+        next = ((head >> 32) + 1) << 32 | index;
+    } while (!atomic_compare_exchange_weak_explicit(&free_records, &head, next,
+                                                    memory_order_release, memory_order_relaxed));
+}
+
+static struct hw__thread *pop_free(void) {
+    uint64_t head = atomic_load_explicit(&free_records, memory_order_acquire), next;
+    do {
+        if ((uint32_t)head == 0) {
+            return NULL;
+        }
+        /* Records are never unmapped: one that was overtaken can be read. */
+        next = (head >> 32) << 32 |
+               atomic_load_explicit(&threads[(uint32_t)head - 1].next_free, memory_order_relaxed);
+    } while (!atomic_compare_exchange_weak_explicit(&free_records, &head, next,
+                                                    memory_order_acquire, memory_order_acquire));
+    return &threads[(uint32_t)head - 1];
+}
 
 static void release(struct hw__thread *thread) {
     atomic_store_explicit(&thread->used, 0, memory_order_release);
+    if (thread - threads >= RECENT) {
+        push_free(thread);
+    }
 }
 
 static void close_chunk(struct hw__thread *thread) {
     if (thread->chunk != NULL) {
-        atomic_store_explicit(&thread->chunk->state, HW__CHUNK_CLOSED, memory_order_release);
+        hw__session_close_chunk(thread->chunk, HW__CHUNK_EVENTS);
     }
     thread->chunk = NULL;
 }
@@ -60,18 +108,32 @@ static void on_exit_of_thread(void *value) {
         hw__thread_emit(thread, HW__EXIT, 0, 0, 0, hw__thread_now(thread));
         close_chunk(thread);
         atomic_store_explicit(&thread->slot->state, HW__SLOT_FREE, memory_order_relaxed);
-        /* Who sweeps may be looking at it: not a hook, this can wait. */
-        uint32_t in_use = 2;
-        while (!atomic_compare_exchange_strong(&thread->used, &in_use, 0) && in_use == 1) {
-            in_use = 2;
-            sched_yield();
-        }
+        release(thread); /* nobody sweeps where this function is called */
     }
     self = NULL;
     hw__registry_unlock();
 }
 
+static int make_records(void) {
+    for (uint32_t count = HW__MAX_THREADS; count >= RECENT; count /= 2) {
+        if (!hw__room_for(count * sizeof *threads)) {
+            continue;
+        }
+        void *records = mmap(NULL, count * sizeof *threads, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (records != MAP_FAILED) {
+            threads = records;
+            capacity = count;
+            return 0;
+        }
+    }
+    return -ENOMEM;
+}
+
 int hw__threads_init(void) {
+    if (threads == NULL && make_records() != 0) {
+        return -ENOMEM;
+    }
     if (!key_made) {
         int error = pthread_key_create(&key, on_exit_of_thread);
         if (error != 0) {
@@ -86,73 +148,106 @@ int hw__threads_init(void) {
 void hw__threads_forget(void) {
     uint32_t n = atomic_load(&high_water);
     for (uint32_t i = 0; i < n; i++) {
-        release(&threads[i]);
+        atomic_store_explicit(&threads[i].used, 0, memory_order_relaxed);
     }
     atomic_store(&high_water, 0);
     atomic_store(&turn, 0);
+    atomic_store(&fresh, RECENT);
+    atomic_store(&free_records, 0);
 }
 
-/* Frees the records of threads that are gone without our having been told: all, where the key is
- * not usable. */
+/* Frees records of threads that are gone without our having been told, as none is where the key is
+ * not usable. A few at a time: it may be called with a GIL's mutex held. */
 static void sweep(void) {
-    for (uint32_t i = 0; i < HW__MAX_THREADS; i++) {
-        /* Taken back to 1 meanwhile, so that of two who sweep one frees it. Where its thread lets
-         * it go just now, it stays in use until the next sweep. */
+    static _Atomic int64_t next_ns; /* relaxed: when to sweep again */
+    static _Atomic uint32_t place;  /* relaxed: where to go on */
+    int64_t now = hw_now_ns(), due = atomic_load_explicit(&next_ns, memory_order_relaxed);
+    if (now < due || !hw__allowed(HW__CALL_TGKILL)) {
+        return;
+    }
+    bool freed = false;
+    uint32_t count = atomic_load(&high_water);
+    int saved = errno;
+    for (uint32_t n = 0; n < SWEEP_RECORDS && n < count; n++) {
+        struct hw__thread *thread =
+            &threads[atomic_fetch_add_explicit(&place, 1, memory_order_relaxed) % count];
+        /* Taken back to 1 meanwhile, so that of two who sweep one frees it. */
         uint32_t in_use = 2;
-        if (!atomic_compare_exchange_strong(&threads[i].used, &in_use, 1)) {
+        if (!atomic_compare_exchange_strong(&thread->used, &in_use, 1)) {
             continue;
         }
-        if (syscall(SYS_tgkill, getpid(), threads[i].tid, 0) == 0 || errno != ESRCH) {
-            atomic_store(&threads[i].used, 2);
+        if (syscall(SYS_tgkill, getpid(), thread->tid, 0) == 0 || errno != ESRCH) {
+            atomic_store(&thread->used, 2);
             continue;
         }
-        atomic_store_explicit(&threads[i].slot->state, HW__SLOT_FREE, memory_order_relaxed);
-        close_chunk(&threads[i]);
-        release(&threads[i]);
+        atomic_store_explicit(&thread->slot->state, HW__SLOT_FREE, memory_order_relaxed);
+        close_chunk(thread);
+        release(thread);
+        freed = true;
+    }
+    if (!freed) {
+        atomic_store_explicit(&next_ns, now + SWEEP_NS, memory_order_relaxed);
+    }
+    errno = saved;
+}
+
+static void raise_high_water(uint32_t to) {
+    uint32_t seen = atomic_load(&high_water);
+    while (seen < to && !atomic_compare_exchange_weak(&high_water, &seen, to)) {
     }
 }
 
 static bool claim_at(uint32_t i) {
     uint32_t no = 0;
-    if (atomic_load_explicit(&threads[i].used, memory_order_relaxed) != 0 ||
-        !atomic_compare_exchange_strong(&threads[i].used, &no, 1)) {
-        return false;
-    }
-    uint32_t seen = atomic_load(&high_water);
-    while (seen <= i && !atomic_compare_exchange_weak(&high_water, &seen, i + 1)) {
-    }
-    return true;
+    return atomic_load_explicit(&threads[i].used, memory_order_relaxed) == 0 &&
+           atomic_compare_exchange_strong(&threads[i].used, &no, 1);
 }
 
+/* A record that nobody uses, marked as used; or NULL. In no more time for many threads than for
+ * few: it is called with a GIL's mutex held. */
 static struct hw__thread *claim(void) {
-    for (int sweeps = 0; sweeps < 2; sweeps++) {
-        for (uint32_t tries = 0; tries < RECENT; tries++) {
-            uint32_t i = atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed) % RECENT;
-            if (claim_at(i)) {
-                return &threads[i];
-            }
+    for (uint32_t tries = 0; tries < RECENT; tries++) {
+        uint32_t i = atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed) % RECENT;
+        if (claim_at(i)) {
+            raise_high_water(i + 1);
+            return &threads[i];
         }
-        for (uint32_t i = RECENT; i < HW__MAX_THREADS; i++) {
-            if (claim_at(i)) {
-                return &threads[i];
-            }
-        }
-        sweep();
     }
-    return NULL;
+    struct hw__thread *thread = pop_free();
+    if (thread == NULL) {
+        uint32_t i = atomic_load_explicit(&fresh, memory_order_relaxed);
+        do {
+            if (i >= capacity) {
+                return NULL;
+            }
+        } while (!atomic_compare_exchange_weak_explicit(&fresh, &i, i + 1, memory_order_relaxed,
+                                                        memory_order_relaxed));
+        thread = &threads[i];
+        raise_high_water(i + 1);
+    }
+    atomic_store_explicit(&thread->used, 1, memory_order_relaxed);
+    return thread;
 }
 
 HW__RARE static struct hw__thread *begin(void) {
     struct hw__header *header = hw__session.header;
+    if (refused_session == hw__session.id && refused_events > 0) {
+        refused_events--;
+        return NULL;
+    }
     struct hw__thread *thread = claim();
+    if (thread == NULL && !key_usable) {
+        sweep();
+        thread = claim();
+    }
     if (thread == NULL) {
+        static atomic_bool said;
+        hw__say_once(&said, "it has too many threads at a time: further ones are not recorded");
+        refused_session = hw__session.id;
+        refused_events = STARVE_EVENTS;
         return NULL;
     }
     struct hw__slot *slot = &hw__session.slots[thread - threads];
-    if (!hw__session_room(slot, sizeof *slot)) {
-        release(thread);
-        return NULL;
-    }
     int saved = errno;
     thread->slot = slot;
     thread->chunk = NULL;
@@ -212,6 +307,8 @@ HW__RARE static bool next_chunk(struct hw__thread *thread) {
         thread->starved = chunk == NULL ? STARVE_EVENTS : 0;
     }
     if (chunk == NULL) {
+        static atomic_bool said;
+        hw__say_once(&said, "the memory for its events is full: some are not recorded");
         atomic_fetch_add_explicit(&header->dropped_events, 1, memory_order_relaxed);
         return false;
     }
@@ -268,25 +365,40 @@ void hw__thread_emit_release(struct hw__thread *thread, uint32_t gil, uint32_t v
     __atomic_store_n((word *)(void *)&event->value, half, __ATOMIC_RELAXED);
 }
 
-bool hw__thread_name(int32_t tid, const char *name) {
+/* The record of a live thread, or NULL. Nearly always a thread tells its own name: with thousands
+ * of them, none looks through the records of all. */
+static struct hw__thread *of_tid(int32_t tid) {
+    struct hw__thread *mine = hw__thread_known();
+    if (mine != NULL && mine->tid == tid) {
+        return mine;
+    }
+    if (mine == NULL && tid == (int32_t)syscall(SYS_gettid)) {
+        return NULL;
+    }
     uint32_t n = atomic_load(&high_water);
     for (uint32_t i = 0; i < n; i++) {
-        struct hw__thread *thread = &threads[i];
-        if (atomic_load(&thread->used) != 2 || thread->tid != tid) {
-            continue;
+        if (atomic_load(&threads[i].used) == 2 && threads[i].tid == tid) {
+            return &threads[i];
         }
-        char text[HW__NAME_BYTES] = "";
-        memcpy(text, name, strnlen(name, sizeof text - 1));
-        memcpy(thread->slot->name, text, sizeof text);
-        thread->named = true;
-        if (thread != hw__thread_known()) {
-            return false;
-        }
-        if (thread->chunk != NULL) {
-            memcpy(thread->chunk->name, text, sizeof text);
-            thread->chunk->named = 1;
-        }
-        return true;
     }
-    return false;
+    return NULL;
+}
+
+bool hw__thread_name(int32_t tid, const char *name) {
+    struct hw__thread *thread = of_tid(tid);
+    if (thread == NULL) {
+        return false;
+    }
+    char text[HW__NAME_BYTES] = "";
+    memcpy(text, name, strnlen(name, sizeof text - 1));
+    memcpy(thread->slot->name, text, sizeof text);
+    thread->named = true;
+    if (thread != hw__thread_known()) {
+        return false;
+    }
+    if (thread->chunk != NULL) {
+        memcpy(thread->chunk->name, text, sizeof text);
+        thread->chunk->named = 1;
+    }
+    return true;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What a session keeps of each thread, outside the file: which chunk it writes to, since when it
+/* What a session keeps of each thread, outside its memory: which chunk it writes to, since when it
  * holds or waits, and its last stack.
  *
  * A thread's record is made by its first event and given back when the thread exits (a destructor
@@ -7,7 +7,7 @@
  * Destructors of others that run later and use Python make a new record, and the destructor runs
  * once more.
  *
- * Only its own thread uses a record, but for `used`. */
+ * Only its own thread uses a record, but for `used` and `next_free`. */
 #ifndef HEADWAY_TRACE_THREAD_H
 #define HEADWAY_TRACE_THREAD_H
 
@@ -61,8 +61,11 @@ struct hw__thread {
     uint64_t worst_hold_ns;
     uint64_t wait_ns;
     int64_t start_ns;
-    _Atomic uint32_t used; /* claimed by compare-and-swap */
-    uint32_t starved;      /* events to drop before it asks for a chunk again */
+    /* 0: free; 1: being made or looked at; 2: in use. Claimed by compare-and-swap. */
+    _Atomic uint32_t used;
+    _Atomic uint32_t
+        next_free;    /* index plus 1, while it is on the stack of free records; relaxed */
+    uint32_t starved; /* events to drop before it asks for a chunk again */
     uint32_t serial;
     int32_t tid;
     struct hw__recent recent[HW__RECENT];

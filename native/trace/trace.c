@@ -6,7 +6,9 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/lease.h"
 #include "base/lock.h"
+#include "base/say.h"
 #include "base/ticks.h"
 #include "gil/hooks.h"
 #include "gil/probe.h"
@@ -23,6 +25,7 @@ static void after_fork_in_parent(void) { hw__registry_unlock(); }
 
 static void after_fork_in_child(void) {
     hw__registry_unlock(); /* taken by before_fork(), in this very thread */
+    hw__say_after_fork();
     hw__parks_reset_in_child();
     for (int i = 0; i < hw__gil_count(); i++) {
         atomic_store(&hw__gils[i].busy, false); /* who was is not here */
@@ -34,7 +37,8 @@ static void after_fork_in_child(void) {
  * exec() do not come by here. */
 __attribute__((destructor)) static void at_exit(void) {
     if (hw__session.active && !atomic_load(&hw__session.inherited)) {
-        atomic_store(&hw__session.header->end_ns, hw_now_ns());
+        int64_t none = 0; /* else it is over already, as its lease is */
+        atomic_compare_exchange_strong(&hw__session.header->end_ns, &none, hw_now_ns());
     }
 }
 
@@ -74,7 +78,13 @@ static void record_gils(bool recorded) {
     }
 }
 
+/* There is a session, but nobody is there any more for whom it was. */
+static bool is_abandoned(void) { return hw__lease_over(&hw__leases[HW__LEASE_TRACE], hw_now_ns()); }
+
 int hw_trace_start(const struct hw_trace_options *options) {
+    if (hw__session.active && is_abandoned()) {
+        (void)hw_trace_stop();
+    }
     if (hw__session.active) {
         return -EALREADY;
     }
@@ -115,7 +125,7 @@ int hw_trace_start(const struct hw_trace_options *options) {
         .program = options->program,
     };
     if (error == 0) {
-        error = hw__session_open(options->path, options->max_bytes, &facts);
+        error = hw__session_open(options->door, options->bytes, &facts);
     }
     if (error != 0) {
         hw__hooks_remove(HW__FOR_TRACE);
@@ -152,6 +162,7 @@ int hw_trace_stop(void) {
     record_gils(false); /* from here on no hook writes */
     hw__parks_stop();
     hw__session.active = false;
+    hw__lease_end(&hw__leases[HW__LEASE_TRACE]);
     hw__hooks_remove(HW__FOR_TRACE);
     hw__parking_remove();
     if (atomic_exchange(&hw__session.inherited, 0) != 0) {
@@ -164,13 +175,34 @@ int hw_trace_stop(void) {
 }
 
 int hw_trace_active(void) {
-    if (!hw__session.active) {
+    if (!hw__session.active || is_abandoned()) {
         return 0;
     }
-    return hw__session.in_memory ? 2 : 1;
+    return hw__session.chunk_count == 0 ? 2 : 1;
 }
 
-const char *hw_trace_path(void) { return hw__session.path; }
+const char *hw_trace_path(void) {
+    static char path[HW__FILE_BYTES];
+    hw__registry_lock();
+    path[0] = '\0';
+    if (hw__session.active) {
+        memcpy(path, hw__session.control->file, sizeof path - 1);
+    }
+    hw__registry_unlock();
+    return path;
+}
+
+int64_t hw_trace_collected_ns(void) {
+    int64_t until_ns = 0;
+    hw__registry_lock();
+    if (hw__session.active) {
+        until_ns = atomic_load_explicit(&hw__session.control->collected_ns, memory_order_acquire);
+    }
+    hw__registry_unlock();
+    return until_ns;
+}
+
+int hw_trace_memory(void) { return hw__session.active ? hw__session.fd : -1; }
 
 void hw_trace_name(int32_t tid, const char *name) {
     hw__registry_lock();

@@ -45,7 +45,8 @@ HW_API const struct hw_policy_option *hw_policy_engine_options(void);
  * options: "name=value" each, with one space between; NULL or "": as preset.
  *
  * Returns 0 or a negative errno, with everything as it was: -EALREADY when there is a policy,
- * -EINVAL for an option (`problem` says which), and those of hw_trace_start(). */
+ * -EINVAL for an option (`problem` says which), -EMFILE when the process has no key for
+ * thread-specific data left that takes no allocation, and those of hw_trace_start(). */
 HW_API int hw_schedule_start(const struct hw_policy *policy, const char *options, char *problem,
                              int room);
 

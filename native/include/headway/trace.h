@@ -6,9 +6,9 @@
 
 #include "headway/api.h"
 
-/* Recording who holds the GIL and who waits for it, in this process, into a file that
- * native/trace/format.h describes. One session at a time. Unless a function says otherwise it is
- * called with the GIL of the main interpreter held. */
+/* Recording who holds the GIL and who waits for it, in this process, into memory that
+ * native/trace/format.h describes, and from there into a file (headway/collect.h). One session at a
+ * time. Unless a function says otherwise it is called with the GIL of the main interpreter held. */
 
 /* Where the interpreter keeps what a stack is made of: bytes from the beginning of the object or
  * struct named first. The caller finds them out in the running interpreter and checks them with
@@ -36,9 +36,10 @@ struct hw_stack_layout {
 };
 
 struct hw_trace_options {
-    const char *path;  /* a new file; "": counters only, in memory */
-    int64_t max_bytes; /* of events; the oldest are then overwritten */
-    uint64_t family;   /* the same in all processes of one launch */
+    const char *door; /* the Unix socket of the collector, which writes the file; "": nobody does,
+                         and the newest events stay in memory */
+    int64_t bytes;    /* of events in memory; 0: counters only */
+    uint64_t family;  /* the same in all processes of one launch */
     uint32_t python_version;
     uint32_t free_threaded; /* 1: a build without a GIL */
     uint32_t gil_enabled;
@@ -56,28 +57,36 @@ struct hw_trace_frame {
     int64_t offset; /* bytes from its first instruction */
 };
 
-/* Starts a session: finds the GIL, puts the hooks in, makes the file. The GIL is released for a
+/* Starts a session: finds the GIL, puts the hooks in, makes the memory. The GIL is released for a
  * moment.
  *
  * Returns 0 or a negative errno, with everything as it was: -EALREADY when there is a session,
- * -EEXIST and the like from the file, -ENOSPC when the disk is full, -ENOENT when the interpreter
- * cannot be found in this process, -ENXIO when its calls cannot be hooked (a static build), -EPROTO
- * when its GIL is not as expected, -ETIMEDOUT when the caller does not hold the main interpreter's
- * GIL. */
+ * -ECONNREFUSED and the like when the collector is not there, -ENOMEM when there is no memory,
+ * -ENOENT when the interpreter cannot be found in this process, -ENXIO when its calls cannot be
+ * hooked (a static build), -EPROTO when its GIL is not as expected, -ETIMEDOUT when the caller does
+ * not hold the main interpreter's GIL. */
 HW_API int hw_trace_start(const struct hw_trace_options *options);
 
-/* Ends the session and takes the hooks out. The file is then complete.
+/* Ends the session and takes the hooks out. The memory is then complete.
  *
  * Returns 0, or -ESRCH when there is no session. */
 HW_API int hw_trace_stop(void);
 
-/* Whether there is a session. Any thread may call it. Returns 0, 1, or 2 when it is in memory. */
+/* Whether there is a session. Any thread may call it. Returns 0, 1, or 2 when it only counts. */
 HW_API int hw_trace_active(void);
 
-/* Where the session's file is: also after a fork, once the child had an event.
+/* Where the session's collector writes to.
  *
- * Returns the path, "" in memory; valid until the next call of anything here. */
+ * Returns the path, "" when there is no collector or it has not told it yet; valid until the next
+ * call of anything here. */
 HW_API const char *hw_trace_path(void);
+
+/* Up to when what was recorded is in the collector's file: CLOCK_MONOTONIC, 0 for never. */
+HW_API int64_t hw_trace_collected_ns(void);
+
+/* The descriptor of the memory of a session without a collector, or -1. It is the session's: who
+ * wants to read it after the session's end duplicates it. */
+HW_API int hw_trace_memory(void);
 
 /* Tells the name that Python gives a thread, from now on. `name` is UTF-8.
  *

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#include "base/lease.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "headway/clock.h"
+
+static struct hw__lease_page none;
+static struct hw__lease_page over = {.until_ns = INT64_MIN};
+
+struct hw__lease hw__leases[HW__LEASES] = {{.page = &none}, {.page = &none}};
+
+static void leave(struct hw__lease *lease, struct hw__lease_page *next, int64_t why) {
+    struct hw__lease_page *page = atomic_exchange(&lease->page, next);
+    int64_t live = HW__LEASE_LIVE;
+    if (page == lease->mapped && page != NULL) {
+        (void)atomic_compare_exchange_strong(&page->ended, &live, why);
+    }
+}
+
+int hw__lease_begin(struct hw__lease *lease, int64_t span_ns) {
+    hw__lease_end(lease);
+    size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    int fd = memfd_create("headway-lease", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) {
+        return -errno;
+    }
+    int64_t now = hw_now_ns();
+    struct hw__lease_page first = {.until_ns = now + span_ns, .now_ns = now};
+    /* In the place of the last one: who still reads there finds one or the other. */
+    int fixed = lease->mapped != NULL ? MAP_FIXED : 0;
+    void *memory = MAP_FAILED;
+    if (ftruncate(fd, (off_t)bytes) == 0 &&
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0 &&
+        pwrite(fd, &first, sizeof first, 0) == (ssize_t)sizeof first) {
+        memory = mmap(lease->mapped, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | fixed, fd, 0);
+    }
+    if (memory == MAP_FAILED) {
+        int error = errno;
+        (void)close(fd);
+        return -error;
+    }
+    lease->mapped = memory;
+    atomic_store(&lease->page, lease->mapped);
+    return fd;
+}
+
+void hw__lease_renew(struct hw__lease *lease, int64_t span_ns) {
+    struct hw__lease_page *page = atomic_load(&lease->page);
+    if (page == lease->mapped) {
+        int64_t now = hw_now_ns();
+        atomic_store(&page->now_ns, now);
+        atomic_store(&page->until_ns, now + span_ns);
+    }
+}
+
+void hw__lease_end(struct hw__lease *lease) { leave(lease, &none, HW__LEASE_ENDED); }
+
+void hw__lease_expire(struct hw__lease *lease, int64_t why) { leave(lease, &over, why); }

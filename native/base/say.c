@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+#include "base/say.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/pause.h"
+#include "base/text.h"
+
+#define LINES 8
+
+/* So long, in rounds of hw__pause(), exit() waits for a line that is being written: some 5 ms. */
+#define EXIT_ROUNDS 112
+
+/* How long a line waits for a stderr that takes nothing. */
+#define PATIENCE_MS 2000
+
+/* Above what the thread needs; the C library adds the thread-local storage of all libraries. */
+#define STACK_BYTES (128 * 1024)
+
+/* Who fills or writes a line has claimed it; the states below order its text. */
+enum { FREE, CLAIMED, READY };
+static struct {
+    _Atomic int state;
+    char text[HW__SAY_BYTES];
+} lines[LINES];
+
+static atomic_bool talking; /* there is a thread that writes them; set by who starts it */
+
+static bool has_stderr; /* written when the library is loaded */
+
+__attribute__((constructor)) static void look(void) {
+    int saved = errno;
+    struct stat file;
+    has_stderr = fstat(STDERR_FILENO, &file) == 0;
+    errno = saved;
+}
+
+static bool claim_ready(int i) {
+    int ready = READY;
+    return atomic_compare_exchange_strong(&lines[i].state, &ready, CLAIMED);
+}
+
+static bool any_ready(void) {
+    for (int i = 0; i < LINES; i++) {
+        if (atomic_load(&lines[i].state) == READY) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* With all signals blocked: those that a write() sends are for the calling thread, and end with it.
+ */
+static void write_ready(int patience_ms) {
+    for (int i = 0; i < LINES; i++) {
+        if (!claim_ready(i)) {
+            continue;
+        }
+        struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
+        if (poll(&out, 1, patience_ms) == 1 && (out.revents & POLLOUT) != 0) {
+            (void)!write(STDERR_FILENO, lines[i].text, strlen(lines[i].text));
+        }
+        atomic_store(&lines[i].state, FREE);
+    }
+}
+
+static void *talk(void *unused) {
+    do {
+        write_ready(PATIENCE_MS);
+        atomic_store(&talking, false);
+        /* A line that came after the last look, and saw that there was a thread. */
+    } while (any_ready() && !atomic_exchange(&talking, true));
+    return unused;
+}
+
+static bool start_talking(void) {
+    sigset_t all, before;
+    pthread_attr_t attributes;
+    pthread_t thread;
+    if (pthread_attr_init(&attributes) != 0) {
+        return false;
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread inherits it */
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    int error = pthread_create(&thread, &attributes, talk, NULL);
+    if (error == EINVAL) { /* a program with much thread-local storage */
+        pthread_attr_destroy(&attributes);
+        pthread_attr_init(&attributes);
+        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+        error = pthread_create(&thread, &attributes, talk, NULL);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return error == 0;
+}
+
+void hw__say(const char *text) {
+    int saved = errno, i = 0, none = FREE;
+    while (i < LINES && !atomic_compare_exchange_strong(&lines[i].state, &none, CLAIMED)) {
+        none = FREE;
+        i++;
+    }
+    if (has_stderr && i < LINES) {
+        char *line = lines[i].text;
+        line[0] = '\0';
+        hw__text_append(line, HW__SAY_BYTES - 1, "headway: process ");
+        hw__text_append_number(line, HW__SAY_BYTES - 1, getpid());
+        hw__text_append(line, HW__SAY_BYTES - 1, ": ");
+        hw__text_append(line, HW__SAY_BYTES - 1, text);
+        hw__text_append(line, HW__SAY_BYTES, "\n");
+        atomic_store(&lines[i].state, READY);
+        if (!atomic_exchange(&talking, true) && !start_talking()) {
+            atomic_store(&talking, false);
+        }
+    } else if (i < LINES) {
+        atomic_store(&lines[i].state, FREE);
+    }
+    errno = saved;
+}
+
+void hw__say_once(atomic_bool *said, const char *text) {
+    if (!atomic_load_explicit(said, memory_order_relaxed) && !atomic_exchange(said, true)) {
+        hw__say(text);
+    }
+}
+
+void hw__say_after_fork(void) {
+    for (int i = 0; i < LINES; i++) {
+        atomic_store(&lines[i].state, FREE);
+    }
+    atomic_store(&talking, false);
+}
+
+/* The program ends before the thread came to it, or there was none. SIGPIPE and SIGTTOU that are
+ * ours are taken back. */
+__attribute__((destructor)) static void say_the_rest(void) {
+    for (unsigned rounds = 0; atomic_load(&talking) && rounds < EXIT_ROUNDS;) {
+        hw__pause(&rounds); /* it is at it */
+    }
+    if (!any_ready()) {
+        return;
+    }
+    sigset_t ours, before, pending;
+    const struct timespec at_once = {0, 0};
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGPIPE);
+    sigaddset(&ours, SIGTTOU);
+    sigpending(&pending);
+    pthread_sigmask(SIG_BLOCK, &ours, &before);
+    write_ready(0);
+    if (!sigismember(&pending, SIGPIPE)) {
+        sigset_t pipe;
+        sigemptyset(&pipe);
+        sigaddset(&pipe, SIGPIPE);
+        (void)sigtimedwait(&pipe, NULL, &at_once);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+#ifndef HEADWAY_COLLECT_H
+#define HEADWAY_COLLECT_H
+
+#include <stdint.h>
+
+#include "headway/api.h"
+
+/* Copying what a traced process records from its memory into a file, in another process (or, for a
+ * memory that nobody collects, in the same one). Both are described in native/trace/format.h.
+ *
+ * The memory may be a hostile process's: whatever it contains, nothing is read or written outside
+ * it and the file. One thread at a time uses a collection. */
+
+struct hw_collection;
+
+/* What a collection did up to now. */
+struct hw_collect_state {
+    int32_t pid;    /* as the process says; of its own PID namespace */
+    int32_t ended;  /* 1: the session is over, and a pass after this one finds nothing */
+    int64_t chunks; /* of the file, in use */
+    int64_t
+        dropped_events;    /* as the file says: for want of memory, or since it cannot be written */
+    int64_t lost_children; /* children of the process that could not reach their collector */
+    int32_t error;         /* of the last write that failed: an errno, or 0 */
+    int32_t closed;        /* chunks that were complete in this pass, and given back */
+};
+
+/* Maps a memory that was received, after having checked it.
+ *
+ * `memory` and `file` stay the caller's, and `file` must stay open. `path` is told to the process.
+ * Returns NULL with errno set: EPROTO where the memory is none of ours or could shrink. */
+HW_API struct hw_collection *hw_collect_open(int memory, int file, const char *path);
+
+/* Which family the process belongs to, as it says. */
+HW_API uint64_t hw_collect_family(const struct hw_collection *collection);
+
+/* Lets the file have so many chunks of 16 KiB; then the oldest events make room. Fewer than it has:
+ * the next pass removes some. */
+HW_API void hw_collect_limit(struct hw_collection *collection, int64_t chunks);
+
+/* Lets the process have so many chunks in memory. */
+HW_API void hw_collect_share(struct hw_collection *collection, uint32_t chunks);
+
+/* Copies what is new. `last`: the process is gone, or the session over.
+ *
+ * It waits for the file system only. This function can't fail: what cannot be written is counted.
+ */
+HW_API void hw_collect_pass(struct hw_collection *collection, int last,
+                            struct hw_collect_state *state);
+
+/* Unmaps the memory. */
+HW_API void hw_collect_close(struct hw_collection *collection);
+
+#endif

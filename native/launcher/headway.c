@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The command `headway`: starts the Python that headway is installed in, on which no variable of
+ * the user's acts.
+ *
+ * A script of Python's would be too late: PYTHONHOME ends an interpreter, PYTHONPATH and a
+ * sitecustomize change it, before the script's first line runs. And Python ignores SIGPIPE and
+ * SIGXFSZ from its start on, so that only who runs before it knows whether they were ignored
+ * already; `headway run` needs that for the program that it becomes. The environment is passed on
+ * as it is: /proc/self/environ of the interpreter is what the user's program gets.
+ *
+ * Which Python: a folder lib/python3.x/site-packages/headway beside the folder of this file names
+ * the version. */
+#include <errno.h>
+#include <glob.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* dist-packages is Debian's; local/lib is where its pip installs. */
+static const char *const PLACES[] = {
+    "%s/../lib/python3.*/site-packages/headway",
+    "%s/../lib64/python3.*/site-packages/headway",
+    "%s/../lib/python3.*/dist-packages/headway",
+};
+
+/* -E: no PYTHON* variable acts on it. -P: no module of the current folder stands for one of ours.
+ */
+static char IGNORED[] = "headway_ignored=00,00,";
+static char *OPTIONS[] = {"-E", "-P", "-X", IGNORED, "-m", "headway"};
+enum { OPTION_COUNT = sizeof OPTIONS / sizeof OPTIONS[0] };
+
+static const char KEPT[] = "HEADWAY_KEPT_";
+
+static void note_ignored(void) {
+    static const int numbers[] = {SIGPIPE, SIGXFSZ};
+    char *end = strchr(IGNORED, '=') + 1;
+
+    *end = '\0';
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct sigaction now;
+        if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler == SIG_IGN) {
+            end += sprintf(end, "%d,", numbers[i]);
+        }
+    }
+}
+
+/* Two variables act on an interpreter in spite of -E. They get another name, which live/launch.py
+ * knows. */
+static void rename_variables(void) {
+    static const char *const names[] = {"PYTHONEXECUTABLE=", "__PYVENV_LAUNCHER__="};
+
+    for (char **one = environ; *one != NULL; one++) {
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+            if (strncmp(*one, names[i], strlen(names[i])) == 0) {
+                size_t size = strlen(KEPT) + strlen(*one) + 1;
+                char *renamed = malloc(size);
+                if (renamed != NULL) {
+                    snprintf(renamed, size, "%s%s", KEPT, *one);
+                    *one = renamed;
+                }
+                break;
+            }
+        }
+    }
+}
+
+/* Becomes the interpreter of that name, where there is one. */
+static void try_beside(const char *folder, const char *name, char **arguments) {
+    char path[PATH_MAX];
+
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path) {
+        arguments[0] = path;
+        execv(path, arguments);
+    }
+}
+
+/* For each version that has headway: the interpreter beside us, as in a virtual environment, else
+ * the one on PATH. */
+static void try_versions(const char *folder, char **arguments) {
+    for (size_t place = 0; place < sizeof PLACES / sizeof PLACES[0]; place++) {
+        char pattern[PATH_MAX];
+        glob_t found;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        int length = snprintf(pattern, sizeof pattern, PLACES[place], folder);
+#pragma GCC diagnostic pop
+        if (length >= (int)sizeof pattern || glob(pattern, 0, NULL, &found) != 0) {
+            continue;
+        }
+        for (size_t i = 0; i < found.gl_pathc; i++) {
+            char *begin = found.gl_pathv[i];
+            for (int up = 0; up < 2;
+                 up++) { /* from .../lib/python3.x/site-packages/headway to .../lib/python3.x */
+                *strrchr(begin, '/') = '\0';
+            }
+            begin = strrchr(begin, '/') + 1;
+            try_beside(folder, begin, arguments);
+            arguments[0] = begin;
+            execvp(begin, arguments);
+        }
+        globfree(&found);
+    }
+}
+
+int main(int count, char **given) {
+    char self[PATH_MAX];
+    char **arguments = calloc((size_t)count + OPTION_COUNT + 1, sizeof *arguments);
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    char *slash;
+
+    if (arguments == NULL) {
+        return 127;
+    }
+    note_ignored();
+    rename_variables();
+    memcpy(arguments + 1, OPTIONS, sizeof OPTIONS);
+    if (count > 1) {
+        memcpy(arguments + 1 + OPTION_COUNT, given + 1, (size_t)(count - 1) * sizeof *given);
+    }
+    if (length < 0) { /* no /proc */
+        if (realpath(given[0], self) == NULL) {
+            self[0] = '\0';
+        }
+    } else {
+        self[length] = '\0';
+    }
+    slash = strrchr(self, '/');
+    if (slash != NULL) {
+        *slash = '\0';
+        try_versions(self, arguments);
+        try_beside(self, "python3", arguments);
+    }
+    arguments[0] = (char[]){"python3"};
+    execvp("python3", arguments);
+    fprintf(stderr,
+            "error: the Python that headway is installed in is not to be found: %s\n\nhint: run "
+            "`python3 -m headway` with it\n",
+            strerror(errno));
+    return 127;
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What native/schedule/ does at one GIL, for the models that include this: wake.c, sched.c and the
+ * hooks of engine.c, and CPython's take_gil() and drop_gil() around them (gil/protocol.h). Words
+ * are sequentially consistent here: all but `word` and the flags of hooks is guarded by the GIL's
+ * mutex, and these are; handshake.pml and generation.pml have what is not.
+ *
+ * Which waiter the policy puts first, whether a hand-over was asked for, and whether a thread that
+ * was called counts as late (CALLED_NS), is open: all is tried. So no policy is modelled, and no
+ * clock. A sleep ends by itself only where ends_by_itself() allows it. */
+#define NOBODY 15
+#define AWAKE 0
+#define SLEEPING 1
+#define CALLED 2
+
+bool mutex, locked;
+bool in_libc[THREADS]; /* sleeps in the C library's timedwait() */
+
+bool on = true, scheduled = true; /* hw__sched_policy(); gil->scheduled and sched->policy */
+bool place[THREADS], asleep[THREADS];
+byte word[THREADS], called = NOBODY;
+byte to_wake[THREADS * 2]; /* a runner and one more; 0: nobody */
+bool unlock_hooked = true;
+bool slot_signal = true, slot_lock = true, slot_unlock = true, slot_timedwait = true;
+byte first_;
+bool graced; /* the GIL is free, and nobody was called */
+bool watchdog_acts; /* it has yet to find something */
+
+#ifndef RESTING /* rest.pml has it */
+#define RESTING false
+#define ROUSE(done) done = true
+#define AFTER_ACQUIRE(t) skip
+#endif
+#ifndef WATCHDOG_MAY_ACT
+#define WATCHDOG_MAY_ACT false
+#endif
+#ifndef GRACE_MAY_BE_GIVEN
+#define GRACE_MAY_BE_GIVEN false
+#endif
+
+#define PENDING(t) (to_wake[(t) * 2] != 0)
+#define LOCK() atomic { !mutex -> mutex = true }
+#define UNLOCK() mutex = false
+
+/* ---- wake.c */
+inline wake_now(r) {
+    d_step {
+        if
+        :: word[r] == SLEEPING -> word[r] = CALLED; asleep[r] = false
+        :: else -> word[r] = CALLED
+        fi
+    }
+}
+inline wake_all(t) {
+    if :: to_wake[(t) * 2] != 0 -> wake_now(to_wake[(t) * 2] - 1); to_wake[(t) * 2] = 0 :: else fi;
+    if :: to_wake[(t) * 2 + 1] != 0 -> wake_now(to_wake[(t) * 2 + 1] - 1); to_wake[(t) * 2 + 1] = 0 :: else fi
+}
+inline wake_unlocked(t) { if :: PENDING(t) -> wake_all(t) :: else fi }
+inline wake(t, r) {
+    if
+    :: !unlock_hooked -> wake_now(r)
+    :: else ->
+        if :: to_wake[(t) * 2 + 1] != 0 -> wake_all(t) :: else fi;
+        if :: !PENDING(t) -> to_wake[(t) * 2] = (r) + 1 :: else -> to_wake[(t) * 2 + 1] = (r) + 1 fi
+    fi
+}
+inline sleep(t) {
+#ifdef MUTATION_SLEEP_UNSEEN
+    word[t] = SLEEPING;
+    asleep[t] = true;
+#else
+    d_step { if :: word[t] == AWAKE -> word[t] = SLEEPING :: else fi }
+    d_step { if :: word[t] == SLEEPING -> asleep[t] = true :: else fi } /* FUTEX_WAIT compares */
+#endif
+    if
+    :: !asleep[t]
+    :: atomic { asleep[t] && ends_by_itself(t) -> asleep[t] = false; on_time_out(t) }
+    fi
+}
+
+/* ---- sched.c; the mutex is held */
+inline call(t, r) { place[r] = false; wake(t, r) }
+inline pick(r) { if :: place[0] -> r = 0 :: place[1] -> r = 1
+#if THREADS > 2
+                    :: place[2] -> r = 2
+#endif
+#if THREADS > 3
+                    :: place[3] -> r = 3
+#endif
+                 fi }
+#if THREADS > 3
+#define ANY_PLACE (place[0] || place[1] || place[2] || place[3])
+#elif THREADS > 2
+#define ANY_PLACE (place[0] || place[1] || place[2])
+#else
+#define ANY_PLACE (place[0] || place[1])
+#endif
+inline end_policy(t) {
+#ifndef MUTATION_NOBODY_CALLED
+    do
+    :: ANY_PLACE -> atomic { pick(first_); call(t, first_); first_ = 0 }
+    :: else -> break
+    od;
+#endif
+#ifndef MUTATION_END_DEFERS
+    wake_all(t);
+#endif
+    called = NOBODY;
+    scheduled = false
+}
+
+/* ---- CPython's calls, through the slots */
+inline unlock_by_slot(t) {
+    if
+    :: slot_unlock -> UNLOCK();
+#ifndef MUTATION_NO_UNLOCK_HOOK
+        wake_unlocked(t)
+#endif
+    :: else -> UNLOCK()
+    fi
+}
+inline real_signal() {
+    atomic {
+        if
+        :: in_libc[0] -> in_libc[0] = false
+        :: in_libc[1] -> in_libc[1] = false
+#if THREADS > 2
+        :: in_libc[2] -> in_libc[2] = false
+#endif
+        :: else
+        fi
+    }
+}
+/* CPython's own interval is its end. */
+inline real_timedwait(t) {
+    assert(!PENDING(t));
+    atomic { in_libc[t] = true; UNLOCK() }
+    atomic { if :: !in_libc[t] :: in_libc[t] = false fi }
+    LOCK()
+}
+
+/* ---- engine.c; the mutex is held, but for what is marked */
+#define OTHER_COMES(t) (called != NOBODY && called != t) /* and not for longer than CALLED_NS */
+
+inline enqueue(t) {
+    word[t] = AWAKE;
+    place[t] = true
+}
+inline doze(t) {
+    do
+    :: true ->
+        UNLOCK();
+#ifdef MUTATION_WORD_LATE
+        word[t] = AWAKE;
+#endif
+        wake_unlocked(t);
+        sleep(t);
+        LOCK();
+        word[t] = AWAKE;
+        if
+        :: place[t] && !locked && OTHER_COMES(t) /* once more */
+        :: break
+        fi
+    od
+}
+inline sched_timedwait(t) {
+#ifndef MUTATION_LATE_STAYS_CALLED
+    if :: called == t -> called = NOBODY :: else fi; /* late */
+#endif
+    place[t] = false;
+#ifdef MUTATION_ENQUEUE_LATE
+    UNLOCK();
+    LOCK();
+#endif
+    enqueue(t);
+    doze(t);
+    if
+    :: !place[t] /* called, or the policy is over */
+    :: else ->
+        place[t] = false;
+        if
+        :: !on && scheduled -> end_policy(t)
+        :: on && WATCHDOG_MAY_ACT -> /* end_policy() of engine.c */
+            watchdog_acts = false;
+            on = false;
+            end_policy(t);
+            UNLOCK();
+            wake_unlocked(t);
+            LOCK()
+        :: else
+        fi
+    fi
+}
+inline call_next(t) {
+    if
+    :: ANY_PLACE && called == NOBODY -> atomic { pick(called); call(t, called) }
+    :: ANY_PLACE && called != NOBODY -> atomic { pick(called); call(t, called) } /* long ago */
+    :: ANY_PLACE && called != NOBODY
+    :: !ANY_PLACE
+    fi
+}
+inline hook_release(t, forced) {
+    if
+    :: scheduled && on ->
+        if :: forced -> enqueue(t) :: else fi;
+        if
+        :: GRACE_MAY_BE_GIVEN && ANY_PLACE -> graced = true /* who sleeps looks by itself */
+        :: call_next(t)
+        fi
+    :: scheduled && !on -> end_policy(t)
+    :: else
+    fi
+}
+inline hook_acquire(t) {
+    graced = false;
+    if
+    :: scheduled && on ->
+        if :: called == t -> called = NOBODY :: else fi;
+        place[t] = false;
+        if
+        :: ANY_PLACE -> atomic { pick(first_); call(t, first_); first_ = 0 } /* to ask sooner */
+        :: true
+        fi
+    :: scheduled && !on -> end_policy(t)
+    :: !scheduled && on -> called = NOBODY; scheduled = true
+    :: else
+    fi
+}
+/* hw__sched_wait(), without the mutex. */
+inline hook_wait(t) {
+    LOCK();
+    if
+    :: place[t] && scheduled && on -> doze(t)
+    :: else
+    fi;
+    UNLOCK();
+    wake_unlocked(t)
+}
+inline hook_lock(t) {
+    LOCK();
+    if
+    :: slot_lock && !RESTING && place[t] && scheduled && on && !locked && OTHER_COMES(t) -> doze(t)
+    :: true
+    fi
+}
+
+/* ---- Python/ceval_gil.c */
+inline take_gil(t, may_) {
+    hook_lock(t);
+    do
+    :: locked ->
+        if
+        :: slot_timedwait ->
+            ROUSE(may_);
+            if
+            :: !may_ -> real_timedwait(t)
+            :: may_ && !scheduled -> real_timedwait(t)
+            :: may_ && scheduled && !on -> end_policy(t); real_timedwait(t)
+            :: may_ && scheduled && on -> sched_timedwait(t)
+            fi
+        :: else -> real_timedwait(t)
+        fi
+    :: else -> break
+    od;
+    locked = true;
+    if :: slot_signal && !RESTING -> hook_acquire(t) :: else fi;
+#ifdef MUTATION_REST_UNGUARDED
+    unlock_by_slot(t);
+    AFTER_ACQUIRE(t)
+#else
+    AFTER_ACQUIRE(t);
+    unlock_by_slot(t)
+#endif
+}
+inline drop_gil(t, forced) {
+    LOCK();
+    locked = false;
+    if :: slot_signal && !RESTING -> hook_release(t, forced) :: else fi;
+    real_signal();
+    unlock_by_slot(t);
+    if :: forced -> hook_wait(t) :: else fi
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a forked child is left with, of threads that it has not got: native/gil/gil.c (the registry's
+ * lock, `busy`), native/gil/hooks.c (`changing`, slots that are out), native/schedule/wake.c.
+ *
+ * other() is a thread with another GIL, somewhere in the hook in which that GIL becomes known
+ * (look_and_signal(), hw__on_new_gil()), or in which the main GIL goes to rest (hw__hooks_rest()).
+ * forker() forks at any moment; from then on the other one is not there. The handlers of the scheduler
+ * take the registry's lock before a fork and give it back (hw__sched_before_fork()). TRACED: so do
+ * those of native/trace/trace.c; FIRST: these run first in the child.
+ *
+ * Checked: the child can install and remove hooks, begin and end policies and sessions (it blocks
+ * nowhere), and finds no hook out. */
+bool registry, changing, busy, slots_in = true, paused, forked;
+byte depth; /* how often the forking thread has the registry's lock */
+
+#if defined(TRACED) || defined(MUTATION_NO_FIRST_LOOK)
+#define ENTERS true /* hw__gil_enter() marks a hook only where its GIL is recorded */
+#else
+#define ENTERS false
+#endif
+
+proctype other() {
+    {
+        do
+        :: atomic { !changing -> changing = true }
+            if
+            :: atomic { !registry -> registry = true } registry = false
+            :: paused = true; slots_in = false
+            :: paused -> slots_in = true; paused = false
+            fi;
+            changing = false
+        :: ENTERS -> busy = true; busy = false
+        od
+    } unless { forked }
+}
+
+inline lock_registry() {
+    if :: depth == 0 -> atomic { !registry -> registry = true } :: else fi;
+    depth++
+}
+inline unlock_registry() {
+    assert(registry && depth > 0);
+    depth--;
+    if :: depth == 0 -> registry = false :: else fi
+}
+
+/* trace.c: after_fork_in_child(), and hw__session_after_fork(). */
+inline trace_in_child() {
+#ifdef TRACED
+    unlock_registry();
+#ifndef MUTATION_BUSY_KEPT
+    busy = false;
+#endif
+#endif
+    skip
+}
+
+/* hw__sched_after_fork_in_child(). */
+inline schedule_in_child() {
+#ifndef MUTATION_REGISTRY_KEPT /* as it was */
+    unlock_registry();
+#endif
+#ifndef MUTATION_CHANGING_KEPT
+    changing = false;
+#endif
+    if
+    :: paused ->
+#ifndef MUTATION_SLOTS_KEPT
+        slots_in = true;
+#endif
+        paused = false
+    :: else
+    fi
+}
+
+proctype forker() {
+#ifdef TRACED
+    lock_registry();
+#endif
+#ifndef MUTATION_REGISTRY_KEPT
+    lock_registry();
+#endif
+    forked = true;
+#ifdef FIRST
+    trace_in_child();
+    schedule_in_child();
+#else
+    schedule_in_child();
+    trace_in_child();
+#endif
+    /* hw_schedule_start(), hw_trace_stop() */
+    atomic { !changing -> changing = true }
+    changing = false;
+    lock_registry();
+    !busy;
+    unlock_registry();
+    assert(slots_in)
+}
+
+init { atomic { run other(); run forker() } }

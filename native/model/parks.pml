@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * native/trace/events.c: threads of a free-threaded build that tell of a park, and a session that
+ * ends meanwhile. There is no GIL's mutex: who tells counts itself in `telling`, then looks whether
+ * the door is open; who ends the session closes the door, then waits for the count to be 0.
+ *
+ * teller() is hw__on_park() or hw__on_unpark(): begin_telling(), the event, the count again.
+ * session() is hw__parks_begin(), then hw__parks_stop(), after which the memory is unmapped.
+ * CHILD: a forked child instead, whose first event makes the session its own (adopt()) and finds
+ * that it cannot.
+ *
+ * Checked: nobody tells without memory, and who ends the session sees all events. */
+#define THREADS 3
+#define WORDS 5
+#define TELLING 0
+#define DOOR 1
+#define EVENTS 2
+#define INHERITED 3
+#define META 4 /* free_meta, tried and not waited for; here it orders the events of two tellers */
+#include "memory.pml"
+
+/* session.inherited */
+#define OWN 0
+#define FROM_PARENT 1
+#define ADOPTING 2
+#define LOST 3
+
+#ifdef MUTATION_DOOR_RELAXED
+#define CLOSE RLX
+#else
+#define CLOSE SEQ
+#endif
+#ifdef MUTATION_LOOK_RELAXED
+#define LOOK RLX
+#else
+#define LOOK SEQ
+#endif
+
+bool mapped;
+byte written;
+
+#ifdef MUTATION_COUNT_RELAXED /* no read-modify-write */
+inline count(t, by, scratch) { load(t, TELLING, RLX, scratch); store(t, TELLING, scratch + (by), RLX) }
+#else
+inline count(t, by, scratch) { add(t, TELLING, by) }
+#endif
+
+/* adopt() that fails: another one's try is not waited for. */
+inline adopt(t, may) {
+    exchange_if(t, INHERITED, FROM_PARENT, ADOPTING, may);
+    if
+    :: may == FROM_PARENT ->
+        mapped = false;
+        store(t, DOOR, 0, CLOSE);
+#ifdef MUTATION_LOST_IS_OWN /* as it was */
+        store(t, INHERITED, OWN, SEQ);
+#else
+        store(t, INHERITED, LOST, SEQ);
+#endif
+        may = false
+    :: else -> may = (may == OWN)
+    fi
+}
+
+/* One that fails changes nothing. */
+inline exchange_if(t, x, expected, value, was) {
+    atomic {
+        if
+        :: LAST(x) == expected -> exchange(t, x, value, SEQ, was)
+        :: else -> was = LAST(x)
+        fi
+    }
+}
+
+proctype teller(byte t) {
+    byte may, n, left = 2;
+    do
+    :: left > 0 ->
+        left--;
+#ifdef MUTATION_LOOK_FIRST
+        load(t, DOOR, LOOK, may);
+        count(t, 1, n);
+#else
+        count(t, 1, n);
+        load(t, DOOR, LOOK, may);
+#endif
+        if
+        :: may ->
+#ifdef CHILD
+            load(t, INHERITED, SEQ, may);
+            if :: may != OWN -> adopt(t, may) :: else -> may = true fi;
+#endif
+            if
+            :: may ->
+                assert(mapped);
+                lock(t, META);
+                load(t, EVENTS, RLX, n);
+                d_step { written++; n++ }
+                store(t, EVENTS, n, RLX);
+                unlock(t, META);
+                assert(mapped)
+            :: else
+            fi
+        :: else
+        fi;
+        count(t, -1, n)
+    :: else -> break
+    od
+}
+
+proctype session(byte t) {
+    byte n;
+    mapped = true;
+    store(t, DOOR, 1, SEQ);
+    store(t, DOOR, 0, CLOSE);
+#ifndef MUTATION_NO_WAIT
+    n = 1;
+    do
+    :: n != 0 -> load(t, TELLING, SEQ, n)
+    :: else -> break
+    od;
+#endif
+    load(t, EVENTS, RLX, n);
+    assert(n == written);
+    mapped = false
+}
+
+init {
+    atomic {
+#ifdef CHILD
+        mapped = true;
+        store(0, INHERITED, FROM_PARENT, SEQ);
+        store(0, DOOR, 1, SEQ);
+#ifdef C11
+        membarrier(0);
+#endif
+        run teller(0); run teller(1)
+#else
+        run teller(0); run teller(1); run session(2)
+#endif
+    }
+}

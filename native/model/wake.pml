@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * native/schedule/: threads that want a GIL under a policy, each for some holds (engine.pml has the
+ * steps). Who sleeps is woken by nothing but a call; a sleep ends by itself SLIPS times in all, at
+ * any moment, so that each call may come too late and each wake to a thread that has long looked.
+ * FORCED: one of
+ * them is also asked to let go, and then waits in the queue. GRACE: also
+ * releases after which nobody is called; then whoever sleeps looks by itself.
+ *
+ * Checked: every thread gets the GIL as often as it wants it (nobody sleeps for ever: no invalid end
+ * state), one at a time; who is in the queue wants the GIL; nobody is left to be woken. */
+#define THREADS 3
+#ifndef SLIPS
+#define SLIPS 1
+#endif
+#ifndef HOLDS
+#define HOLDS 2
+#endif
+byte slips = SLIPS;
+#define ends_by_itself(t) (slips > 0 || (graced && !locked))
+#define on_time_out(t) if :: graced && !locked :: else -> slips-- fi
+#ifdef GRACE
+#define GRACE_MAY_BE_GIVEN true
+#endif
+#include "engine.pml"
+
+byte holders;
+
+proctype thread(byte t) {
+    byte left = HOLDS;
+    bool forced, may;
+    do
+    :: left > 0 ->
+        left--;
+        take_gil(t, may);
+        holders++;
+        assert(holders == 1 && !place[t] && called != t);
+        holders--;
+#ifdef FORCED
+        if
+        :: t == 0 && left > 0 -> forced = true /* it comes back */
+        :: forced = false
+        fi;
+#endif
+        drop_gil(t, forced)
+    :: else -> break
+    od;
+    assert(!place[t] && !PENDING(t))
+}
+
+init { atomic { run thread(0); run thread(1); run thread(2) } }

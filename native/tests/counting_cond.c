@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+/* Comes before the C library in the loader's order, as what LD_PRELOAD names does, and stands in
+ * for one of its functions. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+atomic_long counted_waits;
+
+int pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+                           const struct timespec *deadline) {
+    static int (*_Atomic next)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+    if (next == NULL) {
+        next = (int (*)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *))(
+            uintptr_t)dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+    }
+    atomic_fetch_add(&counted_waits, 1);
+    return next(cond, mutex, deadline);
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+/* fork() with a policy on and no session: the child has all locks of ours free. */
+#include "gil_world.h"
+#include "headway/schedule.h"
+
+static char problem[300];
+static atomic_bool locked, over;
+static pid_t forker;
+
+/* Has the registry's lock, as a thread that ends has, until the other one sleeps: in fork() for the
+ * lock, or in waitpid() where fork() does not care. */
+static void *hold_lock(void *unused) {
+    hw__registry_lock();
+    atomic_store(&locked, true);
+    world_await_asleep(forker);
+    hw__registry_unlock();
+    atomic_store(&over, true);
+    return unused;
+}
+
+static void in_child(void) {
+    T_TRUE(hw__registry_trylock());
+    hw__registry_unlock();
+    world_yield();
+    T_TRUE(hw_schedule_active()[0] != '\0');
+    T_EQ(0, hw_schedule_stop());
+}
+
+static void test_registry(void) {
+    pthread_t thread;
+    forker = gettid();
+    T_EQ(0, hw_schedule_start(hw_policy_at(0), "", problem, sizeof problem));
+    T_EQ(0, pthread_create(&thread, NULL, hold_lock, NULL));
+    T_EQ(0,
+         pthread_detach(thread)); /* the child has not got it: the thread sanitizer would miss it */
+    while (!atomic_load(&locked)) {
+        sched_yield();
+    }
+    world_wait(world_fork(in_child));
+    while (!atomic_load(&over)) {
+        sched_yield();
+    }
+    T_EQ(0, hw_schedule_stop());
+}
+
+/* The same with a session, whose own handlers take the lock, too. */
+static void test_with_a_session(void) {
+    world_start("fork.hwt");
+    T_EQ(0, hw_schedule_start(hw_policy_at(0), "", problem, sizeof problem));
+    world_wait(world_fork(in_child));
+    T_TRUE(hw__registry_trylock());
+    hw__registry_unlock();
+    T_EQ(0, hw_schedule_stop());
+    T_EQ(0, hw_trace_stop());
+}
+
+/* A process that has used up the first keys for thread-specific data is not scheduled, and told so.
+ */
+static void without_a_key(void) {
+    for (int i = 0; i < 40; i++) {
+        pthread_key_t key;
+        T_EQ(0, pthread_key_create(&key, NULL));
+    }
+    T_EQ(-EMFILE, hw_schedule_start(hw_policy_at(0), "", problem, sizeof problem));
+    T_TRUE(strstr(problem, "keys for thread-specific data") != NULL);
+    T_TRUE(!world_hooked());
+    T_EQ(0, hw_schedule_active()[0]);
+}
+
+static void test_without_a_key(void) { world_wait(world_fork(without_a_key)); }
+
+int main(void) {
+    t_start();
+    world_begin();
+    world_enter();
+    T_RUN(test_without_a_key); /* first: the key is made once */
+    T_RUN(test_registry);
+    T_RUN(test_with_a_session);
+    world_leave();
+    return 0;
+}

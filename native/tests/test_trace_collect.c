@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: MIT
+/* A memory that is collected: what becomes of it when the collector is slow, gone or without a
+ * disk, and when the process is killed or hostile. The process goes on in all of them. */
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+
+#include "gil_world.h"
+#include "trace_file.h"
+
+#define CHUNK_EVENTS ((HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES) / sizeof(struct hw__event))
+
+static struct hw_collect_state state;
+
+/* All events that ever were: those in the file and those that are counted as gone. */
+static uint64_t all_events(const struct trace *trace) {
+    return trace->event_count + trace->header->overwritten_events + trace->header->dropped_events;
+}
+
+static void yield(long rounds) {
+    for (long i = 0; i < rounds; i++) {
+        world_yield();
+    }
+}
+
+/* The collection of the only process. */
+static struct hw_collection *the_one(void) {
+    collect_answer();
+    T_EQ(1, collected_count);
+    return collected[0].collection;
+}
+
+static struct trace ended(const char *name) {
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path(name));
+    return trace;
+}
+
+/* A collector that comes by now and then: nothing is lost, and a few chunks of memory are enough
+ * for any number of events. */
+static void test_chunks_are_used_again(void) {
+    T_EQ(0, world_try_collect("again.hwt", 8 * HW__CHUNK_BYTES));
+    long rounds = 0;
+    for (int pass = 0; pass < 40; pass++) {
+        yield(3 * (long)CHUNK_EVENTS);
+        rounds += 3 * (long)CHUNK_EVENTS;
+        hw_collect_pass(the_one(), 0, &state);
+        T_EQ(0, state.ended);
+    }
+    struct trace trace = ended("again.hwt");
+    T_TRUE(trace.complete);
+    T_EQ(1 + 2 * rounds, trace.event_count);
+    T_EQ(0, trace.header->known_until_ns);
+    trace_check_slots(&trace);
+    trace_close(&trace);
+}
+
+/* A collector that does not come: what has no room is dropped at once and counted; when it comes
+ * again, so do the events. */
+static void test_a_slow_collector(void) {
+    T_EQ(0, world_try_collect("slow.hwt", 4 * HW__CHUNK_BYTES));
+    long rounds = 20 * (long)CHUNK_EVENTS;
+    yield(rounds);
+    hw_collect_pass(the_one(), 0, &state);
+    T_TRUE(state.dropped_events > 0);
+    yield(2 * (long)CHUNK_EVENTS);
+    struct trace trace = ended("slow.hwt");
+    T_EQ(0, trace.header->overwritten_events);
+    T_EQ(1 + 2 * (rounds + 2 * (long)CHUNK_EVENTS), all_events(&trace));
+    T_TRUE(trace.event_count > 4 * CHUNK_EVENTS); /* it went on */
+    trace_close(&trace);
+}
+
+/* Threads fight while another one collects: what each sees of the chunks is whole (trace_open()),
+ * and each event is there or counted. */
+static atomic_bool collecting;
+
+static void *collect_all_the_time(void *collection) {
+    struct hw_collect_state mine;
+    while (atomic_load(&collecting)) {
+        hw_collect_pass(collection, 0, &mine);
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void test_collected_while_threads_record(void) {
+    enum { WORKERS = 4 };
+    struct world_worker workers[WORKERS];
+    memset(workers, 0, sizeof workers);
+    fake_set_interval(fake_main_gil(), 3600000000UL); /* no forced releases: all can be counted */
+    T_EQ(0, world_try_collect("fight.hwt", 12 * HW__CHUNK_BYTES));
+    atomic_store(&collecting, true);
+    pthread_t collector;
+    T_EQ(0, pthread_create(&collector, NULL, collect_all_the_time, the_one()));
+    uint64_t expected = 1;
+    for (int i = 0; i < WORKERS; i++) {
+        workers[i].gil = fake_main_gil();
+        workers[i].rounds = 8000;
+        world_go(&workers[i]);
+    }
+    for (int i = 0; i < WORKERS; i++) {
+        world_join(workers[i].thread);
+        expected += 2 + (uint64_t)(workers[i].taken + workers[i].dropped);
+    }
+    atomic_store(&collecting, false);
+    world_join(collector);
+    expected += 2;
+    T_EQ(0, hw_trace_stop());
+    fake_set_interval(fake_main_gil(), FAKE_INTERVAL_US);
+    struct trace trace = trace_open(world_path("fight.hwt"));
+    T_EQ(expected + trace_slots(&trace).waits + WORKERS, all_events(&trace));
+    trace_close(&trace);
+}
+
+/* The file may have so many chunks: the oldest events make room; and with fewer later, too. */
+static void test_the_file_is_limited(void) {
+    T_EQ(0, world_try_collect("limit.hwt", 32 * HW__CHUNK_BYTES));
+    hw_collect_limit(the_one(), 8);
+    long rounds = 0;
+    for (int pass = 0; pass < 10; pass++) {
+        yield(5 * (long)CHUNK_EVENTS);
+        rounds += 5 * (long)CHUNK_EVENTS;
+        hw_collect_pass(the_one(), 0, &state);
+        T_TRUE(state.chunks <= 8);
+        T_EQ(0, state.dropped_events);
+    }
+    hw_collect_limit(the_one(), 5);
+    hw_collect_pass(the_one(), 0, &state);
+    T_EQ(5, state.chunks);
+    struct trace trace = ended("limit.hwt");
+    T_EQ(1 + 2 * rounds, all_events(&trace));
+    T_TRUE(trace.event_count > 3 * CHUNK_EVENTS);
+    T_TRUE(trace.header->overwritten_until_ns > trace.header->start_ns);
+    T_TRUE(trace.events[0].event.time_ns >= trace.header->overwritten_until_ns);
+    T_EQ(1, trace_count_meta(&trace, 0, HW__META_GIL, NULL)); /* not overwritten */
+    trace_close(&trace);
+}
+
+/* A process has as much memory as the collector gives it. */
+static void test_memory_is_shared_out(void) {
+    T_EQ(0, world_try_collect("share.hwt", 64 * HW__CHUNK_BYTES));
+    hw_collect_share(the_one(), 3);
+    yield(10 * (long)CHUNK_EVENTS);
+    hw_collect_pass(the_one(), 0, &state);
+    T_TRUE(state.closed <= 3);
+    T_TRUE(state.dropped_events > 0);
+    T_EQ(0, hw_trace_stop());
+}
+
+/* Whatever somebody does to the file, the process does not notice: nothing of it is mapped. */
+static void test_the_file_is_truncated_and_removed(void) {
+    T_EQ(0, world_try_collect("gone.hwt", 16 * HW__CHUNK_BYTES));
+    yield(4 * (long)CHUNK_EVENTS);
+    hw_collect_pass(the_one(), 0, &state);
+    T_EQ(0, truncate(world_path("gone.hwt"), 0));
+    yield(4 * (long)CHUNK_EVENTS);
+    hw_collect_pass(the_one(), 0, &state);
+    T_EQ(0, unlink(world_path("gone.hwt")));
+    yield(4 * (long)CHUNK_EVENTS);
+    hw_collect_pass(the_one(), 0, &state);
+    T_EQ(0, state.dropped_events);
+    T_EQ(0, hw_trace_stop());
+}
+
+/* In a child with mounts of its own, which go with it: a disk without room. */
+static void on_a_full_disk(void) {
+    T_EQ(0, mkdir(world_path("disk"), 0700));
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("headway", world_path("disk"), "tmpfs", 0, "size=2m") != 0) {
+        fprintf(stderr, "  (no file system can be mounted here)\n");
+        return;
+    }
+    strcat(world_folder, "/disk");
+    T_EQ(0, world_try_collect("full.hwt", WORLD_MAX_BYTES));
+    long rounds = 0;
+    for (int pass = 0; pass < 60; pass++) {
+        yield(3 * (long)CHUNK_EVENTS);
+        rounds += 3 * (long)CHUNK_EVENTS;
+        hw_collect_pass(the_one(), 0, &state);
+    }
+    T_EQ(ENOSPC, state.error);
+    struct trace trace = ended("full.hwt");
+    T_TRUE(trace.header->overwritten_events > 0);
+    T_EQ(1 + 2 * rounds, all_events(&trace));
+    T_TRUE(trace.event_count > 20 * CHUNK_EVENTS);
+    trace_close(&trace);
+}
+
+static void test_full_disk(void) { world_wait(world_fork(on_a_full_disk)); }
+
+/* A file that cannot be written at all: the events are counted, and the memory stays free. */
+static void test_no_disk(void) {
+    T_EQ(0, world_try_collect("none.hwt", 8 * HW__CHUNK_BYTES));
+    struct hw_collection *collection = the_one();
+    int pipe_ends[2];
+    T_EQ(0, pipe(pipe_ends)); /* cannot be written at an offset */
+    T_EQ(collected[0].file, dup2(pipe_ends[0], collected[0].file));
+    for (int pass = 0; pass < 10; pass++) {
+        yield(3 * (long)CHUNK_EVENTS);
+        hw_collect_pass(collection, 0, &state);
+    }
+    T_TRUE(state.error != 0);
+    T_TRUE(state.dropped_events > (int64_t)(20 * CHUNK_EVENTS));
+    T_EQ(0, hw_trace_stop());
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
+    collect_forget();
+}
+
+/* A process that is killed in the middle of recording, again and again: what it recorded is there,
+ * and right (trace_open()). The child goes on until it is killed. */
+static void hammer(void) {
+    struct hw_trace_options options = world_options(collect_door);
+    options.bytes = 40 * HW__CHUNK_BYTES;
+    T_EQ(0, hw_trace_start(&options));
+    struct world_worker workers[3];
+    memset(workers, 0, sizeof workers);
+    for (int i = 0; i < 3; i++) {
+        workers[i].gil = fake_main_gil();
+        workers[i].spins = i;
+        world_go(&workers[i]);
+    }
+    for (;;) {
+        world_yield();
+    }
+}
+
+static void test_killed(void) {
+    uint64_t random = 88172645463325252ULL;
+    for (int i = 0; i < 12; i++) {
+        collect_forget();
+        unlink(world_path("killed.hwt"));
+        collect_listen(world_path("killed.hwt"));
+        pid_t pid = world_fork(hammer);
+        do {
+            collect_answer();
+            sched_yield();
+        } while (collected_count == 0);
+        uint64_t until = 4 + t_random(&random) % 40;
+        struct hw__header header;
+        do {
+            hw_collect_pass(the_one(), 0, &state);
+            T_EQ(sizeof header, pread(collected[0].memory, &header, sizeof header, 0));
+        } while (header.chunks_taken < until);
+        T_EQ(0, kill(pid, SIGKILL));
+        int status;
+        T_EQ(pid, waitpid(pid, &status, 0));
+        T_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        struct trace trace = trace_open(world_path("killed.hwt"));
+        T_EQ(0, trace.header->end_ns);
+        T_TRUE(trace.event_count > 0);
+        trace_close(&trace);
+    }
+    collect_forget();
+}
+
+/* A memory that could shrink, or is none of ours, is not mapped. */
+static void test_memory_that_is_none(void) {
+    char page[HW__HEADER_BYTES] = {0};
+    int file = open(world_path("none"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    T_EQ(sizeof page, pwrite(file, page, sizeof page, 0));
+    errno = 0;
+    T_TRUE(hw_collect_open(file, file, "x") == NULL);
+    T_EQ(EPROTO, errno);
+    int memory = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    T_EQ(0, ftruncate(memory, 1 << 20));
+    T_TRUE(hw_collect_open(memory, file, "x") == NULL); /* it could shrink */
+    T_EQ(0, fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK));
+    T_TRUE(hw_collect_open(memory, file, "x") == NULL); /* no magic */
+    T_EQ(EPROTO, errno);
+    close(memory);
+    close(file);
+}
+
+/* A hostile process: whatever it writes into its memory, at any time, nothing outside of it and of
+ * the file is touched (the address sanitizer sees to it), and the collector comes to an end. */
+static void test_hostile_memory(void) {
+    uint64_t random = 1234567890123456789ULL;
+    for (int i = 0; i < 300; i++) {
+        collect_forget();
+        unlink(world_path("hostile.hwt"));
+        T_EQ(0, world_try_collect("hostile.hwt", 16 * HW__CHUNK_BYTES));
+        yield((long)CHUNK_EVENTS);
+        size_t bytes = hw__session.bytes;
+        collect_answer();
+        char *memory =
+            mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, collected[0].memory, 0);
+        T_TRUE(memory != MAP_FAILED);
+        T_EQ(0, hw_trace_stop());
+        struct hw_collection *collection = collected[0].collection;
+        struct hw__header *header = (struct hw__header *)memory;
+        for (int change = 0; change < 40; change++) {
+            uint64_t where = t_random(&random) % 4;
+            size_t at =
+                where == 0 ? t_random(&random) % HW__HEADER_BYTES
+                : where == 1
+                    ? header->chunks_offset % bytes + t_random(&random) % (4 * HW__CHUNK_BYTES)
+                    : header->chunks_offset % bytes + t_random(&random) % 4 * HW__CHUNK_BYTES +
+                          t_random(&random) % HW__CHUNK_HEADER_BYTES;
+            if (at + 8 <= bytes) {
+                uint64_t value = t_random(&random) >> (t_random(&random) % 64);
+                memcpy(memory + at / 8 * 8, &value, sizeof value);
+            }
+        }
+        hw_collect_pass(collection, 0, &state);
+        hw_collect_pass(collection, 1, &state);
+        struct hw_collection *again = hw_collect_open(collected[0].memory, collected[0].file, "x");
+        if (again != NULL) {
+            hw_collect_pass(again, 1, &state);
+            hw_collect_close(again);
+        }
+        munmap(memory, bytes);
+    }
+    collect_forget();
+}
+
+int main(void) {
+    t_start();
+    world_begin();
+    world_enter();
+    T_RUN(test_killed);
+    T_RUN(test_full_disk);
+    T_RUN(test_chunks_are_used_again);
+    collect_forget();
+    T_RUN(test_a_slow_collector);
+    collect_forget();
+    T_RUN(test_collected_while_threads_record);
+    collect_forget();
+    T_RUN(test_the_file_is_limited);
+    collect_forget();
+    T_RUN(test_memory_is_shared_out);
+    collect_forget();
+    T_RUN(test_the_file_is_truncated_and_removed);
+    collect_forget();
+    T_RUN(test_no_disk);
+    T_RUN(test_memory_that_is_none);
+    T_RUN(test_hostile_memory);
+    world_leave();
+    return 0;
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+/* A lease: what it is for lasts as long as somebody puts its end off, and not longer; for a
+ * recording and for a policy, whoever is in the middle of what. */
+#include "base/lease.h"
+#include "gil_world.h"
+#include "headway/schedule.h"
+#include "trace_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#define MS INT64_C(1000000)
+#define WORKERS 4
+#define SPINS 20000
+
+static struct hw__lease *const trace_lease = &hw__leases[HW__LEASE_TRACE];
+static struct hw__lease *const policy_lease = &hw__leases[HW__LEASE_SCHEDULE];
+
+/* What the other side does with the descriptor that it gets. */
+static struct hw__lease_page *taken(int fd) {
+    T_TRUE(fd >= 0);
+    void *page =
+        mmap(NULL, sizeof(struct hw__lease_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    T_TRUE(page != MAP_FAILED);
+    T_EQ(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, fcntl(fd, F_GET_SEALS));
+    T_EQ(0, close(fd));
+    return page;
+}
+
+static void test_a_lease(void) {
+    T_TRUE(!hw__lease_over(trace_lease, INT64_MAX)); /* there is none */
+    struct hw__lease_page *page = taken(hw__lease_begin(trace_lease, 1000 * MS));
+    int64_t until = atomic_load(&page->until_ns);
+    T_TRUE(until >= atomic_load(&page->now_ns) + 1000 * MS);
+    T_TRUE(!hw__lease_over(trace_lease, until - 1));
+    T_TRUE(hw__lease_over(trace_lease, until));
+    atomic_store(&page->until_ns, until + 5 * MS); /* from the other side */
+    T_TRUE(!hw__lease_over(trace_lease, until));
+    hw__lease_expire(trace_lease, HW__LEASE_EXPIRED);
+    T_TRUE(hw__lease_over(trace_lease, 0)); /* for good */
+    T_EQ(HW__LEASE_EXPIRED, atomic_load(&page->ended));
+    hw__lease_renew(trace_lease, 1000 * MS);
+    T_TRUE(hw__lease_over(trace_lease, 0));
+    hw__lease_end(trace_lease);
+    T_TRUE(!hw__lease_over(trace_lease, INT64_MAX));
+    T_EQ(HW__LEASE_EXPIRED, atomic_load(&page->ended)); /* why it ended first */
+}
+
+/* The next one takes the place of the last, whose holder is told and has no say any more. */
+static void test_one_after_the_other(void) {
+    struct hw__lease_page *first = taken(hw__lease_begin(trace_lease, 1000 * MS));
+    struct hw__lease_page *second = taken(hw__lease_begin(trace_lease, 1000 * MS));
+    T_EQ(HW__LEASE_ENDED, atomic_load(&first->ended));
+    T_EQ(HW__LEASE_LIVE, atomic_load(&second->ended));
+    atomic_store(&first->until_ns, 1);
+    T_TRUE(!hw__lease_over(trace_lease, hw_now_ns()));
+    atomic_store(&second->until_ns, 1);
+    T_TRUE(hw__lease_over(trace_lease, hw_now_ns()));
+    hw__lease_end(trace_lease);
+}
+
+static struct world_worker workers[WORKERS];
+static atomic_bool stop;
+
+static void start_workers(void) {
+    memset(workers, 0, sizeof workers);
+    atomic_store(&stop, false);
+    for (int i = 0; i < WORKERS; i++) {
+        workers[i] = (struct world_worker){.gil = fake_main_gil(), .spins = SPINS, .stop = &stop};
+        world_go(&workers[i]);
+    }
+    world_await(&workers[0].taken, 10);
+}
+
+static void end_workers(void) {
+    atomic_store(&stop, true);
+    for (int i = 0; i < WORKERS; i++) {
+        world_join(workers[i].thread);
+    }
+}
+
+/* The time comes while threads are in the hooks: nothing is recorded any more, the program goes on,
+ * and the next recording begins as ever. */
+static void test_a_recording_ends(void) {
+    struct hw__lease_page *page = taken(hw__lease_begin(trace_lease, 3600 * 1000 * MS));
+    world_start("leased.hwt");
+    start_workers();
+    T_EQ(1, hw_trace_active());
+    atomic_store(&page->until_ns, 1);
+    T_EQ(0, hw_trace_active());
+    while (atomic_load(&page->ended) == HW__LEASE_LIVE) {
+        world_yield();
+    }
+    T_EQ(HW__LEASE_EXPIRED, atomic_load(&page->ended));
+    T_TRUE(!atomic_load(&world_record(fake_main_gil())->recorded));
+    atomic_store(&page->until_ns, INT64_MAX); /* too late */
+    world_await(&workers[0].taken, 10);
+    T_EQ(0, hw_trace_active());
+    world_start("next.hwt");
+    T_TRUE(!hw__lease_over(trace_lease, INT64_MAX));
+    world_await(&workers[0].taken, 10);
+    end_workers();
+    T_EQ(0, hw_trace_stop());
+    T_TRUE(!world_hooked());
+    struct trace trace = trace_open(world_path("next.hwt"));
+    T_TRUE(trace.event_count > 20);
+    trace_close(&trace);
+}
+
+/* Likewise under a policy; all that sleep in its queue are let go. */
+static void test_a_policy_ends(void) {
+    char problem[300];
+    for (int i = 0; hw_policy_at(i) != NULL; i++) {
+        struct hw__lease_page *page = taken(hw__lease_begin(policy_lease, 3600 * 1000 * MS));
+        T_EQ(0, hw_schedule_start(hw_policy_at(i), "", problem, sizeof problem));
+        start_workers();
+        T_TRUE(hw_schedule_active()[0] != '\0');
+        atomic_store(&page->until_ns, 1);
+        T_EQ('\0', hw_schedule_active()[0]);
+        while (atomic_load(&page->ended) == HW__LEASE_LIVE) {
+            world_yield();
+        }
+        T_EQ(HW__LEASE_EXPIRED, atomic_load(&page->ended));
+        for (int j = 0; j < WORKERS; j++) {
+            world_await(&workers[j].taken, 3);
+        }
+        T_TRUE(!atomic_load(&world_record(fake_main_gil())->scheduled));
+        /* What is left of it is no hindrance, and a policy without a lease has no end. */
+        T_EQ(0, hw_schedule_start(hw_policy_at(i), "", problem, sizeof problem));
+        T_TRUE(!hw__lease_over(policy_lease, INT64_MAX));
+        world_await(&workers[0].taken, 3);
+        T_TRUE(hw_schedule_active()[0] != '\0');
+        T_EQ(0, hw_schedule_stop());
+        end_workers();
+        T_TRUE(!world_hooked());
+    }
+}
+
+int main(void) {
+    t_start();
+    world_begin();
+    world_enter();
+    T_RUN(test_a_lease);
+    T_RUN(test_one_after_the_other);
+    T_RUN(test_a_recording_ends);
+    T_RUN(test_a_policy_ends);
+    world_leave();
+    return 0;
+}

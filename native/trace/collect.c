@@ -1,0 +1,519 @@
+// SPDX-License-Identifier: MIT
+/* DESIGN: a chunk of the memory gets a place in the file when it has its first record, and what it
+ * has new is copied there in each pass. When the process has closed it and all of it is copied, the
+ * chunk is given back. Places are used in the order in which they come; when there are as many as
+ * allowed, the place of the oldest closed event chunk is used anew.
+ *
+ * Nothing that the memory says is used before it was checked, and each value is read once. */
+#include "headway/collect.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "headway/clock.h"
+#include "trace/control.h"
+#include "trace/format.h"
+
+#define CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
+#define FILE_SLOTS                                                                                 \
+    4096 /* of threads alive at a time; the counters of further ones are not kept                  \
+          */
+#define FILE_SLOTS_OFFSET 65536
+#define FILE_CHUNKS_OFFSET                                                                         \
+    (FILE_SLOTS_OFFSET + (FILE_SLOTS * sizeof(struct hw__slot) + 65535) / 65536 * 65536)
+#define SLOTS_PERIOD_NS 500000000
+/* So often what threads have in chunks that they still write to is copied: with thousands of
+ * threads that is thousands of writes. Who dies meanwhile leaves it in the memory. */
+#define OPEN_PERIOD_NS 250000000
+#define MOST_MEMORY_CHUNKS (1u << 20)
+#define NO_PLACE (-1)
+
+/* A thread reads its processor's counter a little before it writes: so much before a pass begins
+ * everything is written. */
+#define MARGIN_NS 1000000
+
+/* A chunk of the memory. */
+struct source {
+    int64_t place;         /* in the file, or NO_PLACE */
+    uint64_t sequence;     /* of what is there; it tells when a chunk is taken anew */
+    uint32_t copied;       /* bytes */
+    struct hw__event last; /* as it was copied: an ACQUIRE may have become a HOLD */
+};
+
+/* Which chunk is to be copied; the oldest come first, so that they are the first to make room. */
+struct turn {
+    uint64_t sequence;
+    uint32_t chunk;
+};
+
+/* A place of the file. */
+struct place {
+    uint32_t events; /* records of 16 bytes; holds are two */
+    int64_t last_ns;
+};
+
+/* A queue of places, as long as there are places. */
+struct queue {
+    int64_t *items;
+    int64_t first, count, room;
+};
+
+struct hw_collection {
+    int file;
+    size_t bytes;
+    char *memory;
+    struct hw__header *header;
+    struct hw__control *control;
+    /* As checked at the beginning. */
+    uint64_t slots_offset, claims_offset, chunks_offset;
+    uint32_t slot_count, chunk_count;
+    bool shared; /* chunks are given back; else the process uses them in turn */
+    struct source *sources;
+    struct turn *turns; /* room for a pass */
+
+    struct place *places;
+    int64_t place_count, place_room; /* ever used; allocated */
+    int64_t in_use, limit;
+    struct queue closed; /* event chunks that are complete, the oldest first */
+    struct queue free;   /* places that were given up */
+    uint64_t dropped, overwritten;
+    int64_t overwritten_until_ns;
+    int64_t slots_ns;       /* when the slots were last copied */
+    int64_t open_ns;        /* when the open chunks were last copied */
+    int64_t known_until_ns; /* what was recorded before is in the file */
+    int error;
+    bool is_full; /* the file system has no room: the file grows no more */
+};
+
+static _Atomic uint32_t *claim_of(const struct hw_collection *to, uint32_t i) {
+    return (_Atomic uint32_t *)(to->memory + to->claims_offset) + i;
+}
+
+static struct hw__chunk *chunk_of(const struct hw_collection *to, uint32_t i) {
+    return (struct hw__chunk *)(to->memory + to->chunks_offset + (size_t)i * HW__CHUNK_BYTES);
+}
+
+static bool within(uint64_t offset, uint64_t count, uint64_t size, uint64_t bytes) {
+    return offset % 64 == 0 && offset <= bytes && count <= (bytes - offset) / size;
+}
+
+/* Looks whether the memory is one of ours, and takes over where its parts are. */
+static bool check(struct hw_collection *to) {
+    const struct hw__header *header = to->header;
+    if (memcmp(header->magic, HW__MAGIC, sizeof header->magic) != 0 ||
+        header->version != HW__FORMAT_VERSION || header->slot_bytes != sizeof(struct hw__slot) ||
+        header->chunk_bytes != HW__CHUNK_BYTES) {
+        return false;
+    }
+    to->slots_offset = header->slots_offset;
+    to->claims_offset = to->control->claims_offset;
+    to->chunks_offset = header->chunks_offset;
+    to->slot_count = header->slot_count;
+    to->chunk_count = header->chunk_count;
+    return to->chunk_count <= MOST_MEMORY_CHUNKS &&
+           within(to->slots_offset, to->slot_count, sizeof(struct hw__slot), to->bytes) &&
+           within(to->claims_offset, to->chunk_count, sizeof(uint32_t), to->bytes) &&
+           within(to->chunks_offset, to->chunk_count, HW__CHUNK_BYTES, to->bytes);
+}
+
+static bool put(struct queue *queue, int64_t item) {
+    if (queue->count == queue->room) {
+        int64_t room = queue->room == 0 ? 64 : 2 * queue->room;
+        int64_t *items = malloc((size_t)room * sizeof *items);
+        if (items == NULL) {
+            return false;
+        }
+        for (int64_t i = 0; i < queue->count; i++) {
+            items[i] = queue->items[(queue->first + i) % queue->room];
+        }
+        free(queue->items);
+        *queue = (struct queue){.items = items, .count = queue->count, .room = room};
+    }
+    queue->items[(queue->first + queue->count++) % queue->room] = item;
+    return true;
+}
+
+static int64_t take(struct queue *queue) {
+    if (queue->count == 0) {
+        return NO_PLACE;
+    }
+    int64_t item = queue->items[queue->first];
+    queue->first = (queue->first + 1) % queue->room;
+    queue->count--;
+    return item;
+}
+
+struct hw_collection *hw_collect_open(int memory, int file, const char *path) {
+    struct stat status;
+    int seals = fcntl(memory, F_GET_SEALS);
+    if (fstat(memory, &status) != 0 || seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
+        status.st_size < HW__HEADER_BYTES || status.st_size > (off_t)1 << 40) {
+        errno = EPROTO;
+        return NULL;
+    }
+    struct hw_collection *to = calloc(1, sizeof *to);
+    if (to == NULL) {
+        return NULL;
+    }
+    to->file = file;
+    to->bytes = (size_t)status.st_size;
+    to->limit = INT64_MAX;
+    to->memory = mmap(NULL, to->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+    if (to->memory == MAP_FAILED) {
+        free(to);
+        return NULL;
+    }
+    to->header = (struct hw__header *)to->memory;
+    to->control = hw__control_of(to->header);
+    bool fits = check(to);
+    if (fits) {
+        to->sources = calloc(to->chunk_count + 1, sizeof *to->sources);
+        to->turns = calloc(to->chunk_count + 1, sizeof *to->turns);
+    }
+    if (to->sources == NULL || to->turns == NULL) {
+        hw_collect_close(to);
+        errno = fits ? ENOMEM : EPROTO;
+        return NULL;
+    }
+    for (uint32_t i = 0; i < to->chunk_count; i++) {
+        to->sources[i].place = NO_PLACE;
+    }
+    /* Before the first chunk, and without one, the file has all that its header tells of. */
+    struct stat there;
+    if (fstat(file, &there) == 0 && there.st_size < (off_t)FILE_CHUNKS_OFFSET) {
+        (void)!ftruncate(file, FILE_CHUNKS_OFFSET);
+    }
+    if (path != NULL) {
+        to->shared = true;
+        size_t bytes = strnlen(path, HW__FILE_BYTES - 1);
+        memcpy(to->control->file, path, bytes);
+    }
+    return to;
+}
+
+uint64_t hw_collect_family(const struct hw_collection *collection) {
+    return collection->header->family;
+}
+
+void hw_collect_limit(struct hw_collection *collection, int64_t chunks) {
+    collection->limit = chunks < 2 ? 2 : chunks;
+}
+
+void hw_collect_share(struct hw_collection *collection, uint32_t chunks) {
+    atomic_store_explicit(&collection->control->limit, chunks, memory_order_relaxed);
+}
+
+static off_t place_offset(int64_t place) {
+    return (off_t)FILE_CHUNKS_OFFSET + (off_t)place * HW__CHUNK_BYTES;
+}
+
+static bool write_all(struct hw_collection *to, const void *from, size_t bytes, off_t offset) {
+    const char *at = from;
+    while (bytes > 0) {
+        ssize_t written = pwrite(to->file, at, bytes, offset);
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            to->error = written == 0 ? EIO : errno;
+            return false;
+        }
+        at += written;
+        offset += written;
+        bytes -= (size_t)written;
+    }
+    return true;
+}
+
+/* How many events there are in `bytes`, and when the last one was. */
+static uint64_t count_events(const char *from, uint32_t bytes, int64_t *last_ns) {
+    uint64_t count = 0;
+    for (uint32_t at = 0; at + sizeof(struct hw__event) <= bytes; at += sizeof(struct hw__event)) {
+        struct hw__event event;
+        memcpy(&event, from + at, sizeof event);
+        bool two = event.kind == HW__HOLD;
+        count += 1 + two;
+        *last_ns = event.time_ns + (two ? event.flags : 0);
+    }
+    return count;
+}
+
+/* Counts the events of a place as overwritten. */
+static void lose(struct hw_collection *to, int64_t place) {
+    struct place *lost = &to->places[place];
+    to->overwritten += lost->events;
+    if (lost->last_ns > to->overwritten_until_ns) {
+        to->overwritten_until_ns = lost->last_ns;
+    }
+    *lost = (struct place){0};
+}
+
+/* Has the file system promise the room for a place. Returns whether it has. */
+static bool allocate(struct hw_collection *to, int64_t place) {
+    if (fallocate(to->file, 0, place_offset(place), HW__CHUNK_BYTES) == 0) {
+        return true;
+    }
+    if (errno != ENOSPC && errno != EDQUOT && errno != EFBIG) {
+        return true; /* it gives no promises; a write that fails is counted */
+    }
+    to->error = errno;
+    return false;
+}
+
+/* A place for one more chunk, or NO_PLACE. */
+static int64_t new_place(struct hw_collection *to) {
+    if (to->in_use < to->limit && !to->is_full) {
+        int64_t place = take(&to->free);
+        bool appended = place == NO_PLACE;
+        if (appended) {
+            if (to->place_count == to->place_room) {
+                int64_t room = to->place_room == 0 ? 64 : 2 * to->place_room;
+                struct place *places = realloc(to->places, (size_t)room * sizeof *places);
+                if (places == NULL) {
+                    return NO_PLACE;
+                }
+                to->places = places;
+                to->place_room = room;
+            }
+            place = to->place_count++;
+        }
+        to->places[place] = (struct place){0};
+        to->in_use++;
+        if (allocate(to, place)) {
+            return place;
+        }
+        /* What there is in the file must do from now on. */
+        to->is_full = true;
+        to->in_use--;
+        if (appended) {
+            to->place_count--;
+        } else {
+            put(&to->free, place);
+        }
+    }
+    int64_t place = take(&to->closed);
+    if (place != NO_PLACE) {
+        lose(to, place);
+    }
+    return place;
+}
+
+/* Gives the oldest events up, where there is more in the file than there may be. */
+static void shrink(struct hw_collection *to) {
+    static const char nothing[HW__CHUNK_HEADER_BYTES];
+    while (to->in_use > to->limit) {
+        int64_t place = take(&to->closed);
+        if (place == NO_PLACE) {
+            return;
+        }
+        lose(to, place);
+        write_all(to, nothing, sizeof nothing, place_offset(place));
+        (void)!fallocate(to->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place_offset(place),
+                         HW__CHUNK_BYTES);
+        to->in_use--;
+        if (!put(&to->free, place)) {
+            return; /* the place is lost, and nothing else */
+        }
+    }
+}
+
+/* Writes what a chunk has new, at its place. Returns whether that could be done. */
+static bool write_chunk(struct hw_collection *to, struct source *source, struct hw__chunk *head,
+                        const char *content, uint32_t used) {
+    off_t offset = place_offset(source->place);
+    /* Again from the last event on: it may have become a HOLD. */
+    uint32_t from = source->copied < sizeof(struct hw__event)
+                        ? 0
+                        : source->copied - (uint32_t)sizeof(struct hw__event);
+    if (head->kind == HW__CHUNK_META) {
+        from = source->copied;
+        head->state = HW__CHUNK_OPEN; /* of a file no meta chunk is taken anew */
+    }
+    head->used = used;
+    /* First the records, then what counts them. */
+    if (!write_all(to, content + from, used - from, offset + HW__CHUNK_HEADER_BYTES + from) ||
+        !write_all(to, head, sizeof *head, offset)) {
+        return false;
+    }
+    source->copied = used;
+    if (used >= sizeof source->last) {
+        memcpy(&source->last, content + used - sizeof source->last, sizeof source->last);
+    }
+    return true;
+}
+
+/* Whether an open chunk has nothing that is not in the file. */
+static bool is_copied(const struct source *source, const struct hw__chunk *chunk,
+                      const struct hw__chunk *head, uint32_t used, uint32_t state) {
+    if (state != HW__CHUNK_OPEN || source->sequence != head->sequence || used != source->copied ||
+        used < sizeof source->last) {
+        return false;
+    }
+    const char *last = (const char *)chunk + HW__CHUNK_HEADER_BYTES + used - sizeof source->last;
+    return memcmp(last, &source->last, sizeof source->last) == 0;
+}
+
+/* Copies one chunk. Returns whether it was complete, and may be given back. */
+static bool copy_chunk(struct hw_collection *to, uint32_t i) {
+    struct hw__chunk *chunk = chunk_of(to, i);
+    struct source *source = &to->sources[i];
+    /* The state before what it tells of: of a closed one `used` is final. */
+    uint32_t state = atomic_load_explicit(&chunk->state, memory_order_acquire);
+    if (state != HW__CHUNK_OPEN && state != HW__CHUNK_CLOSED) {
+        return false;
+    }
+    uint32_t used = atomic_load_explicit(&chunk->used, memory_order_acquire);
+    struct hw__chunk head;
+    char content[CAPACITY];
+    if (used > CAPACITY) {
+        used = CAPACITY;
+    }
+    memcpy((void *)&head, (void *)chunk, sizeof head);
+    if (is_copied(source, chunk, &head, used, state)) {
+        return false;
+    }
+    memcpy(content, (char *)chunk + HW__CHUNK_HEADER_BYTES, used);
+    if (!to->shared) {
+        /* It may have been taken anew while it was copied; then it comes next time. */
+        atomic_thread_fence(memory_order_acquire);
+        if (chunk->sequence != head.sequence ||
+            atomic_load_explicit(&chunk->used, memory_order_relaxed) < used) {
+            return false;
+        }
+    }
+    head.state = state;
+    if (source->sequence != head.sequence) {
+        source->sequence = head.sequence;
+        source->place = NO_PLACE;
+        source->copied = 0;
+    }
+    bool closed = state == HW__CHUNK_CLOSED;
+    if (used == 0) {
+        return closed;
+    }
+    if (source->place == NO_PLACE) {
+        source->place = new_place(to);
+        source->copied = 0;
+    }
+    bool written = source->place != NO_PLACE && write_chunk(to, source, &head, content, used);
+    if (closed && head.kind == HW__CHUNK_EVENTS) {
+        int64_t last_ns = 0;
+        if (!written) {
+            /* It cannot be written, and must not keep the process from using its memory. */
+            to->dropped += count_events(content + source->copied, used - source->copied, &last_ns);
+        }
+        if (source->place != NO_PLACE) {
+            struct place *place = &to->places[source->place];
+            place->events = (uint32_t)count_events(content, source->copied, &place->last_ns);
+            put(&to->closed, source->place);
+        }
+    }
+    return closed;
+}
+
+static int by_sequence(const void *left, const void *right) {
+    const struct turn *a = left, *b = right;
+    return (a->sequence > b->sequence) - (a->sequence < b->sequence);
+}
+
+/* Finds the chunks that are to be copied. Returns how many. */
+static uint32_t find_turns(struct hw_collection *to, bool with_open) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < to->chunk_count; i++) {
+        struct hw__chunk *chunk = chunk_of(to, i);
+        if (to->shared &&
+            atomic_load_explicit(claim_of(to, i), memory_order_acquire) == HW__CLAIM_FREE) {
+            continue;
+        }
+        uint32_t state = atomic_load_explicit(&chunk->state, memory_order_acquire);
+        if (state == HW__CHUNK_CLOSED || (state == HW__CHUNK_OPEN && with_open)) {
+            to->turns[count++] = (struct turn){chunk->sequence, i};
+        }
+    }
+    qsort(to->turns, count, sizeof *to->turns, by_sequence);
+    return count;
+}
+
+static void copy_slots(struct hw_collection *to) {
+    uint32_t threads = atomic_load(&to->header->thread_count);
+    uint32_t count = to->slot_count < FILE_SLOTS ? to->slot_count : FILE_SLOTS;
+    count = threads < count ? threads : count;
+    write_all(to, to->memory + to->slots_offset, count * sizeof(struct hw__slot),
+              FILE_SLOTS_OFFSET);
+}
+
+static void copy_header(struct hw_collection *to, bool last) {
+    _Alignas(8) char page[HW__HEADER_BYTES] = {0};
+    struct hw__header *header = (struct hw__header *)page;
+    memcpy(page, to->memory, sizeof *header);
+    header->slot_count = FILE_SLOTS;
+    header->slots_offset = FILE_SLOTS_OFFSET;
+    header->chunks_offset = FILE_CHUNKS_OFFSET;
+    header->chunk_count = (uint32_t)to->place_count;
+    header->dropped_events += to->dropped;
+    header->overwritten_events += to->overwritten;
+    if (to->overwritten_until_ns > header->overwritten_until_ns) {
+        header->overwritten_until_ns = to->overwritten_until_ns;
+    }
+    if (!last) {
+        header->end_ns = 0;
+    }
+    header->known_until_ns = last ? 0 : to->known_until_ns;
+    write_all(to, page, sizeof page, 0);
+}
+
+void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state *state) {
+    int64_t now = hw_now_ns(), began_ns = now - MARGIN_NS;
+    bool over = atomic_load(&to->header->end_ns) != 0; /* before the chunks: they are final then */
+    bool complete = last || over;
+    shrink(to);
+    bool with_open = complete || now - to->open_ns > OPEN_PERIOD_NS;
+    uint32_t turns = find_turns(to, with_open);
+    int32_t closed = 0;
+    for (uint32_t turn = 0; turn < turns; turn++) {
+        uint32_t i = to->turns[turn].chunk;
+        if (copy_chunk(to, i) && to->shared) {
+            closed++;
+            struct hw__chunk *chunk = chunk_of(to, i);
+            to->sources[i] = (struct source){.place = NO_PLACE, .sequence = UINT64_MAX};
+            atomic_store_explicit(&chunk->used, 0, memory_order_relaxed);
+            atomic_store_explicit(&chunk->state, 0, memory_order_relaxed);
+            atomic_store_explicit(claim_of(to, i), HW__CLAIM_FREE, memory_order_release);
+        }
+    }
+    if (complete || now - to->slots_ns > SLOTS_PERIOD_NS) {
+        copy_slots(to);
+        to->slots_ns = now;
+    }
+    if (with_open) {
+        to->open_ns = now;
+        to->known_until_ns = began_ns;
+    }
+    copy_header(to, complete);
+    atomic_store_explicit(&to->control->collected_ns, to->known_until_ns, memory_order_release);
+    *state = (struct hw_collect_state){
+        .pid = to->header->pid,
+        .ended = over,
+        .chunks = to->in_use,
+        .dropped_events = (int64_t)(to->dropped + atomic_load(&to->header->dropped_events)),
+        .lost_children = atomic_load_explicit(&to->control->lost_children, memory_order_relaxed),
+        .error = to->error,
+        .closed = closed,
+    };
+}
+
+void hw_collect_close(struct hw_collection *to) {
+    munmap(to->memory, to->bytes);
+    free(to->sources);
+    free(to->turns);
+    free(to->places);
+    free(to->closed.items);
+    free(to->free.items);
+    free(to);
+}
