@@ -10,6 +10,8 @@ __all__ = [
     "HeadwayError",
     "InterpreterError",
     "NativeError",
+    "ProgramMissingError",
+    "ProgramUnfitError",
     "RecordingError",
     "SchedulingError",
     "StoreError",
@@ -42,6 +44,18 @@ class UsageError(HeadwayError):
     """A bad argument or a contradictory pair of them: found before anything runs."""
 
     exit_code = 2
+
+
+class ProgramMissingError(HeadwayError):
+    """A program to run that is not there; the exit code is a shell's."""
+
+    exit_code = 127
+
+
+class ProgramUnfitError(HeadwayError):
+    """A program to run that is there and cannot be executed; the exit code is a shell's."""
+
+    exit_code = 126
 
 
 class InterpreterError(HeadwayError):

@@ -13,10 +13,23 @@ from pathlib import Path
 
 from headway.errors import NativeError
 
-__all__ = ["ABI_VERSION", "Policy", "PolicyOption", "headers_path", "library_path", "policies"]
+__all__ = [
+    "ABI_VERSION",
+    "CHUNK_BYTES",
+    "Collection",
+    "CollectionState",
+    "Policy",
+    "PolicyOption",
+    "headers_path",
+    "library_path",
+    "policies",
+]
 
-ABI_VERSION = 6
+ABI_VERSION = 7
 """HW_ABI_VERSION of native/include/headway/version.h that this package was written for."""
+
+CHUNK_BYTES = 16384
+"""What a traced process's memory and its file are counted in (native/trace/format.h)."""
 
 _NAME = "libheadway.so"
 
@@ -151,3 +164,106 @@ def policies() -> tuple[tuple[Policy, ...], tuple[PolicyOption, ...]]:
             )
         )
     return tuple(found), _options(library.hw_policy_engine_options())
+
+
+class _State(ctypes.Structure):
+    """struct hw_collect_state of native/include/headway/collect.h."""
+
+    _fields_ = (
+        ("pid", ctypes.c_int32),
+        ("ended", ctypes.c_int32),
+        ("chunks", ctypes.c_int64),
+        ("dropped_events", ctypes.c_int64),
+        ("lost_children", ctypes.c_int64),
+        ("error", ctypes.c_int32),
+        ("closed", ctypes.c_int32),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionState:
+    """What a collection did up to now."""
+
+    ended: bool
+    """The session is over, and all of it is in the file."""
+    chunks: int
+    """Of CHUNK_BYTES each, in the file."""
+    dropped_events: int
+    lost_children: int
+    """Children of the process that are not recorded, as they could not reach the collector."""
+    error: int
+    """The errno of the last write that failed, or 0."""
+    closed: int
+    """Chunks of memory that were complete in this pass, and given back."""
+
+
+@functools.cache
+def _collecting() -> ctypes.CDLL:
+    library = ctypes.CDLL(str(library_path()), use_errno=True)
+    library.hw_collect_open.restype = ctypes.c_void_p
+    library.hw_collect_open.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_char_p]
+    library.hw_collect_family.restype = ctypes.c_uint64
+    library.hw_collect_family.argtypes = [ctypes.c_void_p]
+    library.hw_collect_limit.restype = None
+    library.hw_collect_limit.argtypes = [ctypes.c_void_p, ctypes.c_int64]
+    library.hw_collect_share.restype = None
+    library.hw_collect_share.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
+    library.hw_collect_pass.restype = None
+    library.hw_collect_pass.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(_State)]
+    library.hw_collect_close.restype = None
+    library.hw_collect_close.argtypes = [ctypes.c_void_p]
+    return library
+
+
+class Collection:
+    """What a process records, being copied from its memory into a file (native/include/headway/collect.h)."""
+
+    def __init__(self, memory: int, file: int, path: Path | None = None) -> None:
+        """Map the memory.
+
+        Args:
+            memory: The descriptor that the process sent; it stays the caller's.
+            file: The descriptor of the file; it stays the caller's, open as long as the collection.
+            path: Of the file, which the process is told; None: of a memory that is not collected as it fills.
+
+        Raises:
+            OSError: The memory is none of ours (EPROTO), or there is no room.
+            NativeError: The library is missing or does not fit.
+        """
+        self._library = _collecting()
+        self._pointer = self._library.hw_collect_open(memory, file, None if path is None else os.fsencode(path))
+        if not self._pointer:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    @property
+    def family(self) -> int:
+        """Which launch the process says it belongs to."""
+        return int(self._library.hw_collect_family(self._pointer))
+
+    def limit(self, chunks: int) -> None:
+        """Let the file have so many chunks; the oldest events make room."""
+        self._library.hw_collect_limit(self._pointer, chunks)
+
+    def share(self, chunks: int) -> None:
+        """Let the process have so many chunks of memory."""
+        self._library.hw_collect_share(self._pointer, chunks)
+
+    def copy(self, *, last: bool = False) -> CollectionState:
+        """Copy what is new; `last`: the process is gone."""
+        state = _State()
+        self._library.hw_collect_pass(self._pointer, int(last), ctypes.byref(state))
+        return CollectionState(
+            ended=bool(state.ended),
+            chunks=state.chunks,
+            dropped_events=state.dropped_events,
+            lost_children=state.lost_children,
+            error=state.error,
+            closed=state.closed,
+        )
+
+    def close(self) -> None:
+        """Unmap the memory."""
+        pointer, self._pointer = self._pointer, None
+        if pointer:
+            self._library.hw_collect_close(pointer)

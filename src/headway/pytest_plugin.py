@@ -158,7 +158,7 @@ def _load(session: _Session, wanted: str) -> None:
         raise pytest.UsageError(f"--headway-compare {wanted}: nothing is kept under that name{names}")
     try:
         session.before = results_from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise pytest.UsageError(f"--headway-compare {wanted}: {path} holds no results of ours: {error!r}") from None
 
 

@@ -12,8 +12,8 @@ __all__ = ["AGENT_PATH", "BOOTSTRAP", "STARTUP_PATH"]
 AGENT_PATH = Path(__file__).resolve().parent
 """The folder to put on the measured interpreter's `PYTHONPATH`."""
 
-STARTUP_PATH = AGENT_PATH / "startup"
-"""The folder whose `sitecustomize` starts the recorder, in each process that has it on its `PYTHONPATH`."""
+STARTUP_PATH = AGENT_PATH / "startup.zip"
+"""The archive whose `sitecustomize` starts the recorder, in each process that has it on its `PYTHONPATH`."""
 
 BOOTSTRAP = "from headway_agent.worker import main; main()"
 """The `-c` program of a launch. It is no file, so a spawned child does not run it a second time as `__mp_main__`."""

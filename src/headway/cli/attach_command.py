@@ -1,7 +1,14 @@
 """Record a Python process that runs already, or schedule its GIL, for a while or until Ctrl-C.
 
-The process goes on as before, and is left as it was. CPython 3.14 and later: by sys.remote_exec. Before: its main thread
-is stopped by ptrace for about a millisecond, on x86-64. Children that it forks meanwhile are followed.
+The process goes on as before, and is left as it was. CPython 3.14 and later: as a debugger does by PEP 768. Before: its
+main thread is stopped by ptrace for about a millisecond, on x86-64. Children that it forks meanwhile are followed.
+
+Ctrl-C, SIGTERM and SIGHUP end it in order. However it ends (kill -9, too), the process goes back to CPython's own
+behaviour by itself within seconds; `headway detach` does so by hand.
+
+Exit codes: 0, the process is as it was before; 2, a bad argument; 5, no native library; 7, it could not be recorded, or
+not be told to stop (then it stops by itself); 8, there is no such policy for it; 130, 143 and 129, a signal ended us
+before anything had begun.
 
 Examples:
   headway attach 4711 --duration 10
@@ -10,8 +17,13 @@ Examples:
 """
 
 import argparse
+import contextlib
+import os
+import signal
+import sys
 import time
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from headway.cli import console, options
@@ -20,7 +32,10 @@ from headway.cli.trace_command import add_output, summarise
 if TYPE_CHECKING:
     from headway.live import attach
 
-__all__ = ["prepare", "run"]
+__all__ = ["add_patience", "prepare", "run"]
+
+_SIGNALLED = 128
+_LISTED = 10
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +53,11 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="schedule its GIL by this policy instead of recording (CPython 3.14 and later); see `headway policies`",
     )
+    add_patience(parser)
+
+
+def add_patience(parser: argparse.ArgumentParser) -> None:
+    """`--patience SECONDS`."""
     parser.add_argument(
         "--patience",
         metavar="SECONDS",
@@ -47,53 +67,125 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class _StoppedError(BaseException):
+    """A signal has come, and there is nothing to end in order, or the user does not want to wait for that."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class _Signals:
+    """Ctrl-C, SIGTERM and SIGHUP. The first that comes while something is held is waited for; others are raised."""
+
+    def __init__(self) -> None:
+        self._is_waited_for = False
+        self.came = False
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+                signal.signal(number, self._on_signal)
+
+    def wait_for(self) -> None:
+        """From now on something is held."""
+        self._is_waited_for = True
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            _silence()
+        if not self._is_waited_for or self.came:
+            raise _StoppedError(number)
+        self.came = True
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Attach, wait, detach, summarise."""
-    from headway.errors import RecordingError
-    from headway.live import attach, files
+    from headway.live import attach
 
-    target = attach.look_at(arguments.pid)
-    if arguments.policy is not None:
-        return _schedule(target, arguments)
+    signals = _Signals()
+    try:
+        target = attach.look_at(arguments.pid)
+        if arguments.policy is not None:
+            return _schedule(target, arguments, signals)
+        return _record(target, arguments, signals)
+    except _StoppedError as stopped:
+        console.say("stopped")
+        return _SIGNALLED + stopped.number
+
+
+def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Signals) -> int:
+    from headway.live import attach, files
+    from headway.live.collect import collecting
+
     if arguments.output is not None:
         file = files.check_new(arguments.output, force=arguments.force)
     else:
         file = files.check_new(files.unused_name(Path.cwd(), f"pid-{arguments.pid}"))
-    joined = Path(attach.attach(target, file, max_bytes=arguments.max_size, patience_s=arguments.patience))
-    if joined != file:
-        raise RecordingError(
-            f"process {target.pid} is recorded already, into {joined}", hint=f"look at that: `headway report {joined}`"
-        )
     how_long = f"for {arguments.duration:g} s" if arguments.duration else "until Ctrl-C"
-    console.say(f"recording process {target.pid} {how_long}")
-    alive = _wait(target.pid, arguments.duration)
-    if alive:
-        try:
-            attach.detach(target, patience_s=arguments.patience)
-        except RecordingError as error:
-            # What is recorded so far can be read all the same.
-            console.complain(error.message, error.hint)
-    for path in files.family_files(file):
-        if not alive:
-            files.finish(path)
+    with collecting(file, max_bytes=arguments.max_size, at_once=True) as door:
+        held = attach.attach(target, door, patience_s=arguments.patience)
+        signals.wait_for()
+        with contextlib.closing(held):
+            console.say(f"recording process {target.pid} {how_long}")
+            others = attach.children(target.pid)
+            if others:
+                some = ", ".join(map(str, others[:_LISTED])) + (", ..." if len(others) > _LISTED else "")
+                console.say(f"its {len(others)} child processes are not recorded, and may do the work: {some}")
+            alive = _wait(target.pid, held, signals, arguments.duration)
+            code = _end(target, held, arguments.patience, policy=False) if alive else 0
     summarise(file, brief=arguments.no_summary)
-    return 0
+    return code
 
 
-def _wait(pid: int, duration_s: float | None) -> bool:
-    """Wait so long, or until Ctrl-C or the process's end; return whether it lives."""
+def _wait(pid: int, held: "attach.Attachment", signals: _Signals, duration_s: float | None) -> bool:
+    """Wait so long, or until a signal or the process's end, or that of what we asked it for; return whether it lives."""
     deadline = time.monotonic() + (duration_s or float("inf"))
     alive = True
-    try:
-        while alive and time.monotonic() < deadline:
-            time.sleep(min(0.1, max(0.0, deadline - time.monotonic())))
-            alive = Path(f"/proc/{pid}").exists()
-    except KeyboardInterrupt:
-        pass
+    while alive and not held.ended and not signals.came and time.monotonic() < deadline:
+        time.sleep(min(0.1, max(0.0, deadline - time.monotonic())))
+        alive = Path(f"/proc/{pid}").exists()
     return alive
 
 
-def _schedule(target: "attach.Target", arguments: argparse.Namespace) -> int:
+def _silence() -> None:
+    """The terminal is gone: what is still to be said goes nowhere, as writing to it is an error."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            if stream.isatty():
+                os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def _end(target: "attach.Target", held: "attach.Attachment", patience_s: float, *, policy: bool) -> int:
+    """Have the process go back to what it was; return the exit code that says whether it has."""
+    from headway.errors import RecordingError
+    from headway.live import attach
+    from headway.live.lease import SPAN_S, Ended
+
+    what = "the policy" if policy else "the recording"
+    ended = held.ended
+    if ended is Ended.BY_HAND:
+        console.say(f"{what} of process {target.pid} was ended by another command")
+        return 0
+    if ended is Ended.WATCHDOG:
+        console.say(f"{what} of process {target.pid} was removed by the watchdog: the process's stderr says why")
+        return RecordingError.exit_code
+    try:
+        attach.detach(target, recording=not policy, policy=policy, patience_s=patience_s)
+    except RecordingError as error:
+        # What is recorded so far can be read all the same.
+        console.complain(error.message, error.hint)
+        console.say(f"{what} ends by itself, at the latest {SPAN_S:g} s after process {target.pid} goes on")
+        return RecordingError.exit_code
+    if ended is Ended.EXPIRED:
+        console.say(
+            f"{what} of process {target.pid} had ended early: this command or the machine stood still for some seconds"
+        )
+        return RecordingError.exit_code
+    return 0
+
+
+def _schedule(target: "attach.Target", arguments: argparse.Namespace, signals: _Signals) -> int:
     """Put the policy on, wait, take it off."""
     from headway.errors import SchedulingError
     from headway.live import attach
@@ -109,9 +201,11 @@ def _schedule(target: "attach.Target", arguments: argparse.Namespace) -> int:
     check(policy, {})
     if "/" in policy:
         policy = str(Path(policy).absolute())
-    attach.schedule(target, policy, patience_s=arguments.patience)
+    held = attach.schedule(target, policy, patience_s=arguments.patience)
+    signals.wait_for()
     how_long = f"for {arguments.duration:g} s" if arguments.duration else "until Ctrl-C"
-    console.say(f"process {target.pid} is scheduled by {policy} {how_long}")
-    if _wait(target.pid, arguments.duration):
-        attach.schedule(target, "", patience_s=arguments.patience)
-    return 0
+    instead = f" in place of {held.text}" if held.text else ""
+    with contextlib.closing(held):
+        console.say(f"process {target.pid} is scheduled by {policy}{instead} {how_long}")
+        alive = _wait(target.pid, held, signals, arguments.duration)
+        return _end(target, held, arguments.patience, policy=True) if alive else 0

@@ -2,12 +2,12 @@
 
 import json
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from headway.errors import UsageError
+from headway.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_output",
     "complain",
+    "discard_output",
     "print_json",
     "print_plain",
     "print_rendered",
@@ -28,8 +29,23 @@ _PIPE_COLUMNS = 120
 
 
 def say(text: str) -> None:
-    """Tell the user something: stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """Tell the user something: stderr. What it quotes is shown, not obeyed.
+
+    Where stderr is closed or full nobody listens, and what is to be done is done.
+    """
+    if sys.stderr is None:
+        return
+    try:
+        print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)
+    except OSError:
+        # The descriptor stays as it is: it may be about to be a program's. Python would complain of the stream at exit.
+        sys.stderr = None
+
+
+def discard_output() -> None:
+    """Send what is still to go to stdout nowhere: Python would complain again at exit."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def complain(message: str, hint: str = "") -> None:
@@ -63,11 +79,11 @@ def say_rendered(what: "RenderableType") -> None:
 def _render(what: "RenderableType", stream: TextIO) -> None:
     from rich.console import Console
 
-    width = shutil.get_terminal_size((_PIPE_COLUMNS, 24)).columns if stream.isatty() else None
-    if width is None:
-        width = (
-            int(os.environ.get("COLUMNS", _PIPE_COLUMNS)) if os.environ.get("COLUMNS", "").isdigit() else _PIPE_COLUMNS
-        )
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit():
+        width = int(columns)
+    else:
+        width = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else _PIPE_COLUMNS
     # Narrower, figures would be cut off, and half a figure reads like another one: let the terminal wrap the lines.
     width = max(width, _LEAST_COLUMNS)
     console = Console(width=width, highlight=False, soft_wrap=False, file=stream)

@@ -1,13 +1,13 @@
 """The parser, the list of commands, and the one handler of errors.
 
 stdout is data, stderr is talk. Exit codes: 0; 1 for failed launches or any other `HeadwayError`; 2 for bad arguments;
-3 to 8 for interpreters, stores, the native library, traces, recording and scheduling; `trace` and `run` end as their
-program ended; 130 after Ctrl-C.
+3 to 8 for interpreters, stores, the native library, traces, recording and scheduling; 126 and 127 where `trace` and `run`
+find no program that can be executed, as shells have it, and else they become it; 130 after Ctrl-C.
 """
 
 import argparse
 import importlib
-import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn, Protocol
@@ -31,7 +31,23 @@ class Command(Protocol):
         """Do it and return the exit code. Raises HeadwayError."""
 
 
-_COMMANDS = ("lab", "run", "policies", "trace", "attach", "top", "report", "compare", "runs", "interpreters", "doctor")
+_COMMANDS = (
+    "lab",
+    "run",
+    "policies",
+    "trace",
+    "attach",
+    "detach",
+    "top",
+    "report",
+    "compare",
+    "runs",
+    "interpreters",
+    "doctor",
+)
+
+_BECOME = ("run", "trace")
+"""Commands that become a program."""
 
 _DESCRIPTION = (
     "Measure Python's concurrency models on this machine's interpreters, see who holds the GIL in your program, and "
@@ -51,11 +67,15 @@ def _command(name: str) -> Command:
     return importlib.import_module(f"headway.cli.{name}_command")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(wanted: str | None) -> argparse.ArgumentParser:
+    """Return the parser; of the commands only the wanted one is prepared, if one is: importing all of them takes its time."""
     parser = _Parser(prog="headway", description=_DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"headway {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in _COMMANDS:
+        if wanted in _COMMANDS and name != wanted:
+            commands.add_parser(name)
+            continue
         command = _command(name)
         text = (command.__doc__ or "").strip()
         own = commands.add_parser(
@@ -70,11 +90,17 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    wanted = words[0] if words else None
+    if wanted in _BECOME and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # What a Ctrl-C would do to the program that this is about to be.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     code = 1
     try:
-        parsed = _parser().parse_args(arguments)
+        parsed = _parser(wanted).parse_args(words)
         code = _command(parsed.command).run(parsed)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except HeadwayError as error:
         console.complain(error.message, error.hint)
         code = error.exit_code
@@ -83,15 +109,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = 130
     except BrokenPipeError:
         # The reader of our output (`| head`) has left.
-        _discard_output()
+        console.discard_output()
         code = 0
     except OSError as error:
-        _discard_output()
+        console.discard_output()
         where = f" ({error.filename})" if error.filename else ""
         console.complain(f"{error.strerror or error}{where}", "free space or choose another place, then try again")
     return code
-
-
-def _discard_output() -> None:
-    """Send what is still buffered nowhere: Python would complain again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,7 +1,11 @@
 """Run a program with its GIL scheduled by a policy, or under one of the two classic remedies.
 
-The program runs as it would without headway, but for who gets the GIL when. Child processes have the policy, too. What
-it cannot schedule (a free-threaded or a static interpreter) it runs as ever, and says so in a line on stderr.
+headway becomes the program, which runs as it would without us, but for who gets the GIL when. Child processes have the
+policy, too. What it cannot schedule (a free-threaded or a static interpreter) it runs as ever, and says so in a line on
+stderr.
+
+A script that may be executed takes the interpreter of its first line (`#!`). Another one, and a module, takes that of
+--python, else that of the active virtual environment ($VIRTUAL_ENV), else python3 on the PATH.
 
 Examples:
   headway run app.py
@@ -16,7 +20,7 @@ import os
 from pathlib import Path
 
 from headway.cli import console, options
-from headway.cli.trace_command import add_program, program, summarise
+from headway.cli.trace_command import add_arguments, add_program, become_traced, program
 from headway.errors import UsageError
 
 __all__ = ["prepare", "run"]
@@ -47,6 +51,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--pin", metavar="CPUS", type=_cpus, help="run on these CPUs only, as 0 or 0,2-3")
     parser.add_argument("--trace", metavar="FILE", type=Path, help="record who holds the GIL, too, into a new file")
+    add_arguments(parser)
     add_program(parser)
 
 
@@ -70,8 +75,9 @@ def _cpus(text: str) -> frozenset[int]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the program, and end as it ended."""
+    """Become the program, scheduled."""
     from headway.live import files, launch
+    from headway.live.collect import DEFAULT_MAX_BYTES, Door
     from headway.live.schedule import check
 
     policy = _policy(arguments)
@@ -87,20 +93,22 @@ def run(arguments: argparse.Namespace) -> int:
             f"CPUs {sorted(arguments.pin)} are not all there", hint=f"this process may run on {sorted(allowed)}"
         )
     command, name = program(arguments)
-    file = None if arguments.trace is None else files.check_new(arguments.trace)
-    env = None if file is None else launch.environment(file)
+    env = launch.original_environment()
+    door, lock, file = None, None, None
+    if arguments.trace is not None:
+        file = files.check_new(arguments.trace)
+        lock = files.lock(file)
+        door = Door(record_arguments=arguments.record_arguments)
+        env = launch.environment(door.environment(), base=env)
+    elif arguments.record_arguments:
+        raise UsageError("there is no trace to record arguments into", hint="name one with --trace")
     env = launch.scheduled_environment(policy, settings, switch_interval_s=arguments.switch_interval, base=env)
-    with launch.witness(env) as was_there:
-        ending = launch.run(command, env, file, cpus=arguments.pin)
-        if not was_there() and (policy is not None or arguments.switch_interval is not None):
-            console.say(
-                f"{name} was not scheduled: no Python process of it began as headway needs it (python -I, -E or -S?)"
-            )
-    if file is not None and ending.files:
-        summarise(file)
-    elif file is not None:
-        console.say(f"{name} was not traced: no Python process of it started the recorder (python -I, -E or -S?)")
-    return launch.end_like(ending)
+    if file is not None and door is not None:
+        become_traced(command, name, env, door, file, lock, max_bytes=DEFAULT_MAX_BYTES, cpus=arguments.pin)
+    why = launch.out_of_reach(command)
+    if why is not None and (policy is not None or arguments.switch_interval is not None):
+        console.say(f"{name} is not scheduled: {why}")
+    launch.become(command, env, cpus=arguments.pin)
 
 
 def _policy(arguments: argparse.Namespace) -> str | None:

@@ -1,7 +1,10 @@
 """`headway top` in a terminal with textual: a table to sort, pause and quit. Imported only where textual is installed."""
 
+import os
+from collections.abc import Sequence
 from typing import ClassVar
 
+from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable, Footer, Static
@@ -32,27 +35,33 @@ class TopApp(App[None]):
             interval_s: How often to look.
             count: Quit after so many times.
         """
-        super().__init__()
+        # With the terminal's own colours: then NO_COLOR leaves none; else it leaves greys.
+        super().__init__(ansi_color=True if os.environ.get("NO_COLOR") else None)
         self._monitor = monitor
         self._interval_s = interval_s
         self._left = count
         self._paused = False
         self._column: int | None = None  # None: who held and waited most
         self._reversed = False
+        self._width = 0  # that the columns are made for
         self._rows: list[top_view.Row] = []
         self._lines = ["counting ..."]
 
     def compose(self) -> ComposeResult:
         """Lay the screen out."""
         yield Static("\n".join(self._lines), id="head", markup=False)
-        yield DataTable(id="threads", cursor_type="row")
+        yield DataTable(id="threads", cursor_type="row", cell_padding=0)
         yield Footer()
 
     def on_mount(self) -> None:
         """Begin to look."""
-        self.query_one(DataTable).add_columns(*top_view.COLUMNS)
+        self._show()
         self._monitor.sample()
         self.set_interval(self._interval_s, self.look)
+
+    def _cells(self, cells: Sequence[str]) -> list[Text]:
+        # As text: a name may look like markup, which can bind actions to a click. The scroll bar takes two columns.
+        return [Text(f"{cell} ") for cell in top_view.fitted(cells, self.size.width - 2)]
 
     def look(self) -> None:
         """Read the counters and show them, unless paused."""
@@ -85,9 +94,13 @@ class TopApp(App[None]):
             rows.reverse()
         table = self.query_one(DataTable)
         cursor, top = table.cursor_row, table.scroll_y
-        table.clear()
+        # Made anew, too, where the terminal has become wider or narrower.
+        resized, self._width = self._width != self.size.width, self.size.width
+        table.clear(columns=resized)
+        if resized:
+            table.add_columns(*self._cells(top_view.COLUMNS))
         for row in rows:
-            table.add_row(*row.cells, key=row.key)
+            table.add_row(*self._cells(row.cells), key=row.key)
         table.move_cursor(row=min(cursor, max(0, len(rows) - 1)), scroll=False)
         table.scroll_to(y=top, animate=False)
 

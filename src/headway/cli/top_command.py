@@ -114,40 +114,63 @@ def _stop(number: int, _: FrameType | None) -> NoReturn:
 
 
 def _watch(pid: int, arguments: argparse.Namespace) -> int:
-    from headway.live.watch import Monitor
+    from headway.live.watch import Monitor, process_of
 
-    with contextlib.suppress(KeyboardInterrupt), _counted(pid, arguments.patience):
-        monitor = Monitor(pid, children=arguments.children, window_s=arguments.window)
-        with contextlib.closing(monitor):
-            _show(monitor, arguments)
+    process = process_of(pid)
+    if process not in {0, pid}:
+        raise UsageError(
+            f"{pid} is a thread of process {process}, expected the id of a process",
+            hint=f"`headway top {process}` shows all its threads",
+        )
+    with contextlib.suppress(KeyboardInterrupt):
+        again = True
+        while again:
+            monitor = Monitor(pid, children=arguments.children, window_s=arguments.window)
+            with _counted(pid, arguments.patience) as joined, contextlib.closing(monitor):
+                _show(monitor, arguments)
+                ended = not monitor.watched
+            # Another `top` had begun the counting, and has left: then the process stops it.
+            again = ended and joined and monitor.alive
             if not monitor.alive:
                 console.say(f"process {pid} has ended")
-            elif not monitor.watched:
+            elif ended and not again:
                 console.say(f"the recording of process {pid} was ended")
     return 0
 
 
 @contextlib.contextmanager
-def _counted(pid: int, patience_s: float) -> Iterator[None]:
-    """Have a process count for the time; one that counts already just goes on."""
+def _counted(pid: int, patience_s: float) -> Iterator[bool]:
+    """Have a process count for the time; one that counts already just goes on: gives whether it is such a one.
+
+    Of several that watch one process, the last one ends what the first one began.
+    """
     from headway.live import attach, watch
 
-    if watch.is_recorded(pid):
-        yield
-        return
-    target = attach.look_at(pid)
-    no_file = Path("")
+    joined = watch.is_recorded(pid)
+    target = attach.look_at(pid) if not joined else None
+    held: attach.Attachment | None = None
+    wanted: watch.Watch | None = None
+    ours = not joined
     try:
-        attach.attach(target, no_file, patience_s=patience_s)
-        yield
+        if target is not None:
+            held = attach.count(target, patience_s=patience_s)
+        with contextlib.suppress(RecordingError):
+            wanted = watch.Watch(pid)
+            ours = (wanted.join() or ours) and wanted.counters_only
+        yield joined and wanted is not None and wanted.counters_only
     finally:
+        others = wanted is not None and wanted.leave()
         # Unless it is gone, or someone has begun to record it to a file meanwhile.
-        if watch.is_recorded(pid) and not watch.records_to_file(pid):
+        if ours and not others and watch.counts_only(pid):
             try:
-                attach.detach(target, patience_s=patience_s)
+                attach.detach(target or attach.look_at(pid), patience_s=patience_s)
             except RecordingError as error:
                 if watch.is_recorded(pid):
                     console.complain(error.message, error.hint)
+        if wanted is not None:
+            wanted.close()
+        if held is not None:
+            held.close()
 
 
 def _start(words: list[str], arguments: argparse.Namespace) -> int:
@@ -168,7 +191,7 @@ def _start(words: list[str], arguments: argparse.Namespace) -> int:
         with contextlib.closing(monitor), contextlib.suppress(KeyboardInterrupt):
             _wait_until_counted(monitor, program, name, arguments.patience)
             _show(monitor, arguments)
-            code = program.code
+            code = program.code if monitor.alive else program.wait()
         program.end()
         for line in program.tail(_TAIL_LINES):
             console.say(f"| {line}")
@@ -243,7 +266,7 @@ def _repaint(samples: "list[Sample]") -> None:
     from headway.cli.top_view import COLUMNS, block
 
     size = shutil.get_terminal_size()
-    lines = [line[: size.columns - 1] for line in block(samples)[: size.lines - 2]]
+    lines = [line[: size.columns - 1] for line in block(samples, size.columns)[: size.lines - 2]]
     if not os.environ.get("NO_COLOR"):
         lines = [f"\x1b[1m{line}\x1b[0m" if line.startswith(COLUMNS[0] + " ") else line for line in lines]
     print("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in [*lines, "", "Ctrl-C quits"]) + "\x1b[J", end="", flush=True)

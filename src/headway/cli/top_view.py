@@ -5,17 +5,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headway.printable import printable
+
 if TYPE_CHECKING:
     from headway.live.counters import Rates, ThreadRates
     from headway.live.watch import Sample
 
-__all__ = ["COLUMNS", "Row", "block", "head", "rows", "to_json"]
+__all__ = ["COLUMNS", "Row", "block", "fitted", "head", "rows", "to_json"]
 
 COLUMNS = ("thread", "state", "hold %", "wait %", "waits/s", "p50 wait", "p99 wait", "worst", "forced/s")
 """Of the window: from p50 to worst. Of the last interval: the others."""
 
-_NAME_WIDTH = 28
-_WIDTHS = (_NAME_WIDTH, 16, 7, 7, 9, 9, 9, 9, 9)
+_WIDTHS = (28, 16, 7, 7, 9, 9, 9, 9, 9)
+_NARROW = (14, 7, 6, 6, 7, 8, 8, 7, 8)
+"""Fits 80 columns: a state then stands without its time."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ def rows(samples: "Sequence[Sample]") -> list[Row]:
 
 def _row(pid: int, one: "ThreadRates", over: "ThreadRates", *, alone: bool) -> Row:
     now = one.now
-    name = now.name if alone else f"{pid} {now.name}"
+    name = printable(now.name if alone else f"{pid} {now.name}")
     worst = over.worst_wait_ns or None
     cells = (
         name,
@@ -80,12 +83,14 @@ def _row(pid: int, one: "ThreadRates", over: "ThreadRates", *, alone: bool) -> R
 
 def head(sample: "Sample") -> list[str]:
     """Return the lines above one process's table: who holds its GILs, and the worst wait of the window."""
-    who = f"{sample.program} (pid {sample.pid})"
+    who = f"{printable(sample.program)} (pid {sample.pid})"
     if not sample.has_gil:
         return [f"{who}: this Python runs without a GIL: nobody holds it, nobody waits"]
     lines = []
     for gil in sample.interval.gils:
-        holder = "nobody" if gil.holder is None else f"{gil.holder.name} for {_duration(gil.holder.state_ns)}"
+        holder = (
+            "nobody" if gil.holder is None else f"{printable(gil.holder.name)} for {_duration(gil.holder.state_ns)}"
+        )
         name = "GIL" if len(sample.interval.gils) == 1 else f"GIL {gil.index}"
         lines.append(
             f"{name} {100 * gil.utilisation:.1f} % held, {_rate(gil.handovers_per_s)} hand-overs/s, now: {holder}"
@@ -93,7 +98,7 @@ def head(sample: "Sample") -> list[str]:
     worst = max(sample.window.threads, key=lambda one: one.worst_wait_ns, default=None)
     waited = "nobody waited"
     if worst is not None and worst.worst_wait_ns:
-        waited = f"worst wait {_duration(worst.worst_wait_ns)}: {worst.now.name}"
+        waited = f"worst wait {_duration(worst.worst_wait_ns)}: {printable(worst.now.name)}"
     lines.append(f"{waited} (in the last {sample.window.wall_ns / 1e9:.2g} s)")
     changes = [
         f"{len(threads)} thread{'s' * (len(threads) > 1)} {what}"
@@ -103,16 +108,25 @@ def head(sample: "Sample") -> list[str]:
     return [f"{who}: {lines[0]}", *(f"  {line}" for line in [*lines[1:], *([", ".join(changes)] if changes else [])])]
 
 
-def _line(cells: Sequence[str]) -> str:
-    first = cells[0] if len(cells[0]) <= _NAME_WIDTH else cells[0][: _NAME_WIDTH - 3] + "..."
-    rest = [f"{cell:>{width}}" for cell, width in zip(cells[2:], _WIDTHS[2:], strict=True)]
-    return " ".join([f"{first:<{_NAME_WIDTH}}", f"{cells[1]:<{_WIDTHS[1]}}", *rest])
+def fitted(cells: Sequence[str], columns: int | None = None) -> list[str]:
+    """Return a row's cells, or `COLUMNS`, as wide as their columns are on a terminal of so many columns; None: on any.
+
+    Names are cut where they must, and in few columns the time of a state goes; figures never.
+    """
+    widths = list(_WIDTHS)
+    if columns is not None and columns < sum(_WIDTHS) + len(_WIDTHS):
+        widths = list(_NARROW)
+        widths[0] = max(_NARROW[0], columns - sum(_NARROW[1:]) - len(_NARROW))
+        cells = [cells[0], cells[1].split(" ")[0], *cells[2:]]
+    name = cells[0] if len(cells[0]) <= widths[0] else cells[0][: widths[0] - 3] + "..."
+    figures = [f"{cell:>{width}}" for cell, width in zip(cells[2:], widths[2:], strict=True)]
+    return [f"{name:<{widths[0]}}", f"{cells[1]:<{widths[1]}}", *figures]
 
 
-def block(samples: "Sequence[Sample]") -> list[str]:
-    """Return all of it as lines: the heads, the names of the columns, the rows."""
+def block(samples: "Sequence[Sample]", columns: int | None = None) -> list[str]:
+    """Return all of it as lines: the heads, the names of the columns, the rows; for a terminal of so many columns."""
     lines = [f"{time.strftime('%H:%M:%S')}  {line}" if i == 0 else line for i, line in enumerate(_heads(samples))]
-    return [*lines, _line(COLUMNS), *(_line(row.cells) for row in rows(samples))]
+    return [*lines, *(" ".join(fitted(cells, columns)) for cells in (COLUMNS, *(row.cells for row in rows(samples))))]
 
 
 def _heads(samples: "Sequence[Sample]") -> list[str]:

@@ -1,7 +1,13 @@
 """Run a program and record exactly who holds the GIL, who waits for it, how long and at which line.
 
-The program runs as it would without headway; a summary follows on stderr. Child processes are followed, one file each.
+headway becomes the program: it has the process id, the parent, the terminal and the signals that it would have without
+us. Child processes are followed, one file each. When it has ended a summary follows, where stderr is a terminal.
 Look at the trace with `headway report FILE`.
+
+A script that may be executed takes the interpreter of its first line (`#!`). Another one, and a module, takes that of
+--python, else that of the active virtual environment ($VIRTUAL_ENV), else python3 on the PATH.
+
+The trace has the program's name, and not its arguments: they may hold passwords (--record-arguments).
 
 Examples:
   headway trace app.py --port 8000
@@ -12,19 +18,32 @@ Examples:
 
 import argparse
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 from headway.cli import console
 from headway.errors import UsageError
 
-__all__ = ["add_output", "add_program", "prepare", "program", "run", "summarise"]
+if TYPE_CHECKING:
+    from headway.live.collect import Door
+
+__all__ = ["add_arguments", "add_output", "add_program", "become_traced", "prepare", "program", "run", "summarise"]
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.usage = "headway trace [-o FILE] [options] [--] SCRIPT|PROGRAM [ARGUMENT ...]\n       headway trace [-o FILE] [options] -m MODULE [ARGUMENT ...]"
     add_output(parser)
+    add_arguments(parser)
     add_program(parser)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what all commands that record from the start take."""
+    parser.add_argument(
+        "--record-arguments", action="store_true", help="record the programs' arguments, too, not only their names"
+    )
 
 
 def add_program(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +75,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         type=_size,
         default="512MB",
-        help="of one process's trace, as 64MB or 2GB; then the oldest events are overwritten (default %(default)s)",
+        help="of all traces together, as 64MB or 2GB; then the oldest events are overwritten (default %(default)s)",
     )
     parser.add_argument("--no-summary", action="store_true", help="say only where the trace is")
 
@@ -70,20 +89,69 @@ def _size(text: str) -> int:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the program, summarise its trace, and end as it ended."""
+    """Become the program, recorded."""
     from headway.live import files, launch
+    from headway.live.collect import Door
 
     command, name = program(arguments)
     if arguments.output is not None:
         file = files.check_new(arguments.output, force=arguments.force)
+        lock = files.lock(file)
     else:
+        file, lock = _new_file(name)
+    door = Door(record_arguments=arguments.record_arguments)
+    env = launch.environment(door.environment(), base=launch.original_environment())
+    become_traced(command, name, env, door, file, lock, max_bytes=arguments.max_size, brief=arguments.no_summary)
+
+
+def _new_file(name: str) -> tuple[Path, int | None]:
+    """Return a trace named after the program, and its lock: another launch may take a name at the same time."""
+    from headway.live import files
+
+    while True:
         file = files.check_new(files.unused_name(Path.cwd(), name))
-    ending = launch.run(command, launch.environment(file, max_bytes=arguments.max_size), file)
-    if not ending.files:
-        console.say(f"{name} was not traced: no Python process of it started the recorder (python -I, -E or -S?)")
+        try:
+            return file, files.lock(file)
+        except UsageError:
+            continue
+
+
+def become_traced(
+    command: Sequence[str],
+    name: str,
+    env: Mapping[str, str],
+    door: "Door",
+    file: Path,
+    lock: int | None,
+    *,
+    max_bytes: int,
+    brief: bool = False,
+    cpus: frozenset[int] | None = None,
+) -> NoReturn:
+    """Start the collector, and become the program. Raises ProgramMissingError, ProgramUnfitError."""
+    from headway.live import launch
+    from headway.live.collector import DetachedCollector
+
+    def afterwards(found: Sequence[Path], problems: Sequence[str]) -> None:
+        for problem in problems:
+            console.say(problem)
+        if found:
+            summarise(file, brief=brief)
+        else:
+            console.say(f"{name} was not traced: no Python process of it started the recorder")
+
+    why = launch.out_of_reach(command)
+    if why is not None:
+        console.say(f"{name} is not traced: {why}")
+    try:
+        collector = DetachedCollector(door, file, lock, afterwards, max_bytes=max_bytes)
+    except OSError as error:
+        collector = None
+        door.close()
+        console.say(f"{name} will not be traced, as nobody can collect: {error.strerror}")
     else:
-        summarise(file, brief=arguments.no_summary)
-    return launch.end_like(ending)
+        console.say(f"recording into {file}; look at it with `headway report {file}`")
+    launch.become(command, env, cpus=cpus, collector=collector)
 
 
 def _interpreter(python: str | None) -> str | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from headway.cli import console, options
 from headway.cli.html_output import write_trace_page
 from headway.errors import UsageError
+from headway.printable import printable
 
 if TYPE_CHECKING:
     from headway.traces.analysis import Analysis
@@ -93,8 +94,11 @@ def report_trace(arguments: argparse.Namespace) -> int:
             f"the window from {arguments.since:g} s to {arguments.until:g} s is empty",
             hint="`--until` is after `--since`",
         )
+    from headway.live.files import wait_until_finished
     from headway.traces.reader import read_family
 
+    for path in filter(None, (Path(arguments.run), arguments.beside)):
+        wait_until_finished(path)
     traces = read_family(Path(arguments.run))
     beside = read_family(arguments.beside) if arguments.beside is not None else []
     threads = _threads(traces, arguments.thread)
@@ -172,7 +176,7 @@ def _threads(traces: "Sequence[Trace]", name: str | None) -> list[set[int] | Non
             }
         )
     if not any(found):
-        names = sorted({thread.name for trace in traces for thread in trace.threads})
+        names = sorted({printable(thread.name) for trace in traces for thread in trace.threads})
         more = f" and {len(names) - _NAMES_IN_HINT} more" if len(names) > _NAMES_IN_HINT else ""
         raise UsageError(
             f"no thread is called `{name}`", hint=f"there are {', '.join(names[:_NAMES_IN_HINT]) or 'none'}{more}"

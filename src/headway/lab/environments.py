@@ -24,6 +24,7 @@ from typing import final
 from headway.errors import HeadwayError
 from headway.lab.children import clean_environment
 from headway.lab.interpreters import Interpreter
+from headway.lab.own_folders import mark, remove_own
 from headway.lab.paths import cache_folder, libraries_folder
 
 __all__ = ["LIBRARIES", "Libraries", "find_uv", "prepare"]
@@ -180,7 +181,12 @@ class _Installer:
     def _install(self, interpreter: Interpreter, library: str, folder: Path) -> None:
         """Install into `folder`, which appears only when it is complete."""
         partial = folder.with_name(f"{folder.name}.{os.getpid()}")
-        shutil.rmtree(partial, ignore_errors=True)
+        if not (remove_own(partial) and remove_own(folder)):
+            raise _Unavailable(
+                f"{folder} is there and was not made by Headway (move it away, or set HEADWAY_LIBRARIES)"
+            )
+        partial.mkdir(parents=True)
+        mark(partial)
         with resources.as_file(resources.files("headway.lab").joinpath("locks", f"{library}.txt")) as lock:
             command = [
                 self._uv,
@@ -195,10 +201,14 @@ class _Installer:
             try:
                 self._run(command, limit_s=_LIMIT_S, environment={**_NOT_FOR_EVER, **_PURE})
                 (partial / _DONE).write_text(json.dumps(self._probe(interpreter, library, partial)))
-                shutil.rmtree(folder, ignore_errors=True)
-                partial.rename(folder)
+                try:
+                    partial.rename(folder)
+                except OSError:
+                    # Another run was faster; what it made may be in use.
+                    if not (folder / _DONE).is_file():
+                        raise
             finally:
-                shutil.rmtree(partial, ignore_errors=True)
+                remove_own(partial)
 
     def _probe(self, interpreter: Interpreter, library: str, folder: Path) -> dict[str, object]:
         command = [interpreter.executable, "-s", "-c", _PROBE, library]
@@ -212,10 +222,10 @@ class _Installer:
 
 def _sweep() -> None:
     """Remove what an installation that was killed has left."""
-    for partial in libraries_folder().glob("*.*"):
+    for partial in libraries_folder().glob("*-*.*"):
         owner = partial.name.rpartition(".")[2]
-        if partial.name.count("-") and owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            shutil.rmtree(partial, ignore_errors=True)
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            remove_own(partial)
 
 
 def prepare(

@@ -16,6 +16,7 @@ from headway.lab.machine import Machine
 from headway.lab.paths import default_store
 from headway.lab.plan import Skipped
 from headway.lab.store import RunHeader, Store, StoredLaunch
+from headway.lab.typed import typed
 
 __all__ = ["CellResult", "Run", "Stretch", "load_run", "read_run"]
 
@@ -233,17 +234,18 @@ def read_run(store: Store, name: str = "last") -> Run:
     by_key: dict[str, list[StoredLaunch]] = {}
     for stored in store.launches(header.id):
         by_key.setdefault(stored.key, []).append(stored)
-    return Run(
-        header=header,
-        machine=Machine.from_json(settings["machine"]),
-        doctor=tuple(Check(**values) for values in settings["doctor"]),
-        interpreters={values["id"]: Interpreter.from_json(values) for values in settings["interpreters"]},
-        skipped=tuple(Skipped(**values) for values in settings["skipped"]),
-        results={
-            cell.key: CellResult(cell, tuple(by_key.get(cell.key, ())), int(settings["seed"]))
-            for cell in store.cells(header.id)
-        },
-    )
+    with store.reading():
+        return Run(
+            header=header,
+            machine=typed(Machine.from_json(settings["machine"])),
+            doctor=tuple(typed(Check(**values)) for values in settings["doctor"]),
+            interpreters={values["id"]: typed(Interpreter.from_json(values)) for values in settings["interpreters"]},
+            skipped=tuple(typed(Skipped(**values)) for values in settings["skipped"]),
+            results={
+                cell.key: CellResult(cell, tuple(by_key.get(cell.key, ())), int(settings["seed"]))
+                for cell in store.cells(header.id)
+            },
+        )
 
 
 def load_run(name: str = "last", *, store: Path | None = None) -> Run:

@@ -6,7 +6,9 @@ standard input, the other by PR_SET_PDEATHSIG.
 """
 
 import contextlib
+import hashlib
 import os
+import secrets
 import selectors
 import signal
 import socket
@@ -130,16 +132,57 @@ def free_port() -> int:
         return port
 
 
-def _answers_ping(port: int, process: subprocess.Popen[bytes]) -> bool:
-    """Wait until the server at `port` answers PING; False where the process ends or the time is up."""
+_USER = "headway"
+_MEMORY = "64mb"
+"""Many times what the lab stores."""
+
+
+def _valkey_settings(port: int, password: str) -> str:
+    """Return the server's configuration: in memory alone, nothing saved, and closed to other users of the machine.
+
+    Over TCP, as users have it: every user of the machine reaches its port. Our clients log in once per connection.
+    Programs in C could do so only with the password among their arguments, where every user can read it. So who has none
+    may do what they do, and no more: set one key, within the limits below, and read the settings.
+    """
+    hashed = hashlib.sha256(password.encode()).hexdigest()
+    return "\n".join(
+        [
+            "bind 127.0.0.1",
+            f"port {port}",
+            'save ""',
+            "appendonly no",
+            # So that it can be told from others' in a list of processes, by its environment.
+            "set-proc-title no",
+            "logfile /dev/stderr",
+            f"maxmemory {_MEMORY}",
+            "maxmemory-policy noeviction",
+            "proto-max-bulk-len 1mb",
+            "enable-debug-command no",
+            "enable-module-command no",
+            "enable-protected-configs no",
+            # Without a password, yet no protected mode: what it may is told here.
+            f"user default reset on nopass -@all +set +config|get ~{redis.key_prefix()}benchmark",
+            f"user {_USER} reset on #{hashed} +@all ~* &*",
+            "",
+        ]
+    )
+
+
+def _answers_ping(port: int, password: str, process: subprocess.Popen[bytes]) -> bool:
+    """Wait until the server at `port` lets us in and answers PING; False where the process ends or the time is up."""
     deadline_s = time.monotonic() + _START_LIMIT_S
     while process.poll() is None and time.monotonic() < deadline_s:
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
-                connection.sendall(b"PING\r\n")
-                if connection.recv(64).startswith(b"+PONG"):
+                connection.sendall(f"AUTH {_USER} {password}\r\nPING\r\n".encode())
+                answer = b""
+                while answer.count(b"\n") < 2 and (part := connection.recv(4096)):
+                    answer += part
+                if answer == b"+OK\r\n+PONG\r\n":
                     # Somebody else's server may sit on the port while ours is about to give up.
                     return process.poll() is None
+                # Another's, which the port was taken by meanwhile; or ours, which is not ready.
+                time.sleep(0.01)
         except OSError:
             time.sleep(0.01)
     return False
@@ -161,19 +204,22 @@ def version_of_valkey(folder: Path) -> str:
 
 
 def _start_redis(libraries: Libraries, own: Interpreter) -> _Server:
-    """Start the embedded Valkey: in memory alone, nothing saved. Another's port is no reason to fail."""
+    """Start the embedded Valkey with a password of its own. Another's port is no reason to fail."""
     program = valkey(libraries, own)
     reason = ""
     for _ in range(_TRIES):
         port = free_port()
-        options = ["--bind", "127.0.0.1", "--port", str(port), "--save", "", "--appendonly", "no"]
-        # So that it can be told from others' in a list of processes, by its environment.
-        options += ["--set-proc-title", "no"]
+        password = secrets.token_hex(32)
         log = open(os.memfd_create("headway-redis"), "w+b")  # noqa: SIM115  (closed by stop)
-        process = start([str(program), *options, "--logfile", "/dev/stderr"], (), stdout=subprocess.PIPE, stderr=log)
-        server = _Server("redis", process, log, {"url": f"redis://127.0.0.1:{port}/0"})
+        # It reads its configuration from standard input: a password stands in no file and among no arguments.
+        process = start([str(program), "-"], (), stdout=subprocess.PIPE, stderr=log)
+        server = _Server("redis", process, log, {"url": f"redis://{_USER}:{password}@127.0.0.1:{port}/0"})
         try:
-            if _answers_ping(port, process):
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(_valkey_settings(port, password).encode())
+                process.stdin.close()
+            if _answers_ping(port, password, process):
                 return server
             reason = _said(log)
         except BaseException:

@@ -175,7 +175,7 @@ class Store:
         """Turn SQLite's and the file system's errors into ours."""
         try:
             yield
-        except (sqlite3.DatabaseError, json.JSONDecodeError, KeyError) as error:
+        except (sqlite3.Error, json.JSONDecodeError, KeyError) as error:
             raise StoreError(
                 f"the results store {self.path} cannot be used: {error}",
                 hint="name another file with `--store`; if it is damaged, `sqlite3 FILE .recover` saves what is readable",
@@ -185,6 +185,22 @@ class Store:
                 f"the results store {self.path} cannot be opened: {error.strerror or error}",
                 hint="name a writable file with `--store`, or set HEADWAY_STORE",
             ) from error
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Turn into ours what goes wrong where something is made of values in the store: they may be anybody's.
+
+        Raises:
+            StoreError: They are none of ours.
+        """
+        with self._errors():
+            try:
+                yield
+            except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
+                raise StoreError(
+                    f"the results store {self.path} holds values that are none of headway's: {error!r}",
+                    hint="name another file with `--store`, or move this one away",
+                ) from error
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -258,7 +274,7 @@ class Store:
 
     def runs(self) -> list[RunHeader]:
         """Return every run, the newest last."""
-        with self._errors():
+        with self.reading():
             rows = self._db.execute(
                 "SELECT r.id, r.started_at, r.ended_at, r.settings, COUNT(DISTINCT c.id), COUNT(l.id),"
                 " COALESCE(SUM(l.status = 'failed'), 0)"
@@ -268,7 +284,9 @@ class Store:
             headers = []
             for run_id, started_at, ended_at, text, cells, done, failed in rows:
                 settings = json.loads(text)
-                planned = cells * settings["launches"]
+                planned = cells * int(settings["launches"])
+                if not (isinstance(run_id, str) and isinstance(started_at, str) and isinstance(ended_at, str | None)):
+                    raise TypeError(f"run {run_id!r} of {started_at!r}")
                 headers.append(RunHeader(run_id, started_at, ended_at, settings, planned, done, failed))
         return headers
 
@@ -291,7 +309,7 @@ class Store:
 
     def cells(self, run_id: str) -> list[Cell]:
         """Return a run's cells, in the order of its plan."""
-        with self._errors():
+        with self.reading():
             rows = self._db.execute("SELECT cell FROM cells WHERE run = ? ORDER BY id", (run_id,)).fetchall()
             return [cell_from_json(json.loads(text)) for (text,) in rows]
 
@@ -305,7 +323,7 @@ class Store:
 
     def launches(self, run_id: str) -> list[StoredLaunch]:
         """Return a run's launches with their samples, in the order of storing."""
-        with self._errors():
+        with self.reading():
             rows = self._db.execute(
                 "SELECT l.id, c.key, l.block, l.status, l.reason, l.wall_s, l.facts, l.stderr"
                 " FROM launches l JOIN cells c ON c.id = l.cell WHERE c.run = ? ORDER BY l.id",
@@ -317,10 +335,19 @@ class Store:
                 " JOIN cells c ON c.id = l.cell WHERE c.run = ? ORDER BY s.launch, s.metric, s.position",
                 (run_id,),
             ):
-                samples.setdefault(launch_id, {}).setdefault(metric, []).append(value)
+                samples.setdefault(launch_id, {}).setdefault(metric, []).append(float(value))
             return [
                 StoredLaunch(
-                    key, block, Launch(status, reason, samples.get(launch_id, {}), json.loads(facts), stderr, wall_s)
+                    str(key),
+                    int(block),
+                    Launch(
+                        status,
+                        str(reason),
+                        samples.get(launch_id, {}),
+                        dict(json.loads(facts)),
+                        str(stderr),
+                        float(wall_s),
+                    ),
                 )
                 for launch_id, key, block, status, reason, wall_s, facts, stderr in rows
             ]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import final
 
 from headway.errors import UsageError
+from headway.lab.own_folders import mark, remove_own
 from headway.lab.paths import cache_folder
 
 __all__ = ["NAMES", "Volume", "Volumes", "available_memory_bytes", "find_volumes", "remove_folders"]
@@ -164,6 +165,7 @@ class Volumes:
         try:
             for name in names:
                 made[name] = tempfile.mkdtemp(prefix=prefix, dir=self.found[name].folder)
+                mark(Path(made[name]))
         except BaseException:
             remove_folders(made)
             raise
@@ -176,7 +178,7 @@ class Volumes:
                 match = _OWN.match(entry.name)
                 ours = match and (int(match[1]), int(match[2])) == (os.getuid(), _process_space())
                 if match and ours and not Path(f"/proc/{match[3]}").exists():
-                    shutil.rmtree(entry, ignore_errors=True)
+                    remove_own(entry)
 
     def to_json(self) -> dict[str, dict[str, str]]:
         """Return each volume's folder and type, to be stored with a run."""

@@ -1,60 +1,92 @@
-"""Start and stop the recorder in a process that runs already.
+"""Start and stop the recorder, or a policy, in a process that runs already.
 
-From CPython 3.14 on through `sys.remote_exec` (PEP 768), called by an interpreter of the process's own version. Before
-that its main thread is made to queue a call (inject.py). In both cases what runs runs where Python runs signal handlers:
-in the main thread, between two bytecodes; and nothing happens while that is inside one C call that does not return.
+From CPython 3.14 on it is asked to run a script (remote.py). Before that its main thread is made to queue a call
+(inject.py). In both cases what runs runs where Python runs signal handlers: in the main thread, between two bytecodes;
+and nothing happens while that is inside one C call that does not return.
+
+What runs first connects to us (channel.py), and does nothing where nobody answers to that any more. The process answers
+with a lease (lease.py): without us it goes back to CPython's own behaviour within seconds.
 """
 
 import contextlib
-import json
 import os
 import re
-import subprocess
-import sys
-import tempfile
-import time
+import socket
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import final
 
 from headway.agent import AGENT_PATH
 from headway.errors import RecordingError
-from headway.live.inject import run_soon
-from headway.live.launch import DEFAULT_MAX_BYTES
+from headway.live.channel import Answer, Channel, close_all, is_seen
+from headway.live.collect import PROCESS_MEMORY_BYTES, Door
+from headway.live.inject import check_state, run_soon
+from headway.live.lease import SPAN_S, Ended, Lease
+from headway.live.memory import status
+from headway.live.remote import Request
 from headway.native import library_path
 
-__all__ = ["Target", "attach", "detach", "look_at", "schedule"]
+__all__ = ["Attachment", "Target", "attach", "children", "count", "detach", "look_at", "schedule"]
 
-_REMOTE_EXEC = (3, 14)
+_ASKED = (3, 14)
+"""From here on a process can be asked."""
 _BUSY_S = 60.0
 """For the recorder to start or stop, once the process has begun with it."""
+_COLLECTED_S = 5.0
+"""For the collector to hear of what has just begun."""
+_AT_ONCE_S = 1.0
+"""For what a process has just begun with when we give up."""
 
 _CODE = """\
-import json, os, sys
-def _headway_asked():
-    # Neither a child forked meanwhile, nor after whoever asked has given up: who removes the script decides.
-    try:
-        return os.getpid() == {pid} and os.unlink({script!r}) is None
-    except OSError:
-        return False
 def _headway():
-    path = {agent!r}
-    sys.path.insert(0, path)
+    import os
+    # A child that was forked meanwhile is not meant; nor is anybody where whoever asked has given up.
+    if os.getpid() != {pid} or not os.path.exists({socket!r}):
+        return
+    import _socket, sys
+    channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC)
+    interrupted = False
     try:
-        from headway_agent import {module}
+        channel.settimeout(0)
+        channel.connect({socket!r})
+        path, descriptors = {agent!r}, ()
+        try:
+            sys.path.insert(0, path)
+            try:
+                from headway_agent import {modules}
+            finally:
+                sys.path.remove(path)
+                sys.path_importer_cache.pop(path, None)
+            answer, descriptors = {call}
+            status = "done"
+        except BaseException as error:
+            status, answer = "failed", str(error) or type(error).__name__
+            interrupted = isinstance(error, KeyboardInterrupt)
+        text = "\\0".join(({token!r}, status, answer.replace("\\0", "?")[:10000]))
+        rights = b"".join(one.to_bytes(4, sys.byteorder) for one in descriptors)
+        try:
+            channel.sendmsg(
+                [text.encode("utf-8", "replace")],
+                [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if rights else [],
+            )
+        except OSError:
+            if status == "done":
+                {undo}
+        finally:
+            for one in descriptors:
+                os.close(one)
+    except OSError:
+        pass
     finally:
-        sys.path.remove(path)
-        sys.path_importer_cache.pop(path, None)
-    return {module}.{call}
-def _headway_answers():
-    try:
-        answer = {{"answer": _headway()}}
-    except BaseException as error:
-        answer = {{"error": "%s" % (error,), "kind": type(error).__name__}}
-    with open({reply!r} + ".part", "w") as file:
-        json.dump(answer, file)
-    os.rename({reply!r} + ".part", {reply!r})
-if _headway_asked():
-    _headway_answers()
+        channel.close()
+    if interrupted:
+        import _thread
+        _thread.interrupt_main()
+try:
+    _headway()
+except BaseException:
+    pass
 """
 
 
@@ -64,8 +96,8 @@ class Target:
 
     pid: int
     version: tuple[int, int]
-    executable: str
-    """Of its interpreter; the process may have been embedded in another program."""
+    started: int
+    """When it began, in ticks since the machine did: another process of that number began at another time."""
 
 
 def look_at(pid: int) -> Target:
@@ -75,130 +107,241 @@ def look_at(pid: int) -> Target:
         RecordingError: It is not there, is not ours to look at, or runs no CPython that is known.
     """
     try:
-        executable = str(Path(f"/proc/{pid}/exe").readlink())
+        said = status(pid)
+        started = _started(pid)
+        executable = os.readlink(f"/proc/{pid}/exe")  # a name, which is not opened
         maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         raise RecordingError(f"there is no process {pid}", hint="`pgrep -a python` lists those of Python") from None
     except PermissionError:
         raise RecordingError(f"process {pid} belongs to someone else", hint="attach as its user, or as root") from None
-    match = re.search(r"/libpython(3)\.(\d+)t?\.so", maps) or re.search(r"/python(3)\.(\d+)t?$", executable)
+    if said.get("Tgid") != str(pid):
+        raise RecordingError(
+            f"{pid} is a thread of process {said.get('Tgid')}", hint=f"attach to that: {said.get('Tgid')}"
+        )
+    match = re.search(r"/libpython(3)\.(\d+)t?\.so", maps) or re.search(
+        r"/python(3)\.(\d+)t?( \(deleted\))?$", executable
+    )
     if match is None:
         raise RecordingError(
-            f"process {pid} ({executable}) runs no CPython that headway knows",
+            f"process {pid} ({_printable(executable)}) runs no CPython that headway knows",
             hint="is it another process's child that you mean?",
         )
-    return Target(pid, (int(match[1]), int(match[2])), executable)
+    return Target(pid, (int(match[1]), int(match[2])), started)
 
 
-def attach(target: Target, file: Path, *, max_bytes: int = DEFAULT_MAX_BYTES, patience_s: float = 10.0) -> str:
-    """Start recording a process into `file`, or with an empty name only counting.
+@final
+class Attachment:
+    """What holds a process recorded, or scheduled: until it is told to stop, or hears of us no more."""
 
-    Returns the path of the file that is recorded to: another one where the process is recorded already.
+    def __init__(self, text: str, lease: Lease) -> None:
+        self.text = text
+        """What the process has answered: where it records to, or the policy that was on before."""
+        self._lease = lease
+
+    @property
+    def ended(self) -> Ended:
+        """Whether the process has ended it by itself, or was told to by another one, and why."""
+        return self._lease.ended
+
+    def close(self) -> None:
+        """Hold it no more: if it was not told to stop, it does so by itself soon."""
+        self._lease.close()
+
+
+def attach(target: Target, door: Door, *, patience_s: float = 10.0) -> Attachment:
+    """Start recording a process, for the collector behind that door.
 
     Raises:
-        RecordingError: It cannot be done; the process goes on as it was.
+        RecordingError: It cannot be done, or it is recorded already; the process goes on as it was.
         NativeError: The native library is missing or does not fit.
     """
-    path = str(file.absolute()) if file.name else ""
-    answer = _call(target, f"attach({str(library_path())!r}, {path!r}, {max_bytes})", patience_s)
-    return str(answer)
+    held = _recorded(target, str(door.path), door.family, PROCESS_MEMORY_BYTES, patience_s, door.folder)
+    door.called.wait(_COLLECTED_S)
+    return held
 
 
-def detach(target: Target, *, patience_s: float = 10.0) -> None:
-    """End the recording of a process that was attached to. Raises RecordingError."""
-    _call(target, f"detach({str(library_path())!r})", patience_s)
+def count(target: Target, *, patience_s: float = 10.0) -> Attachment:
+    """Start counting in a process: who holds and waits, and no events.
+
+    Raises:
+        RecordingError: It cannot be done, or it is recorded already; the process goes on as it was.
+        NativeError: The native library is missing or does not fit.
+    """
+    return _recorded(target, "", 0, 0, patience_s)
 
 
-def schedule(target: Target, policy: str, options: str = "", *, patience_s: float = 10.0) -> str:
-    """Put a policy on in a process in place of the one that is on, or with "" take that off.
+def _recorded(
+    target: Target, door: str, family: int, memory_bytes: int, patience_s: float, *folders: Path
+) -> Attachment:
+    library = str(library_path())
+    with contextlib.suppress(OSError):  # who may not look may not trace either: that is told later
+        _check_sees(target, *folders)
+    call = f"recorder.attach({library!r}, {door!r}, {family}, {memory_bytes})"
+    return _held(target, _call(target, ("recorder",), call, patience_s, undo=f"recorder.detach({library!r})"))
 
-    Returns the name of the one that was on before, or "".
+
+def schedule(target: Target, policy: str, options: str = "", *, patience_s: float = 10.0) -> Attachment:
+    """Put a policy on in a process in place of the one that is on.
 
     Raises:
         RecordingError: The process cannot be reached, or refuses; it goes on as it was.
         NativeError: The native library is missing or does not fit.
     """
-    call = f"attach({str(library_path())!r}, {policy!r}, {options!r})"
-    return str(_call(target, call, patience_s, module="scheduler", what="scheduled"))
+    library = str(library_path())
+    call = f"scheduler.attach({library!r}, {policy!r}, {options!r})"
+    undo = f"scheduler.detach({library!r})"
+    return _held(target, _call(target, ("scheduler",), call, patience_s, undo=undo, what="scheduled"))
 
 
-def _call(target: Target, call: str, patience_s: float, *, module: str = "recorder", what: str = "recorded") -> object:
-    """Have the process run a function of a module of the agent, and return what it returns."""
-    with tempfile.TemporaryDirectory(prefix="headway-attach-") as folder:
-        os.chmod(folder, 0o711)  # noqa: S103 the process may be another user's, and is to find two names in there
-        own = Path(f"/proc/{target.pid}")
-        with contextlib.suppress(OSError):
-            os.chown(folder, own.stat().st_uid, own.stat().st_gid)  # as root: the process is to write its reply there
-        reply, script = Path(folder, "reply"), Path(folder, "script.py")
-        names = {"agent": str(AGENT_PATH), "script": str(script), "reply": str(reply)}
-        script.write_text(_CODE.format(pid=_own_pid(target), call=call, module=module, **names), encoding="utf-8")
-        script.chmod(0o644)
-        if target.version >= _REMOTE_EXEC:
-            _remote_exec(target, script)
-        else:
-            _pending_call(target, script)
-        answer = _wait_for(reply, script, target, patience_s)
-    if "error" in answer:
-        raise RecordingError(f"process {target.pid} cannot be {what}: {answer['error']}")
-    return answer["answer"]
+def detach(target: Target, *, recording: bool = True, policy: bool = False, patience_s: float = 10.0) -> str:
+    """End the recording of a process, or its policy, whoever began it; returns what was ended, "" for nothing.
+
+    Raises:
+        RecordingError: The process cannot be reached.
+        NativeError: The native library is missing or does not fit.
+    """
+    modules = (("recorder",) if recording else ()) + (("scheduler",) if policy else ())
+    calls = ", ".join(f"{module}.detach({str(library_path())!r})" for module in modules)
+    call = f"' and '.join(filter(None, [{calls}])), ()"
+    answer = _call(target, modules, call, patience_s, what="told to stop")
+    close_all(answer.descriptors)
+    return answer.text
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes of Python that a process has started and that run still."""
+    found = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                listed = Path(f"/proc/{pid}/task/{task}/children").read_text(encoding="ascii")
+                found += [int(child) for child in listed.split()]
+    pythons = []
+    for child in sorted(found):
+        with contextlib.suppress(RecordingError):
+            pythons.append(look_at(child).pid)
+    return pythons
+
+
+def _held(target: Target, answer: Answer) -> Attachment:
+    if len(answer.descriptors) != 1:
+        close_all(answer.descriptors)
+        raise RecordingError(f"process {target.pid} has sent no page of a lease")
+    return Attachment(answer.text, Lease(target.pid, answer.descriptors[0]))
+
+
+def _call(
+    target: Target, modules: Sequence[str], call: str, patience_s: float, *, undo: str = "pass", what: str = "recorded"
+) -> Answer:
+    """Have the process run a function of a module of the agent, and return what it answers."""
+    check = _Check(target)
+    check()
+    _check_goes_on(target)
+    try:
+        with Channel() as channel:
+            _check_sees(target, channel.folder, AGENT_PATH, Path(os.path.realpath(library_path())))
+            names = {"agent": str(AGENT_PATH), "socket": channel.path, "token": channel.token}
+            code = _CODE.format(pid=_own_pid(target), call=call, modules=", ".join(modules), undo=undo, **names)
+            connection = _asked(target, channel, code, patience_s, check)
+            with connection:
+                answer = channel.receive(connection, target.pid, _BUSY_S, check)
+    except (FileNotFoundError, ProcessLookupError):
+        raise RecordingError(f"process {target.pid} has ended") from None
+    except PermissionError as error:
+        raise RecordingError(
+            f"process {target.pid} may not be traced: {error.strerror}",
+            hint="run as the process's user or as root, or allow ptrace (kernel.yama.ptrace_scope, a container's seccomp)",
+        ) from None
+    if answer is None:
+        raise RecordingError(
+            f"process {target.pid} began to answer, and did not end in {_BUSY_S:g} s",
+            hint=f"what it has begun ends by itself {SPAN_S:g} s later",
+        )
+    if answer.status == "failed":
+        close_all(answer.descriptors)
+        raise RecordingError(f"process {target.pid} cannot be {what}: {answer.text}", hint=_hint(answer.text, target))
+    return answer
+
+
+def _hint(text: str, target: Target) -> str:
+    if "already" in text:
+        return f"`headway detach {target.pid}` ends that"
+    if "Permission denied" in text or "Read-only" in text:
+        return "the process writes the file itself, as its own user: name a place with -o that it may write to"
+    if "headway_agent" in text or "does not load" in text:
+        return f"may the process's user read {AGENT_PATH} and {library_path()}?"
+    return ""
+
+
+def _asked(target: Target, channel: Channel, code: str, patience_s: float, check: Callable[[], None]) -> socket.socket:
+    """Have the process run the code, and return its connection."""
+    if target.version < _ASKED:
+        # No names are left in __main__, no file is left open, and nothing is raised in the middle of the program.
+        run_soon(target.pid, f"try:\n exec(compile({code!r}, 'headway', 'exec'), {{}})\nexcept BaseException:\n pass\n")
+        connection = channel.accept(target.pid, patience_s, check)
+    else:
+        script = os.fsencode(channel.write_script(code))
+        with contextlib.closing(Request(target.pid, target.version, script)) as request:
+            try:
+                connection = channel.accept(target.pid, patience_s, check)
+            finally:
+                # If it has come to it just now, it is opening the script: that must not go away under its hands.
+                undone = request.cancel()
+            if connection is None:
+                connection = channel.accept(target.pid, _AT_ONCE_S / 10 if undone else _AT_ONCE_S, check)
+    if connection is None:
+        _check_goes_on(target)
+        raise RecordingError(
+            f"the main thread of process {target.pid} has run no Python for {patience_s:g} s",
+            hint="it is inside one long C call, such as a blocking read or join(): wait longer (--patience), or"
+            " start the program with `headway trace`",
+        )
+    return connection
+
+
+def _check_goes_on(target: Target) -> None:
+    """Raise RecordingError for a process that runs nothing now."""
+    with contextlib.suppress(OSError):
+        if status(target.pid).get("State", "?")[0] in "TtZX":
+            check_state(target.pid)
+
+
+def _check_sees(target: Target, *paths: Path) -> None:
+    for path in paths:
+        if not is_seen(target.pid, path):
+            raise RecordingError(
+                f"process {target.pid} does not see {path}: it has files of its own",
+                hint="run headway inside its container",
+            )
+
+
+class _Check:
+    """Raises RecordingError when the process has ended; a later one may have its number."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def __call__(self) -> None:
+        try:
+            is_it = _started(self._target.pid) == self._target.started
+        except OSError:
+            is_it = False
+        if not is_it:
+            raise RecordingError(f"process {self._target.pid} has ended")
+
+
+def _started(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    if fields[0] in (b"Z", b"X"):
+        raise ProcessLookupError(3, "No such process")
+    return int(fields[19])
 
 
 def _own_pid(target: Target) -> int:
     """Return what the process calls itself: another number in a PID namespace."""
-    try:
-        status = Path(f"/proc/{target.pid}/status").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
-        raise RecordingError(f"process {target.pid} has ended") from None
-    found = re.search(r"^NSpid:.*\s(\d+)$", status, re.MULTILINE)
-    return int(found[1]) if found else target.pid
+    return int(status(target.pid).get("NSpid", str(target.pid)).split()[-1])
 
 
-def _wait_for(reply: Path, script: Path, target: Target, patience_s: float) -> dict[str, str]:
-    deadline = time.monotonic() + patience_s
-    while not reply.exists():
-        if not Path(f"/proc/{target.pid}").exists():
-            raise RecordingError(f"process {target.pid} has ended")
-        if time.monotonic() > deadline:
-            with contextlib.suppress(FileNotFoundError):
-                script.unlink()  # from now on it does nothing; unless it has begun: then it answers soon
-                raise RecordingError(
-                    f"the main thread of process {target.pid} has run no Python for {patience_s:g} s",
-                    hint="it is inside one long C call, such as a blocking read or join(): wait longer (--patience), or"
-                    " start the program with `headway trace`",
-                )
-            if time.monotonic() > deadline + _BUSY_S:
-                raise RecordingError(f"process {target.pid} began to answer, and did not end in {_BUSY_S:g} s")
-        time.sleep(0.01)
-    answer: dict[str, str] = json.loads(reply.read_text(encoding="utf-8"))
-    return answer
-
-
-def _remote_exec(target: Target, script: Path) -> None:
-    interpreter = sys.executable if sys.version_info[:2] == target.version else target.executable
-    code = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
-    done = subprocess.run(
-        [interpreter, "-I", "-c", code, str(target.pid), str(script)], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        hint = "run as the process's user or as root, or allow ptrace (kernel.yama.ptrace_scope)"
-        if "disabled" in last.lower():
-            hint = "the process was started with -X disable_remote_debug or PYTHON_DISABLE_REMOTE_DEBUG"
-        raise RecordingError(f"sys.remote_exec on process {target.pid} failed: {last}", hint=hint)
-
-
-def _pending_call(target: Target, script: Path) -> None:
-    try:
-        seen = Path(f"/proc/{target.pid}/root{script}").samefile(script)
-    except FileNotFoundError:
-        seen = False
-    except PermissionError:
-        seen = True  # or not: whoever may not look may not trace either, and that is a better message
-    if not seen:
-        raise RecordingError(
-            f"process {target.pid} does not see the folder {script.parent}: it has files of its own",
-            hint="run headway inside its container",
-        )
-    # No names are left in __main__, no file is left open, and nothing is raised in the middle of the program.
-    code = script.read_text(encoding="utf-8")
-    run_soon(target.pid, f"try:\n exec(compile({code!r}, 'headway', 'exec'), {{}})\nexcept BaseException:\n pass\n")
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)

@@ -16,7 +16,8 @@ from types import TracebackType
 from typing import IO, Self
 
 from headway.errors import UsageError
-from headway.live.launch import environment
+from headway.live.launch import COUNT_ONLY, environment
+from headway.printable import printable
 
 __all__ = ["Beside"]
 
@@ -38,8 +39,7 @@ class Beside:
             UsageError: It cannot be started, or the file not be made.
             NativeError: The native library is missing or does not fit.
         """
-        env = environment(Path("none.hwt"))
-        env["HEADWAY_TRACE_FILE"] = ""  # counters only
+        env = environment(COUNT_ONLY)
         self._kept: IO[bytes]
         try:
             self._kept = output.open("wb") if output else tempfile.TemporaryFile()  # noqa: SIM115 as long as we are
@@ -78,6 +78,12 @@ class Beside:
         """Its exit code, or the negative number of the signal that killed it; None while it runs."""
         return self._child.poll()
 
+    def wait(self) -> int | None:
+        """Return its exit code where it ends within seconds: the kernel takes its memory apart before it has one."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(_PATIENCE_S)
+        return self.code
+
     def end(self) -> None:
         """Have it stop as by Ctrl-C; where that does not help for some seconds, as by kill, then by kill -9."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
@@ -96,4 +102,4 @@ class Beside:
         size = os.fstat(descriptor).st_size
         text = os.pread(descriptor, _TAIL_BYTES, max(0, size - _TAIL_BYTES)).decode("utf-8", "replace")
         found = text.splitlines()[-lines:]
-        return ["".join(c if c.isprintable() or c == "\t" else "?" for c in line) for line in found]
+        return [printable(line.expandtabs()) for line in found]

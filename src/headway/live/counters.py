@@ -43,7 +43,7 @@ class ThreadCounters:
     """Its number in the recording: native ids are used again, serials are not."""
     tid: int
     name: str
-    """Without anything a terminal would obey."""
+    """As the program gave it: see headway.printable."""
     gil: int
     """The last one that it took."""
     state: str
@@ -138,8 +138,7 @@ class Rates:
 
 
 def _text(raw: bytes) -> str:
-    name = raw.split(b"\0", 1)[0].decode("utf-8", "replace")
-    return "".join(c if c.isprintable() else "?" for c in name)
+    return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
 def _thread(row: Sequence[Any], time_ns: int) -> ThreadCounters:

@@ -1,16 +1,34 @@
 """Trace files on disk: names, and what is to be done to one whose process is gone."""
 
 import contextlib
+import fcntl
 import glob
 import os
+import time
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from headway.errors import UsageError
-from headway.traces import format as fmt
 
-__all__ = ["check_new", "family_files", "finish", "unused_name"]
+# What reads a header is imported where one is read: `headway trace` starts a program at once, and without threads of
+# numpy's beside it when it forks.
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "begin_ticks",
+    "check_new",
+    "family_files",
+    "lock",
+    "lock_path",
+    "unlock",
+    "unused_name",
+    "wait_until_finished",
+]
+
+_BEGIN_TICKS = 19
+"""Field of /proc/PID/stat behind the program's name: when the process began."""
+_LOOK_S = 0.02
 
 
 def check_new(path: Path, *, force: bool = False) -> Path:
@@ -40,7 +58,7 @@ def unused_name(folder: Path, program: str) -> Path:
     number = 1
     while True:
         path = folder / (f"{stem}.hwt" if number == 1 else f"{stem}-{number}.hwt")
-        if not os.path.lexists(path):
+        if not os.path.lexists(path) and not os.path.lexists(lock_path(path)):
             return path
         number += 1
 
@@ -54,13 +72,19 @@ def family_files(path: Path) -> list[Path]:
     return [path, *(other for other in others if _same_launch(header, _header(other)))]
 
 
-def _same_launch(one: np.void | None, other: np.void | None) -> bool:
+def _same_launch(one: "np.void | None", other: "np.void | None") -> bool:
     return one is not None and other is not None and bool(one["family"] == other["family"])
 
 
-def _header(path: Path) -> np.void | None:
+def _header(path: Path) -> "np.void | None":
     """Return a trace's header, None where there is none."""
-    with contextlib.suppress(OSError), path.open("rb") as file:
+    import numpy as np
+
+    from headway.traces import format as fmt
+
+    # Who knows what has such a name: no link is followed, and a FIFO is not waited for.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with contextlib.suppress(OSError), open(os.open(path, flags), "rb", buffering=0) as file:
         block = file.read(fmt.HEADER_DTYPE.itemsize)
         if len(block) == fmt.HEADER_DTYPE.itemsize and block.startswith(fmt.MAGIC):
             header: np.void = np.frombuffer(block, fmt.HEADER_DTYPE)[0]
@@ -68,17 +92,80 @@ def _header(path: Path) -> np.void | None:
     return None
 
 
-def finish(path: Path) -> None:
-    """Cut the file of a process that is gone to what it has used: while it ran, it was as long as it could get.
+def begin_ticks(pid: int) -> int | None:
+    """Return when a process began, in the kernel's ticks; None where it has ended, also while nobody has waited for it."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        # The main thread may end before others do: then it is a zombie, and the process is none.
+        if fields[0] in "ZX" and len(os.listdir(f"/proc/{pid}/task")) == 1:
+            return None
+        return int(fields[_BEGIN_TICKS])
+    except (OSError, IndexError):
+        return None
 
-    That of a process that still runs, as a daemon does after its launcher, is left alone: what it is about to write to
-    must not be cut off.
+
+def lock_path(path: Path) -> Path:
+    """Return the file beside a trace that says who records it, and is there until the trace is finished."""
+    return path.with_name(f"{path.name}.lock")
+
+
+def lock(path: Path) -> int | None:
+    """Say that this process, or the program that it becomes, records a trace.
+
+    Returns:
+        A descriptor: whoever holds it, or a copy, is to finish the trace. None where there can be no such file.
+
+    Raises:
+        UsageError: Somebody else records it.
     """
-    header = _header(path)
-    if header is None or Path(f"/proc/{header['pid']}").exists():
+    name = lock_path(path)
+    try:
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.truncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()} {begin_ticks(os.getpid())}\n".encode())
+    except BlockingIOError:
+        os.close(descriptor)
+        raise UsageError(f"{path} is being recorded", hint="name another file with -o") from None
+    except OSError:  # a full disk: then nobody waits for us
+        pass
+    return descriptor
+
+
+def unlock(path: Path, descriptor: int | None) -> None:
+    """Say that a trace is finished."""
+    if descriptor is not None:
+        lock_path(path).unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+def wait_until_finished(path: Path, patience_s: float = 30.0) -> None:
+    """Wait until a trace whose program has ended is finished; return at once where the program still runs."""
+    try:
+        descriptor = os.open(lock_path(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
         return
-    chunks = min(int(header["chunks_taken"]), int(header["chunk_count"]))
-    used = int(header["chunks_offset"]) + chunks * fmt.CHUNK_BYTES
-    with contextlib.suppress(OSError):
-        if used < path.stat().st_size:
-            os.truncate(path, used)
+    try:
+        deadline = time.monotonic() + patience_s
+        while not _recorded_by_a_live_one(descriptor) and time.monotonic() < deadline:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(_LOOK_S)
+            else:
+                return
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)
+
+
+def _recorded_by_a_live_one(descriptor: int) -> bool:
+    try:
+        pid, begin = map(int, os.pread(descriptor, 64, 0).split())
+    except ValueError:
+        return False
+    return begin_ticks(pid) == begin

@@ -13,9 +13,11 @@ number and its result are put back as well. Only where the kernel restarts nothi
 lock it does take, that of the queue. The stopped thread may itself be holding that, and would wait for itself; so a
 call that begins to wait is undone and tried again later.
 
-Between the first change of registers and their return the process depends on us: killed by SIGKILL just then, we leave
-a thread that dies of SIGSEGV as the call returns. Nothing is done in between that could be done before or after, and
-all of it in a thread of ours, which Ctrl-C does not interrupt and at whose end, however it ends, the kernel detaches.
+Between the first change of registers and their return the process depends on us: killed by SIGKILL just then, we would
+leave a thread that dies of SIGSEGV as the call returns. So it is done by a process of its own, in a session of its own,
+which ignores what would end us, and lives for those milliseconds; nothing is done in between that could be done before or
+after. Who kills that one, too (with its cgroup, say), still kills the program. Where only our own process may trace
+(kernel.yama.ptrace_scope is 1 and the program is a child of ours), a thread of it does it, which Ctrl-C does not interrupt.
 x86-64 only.
 
 One file: what is looked up, saved and called belongs together, and no one else is to have it.
@@ -23,20 +25,23 @@ One file: what is looked up, saved and called belongs together, and no one else 
 
 import contextlib
 import ctypes
+import json
 import os
 import platform
 import signal
 import struct
 import time
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from headway.errors import RecordingError
+from headway.live.memory import Memory, mappings, python_symbols, status
 
-__all__ = ["run_soon"]
+__all__ = ["check_state", "run_soon"]
 
 _TRIES = 20
 _PAUSE_S = 0.005
@@ -68,9 +73,6 @@ _QUEUE, _RUN = "Py_AddPendingCall", "PyRun_SimpleString"
 _WAITING = ("PyMutex_Lock", "_PyParkingLot_Park")
 """CPython 3.13: where the wait for a lock begins, and where the thread is entered among those that wait."""
 
-_SYMBOL = struct.Struct("<IBBHQQ")
-_DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_GNU_HASH = 4, 5, 6, 0x6FFFFEF5
-
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.restype = ctypes.c_long
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
@@ -90,15 +92,71 @@ def run_soon(pid: int, text: str) -> None:
             f"on {platform.machine()} headway attaches to CPython 3.14 and later only",
             hint="start the program with `headway trace`",
         )
-    # In a thread of its own, as the docstring above tells. Ctrl-C waits for it in __exit__.
-    with ThreadPoolExecutor(1, "headway-inject") as own_thread:
-        own_thread.submit(_run_soon, pid, text.encode() + b"\0").result()
+    words = text.encode() + b"\0"
+    why = _in_a_process_of_its_own(pid, words)
+    if why is not None and why.is_forbidden:
+        # In a thread at least: Ctrl-C waits for it in __exit__.
+        with ThreadPoolExecutor(1, "headway-inject") as own_thread:
+            own_thread.submit(_run_soon, pid, words).result()
+    elif why is not None:
+        raise RecordingError(why.message, hint=why.hint)
+
+
+class _ForbiddenError(RecordingError):
+    """The process may not be traced."""
+
+
+class _Failure(NamedTuple):
+    """Why the other process did not do it."""
+
+    is_forbidden: bool
+    message: str
+    hint: str
+
+
+def _in_a_process_of_its_own(pid: int, text: bytes) -> _Failure | None:
+    reader, writer = os.pipe()
+    with warnings.catch_warnings():
+        # From 3.12 on it is told of threads that the child will not have: it takes none of their locks.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        try:
+            os.setsid()
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            os.close(reader)
+            answer: list[object] = []
+            try:
+                _run_soon(pid, text)
+            except RecordingError as error:
+                answer = [isinstance(error, _ForbiddenError), error.message, error.hint]
+            except BaseException as error:  # noqa: BLE001 whatever it is, the other one is to know
+                answer = [False, f"process {pid} could not be reached: {error!r}", ""]
+            os.write(writer, json.dumps(answer).encode())  # whoever killed us meanwhile has closed it
+        finally:
+            os._exit(0)
+    os.close(writer)
+    try:
+        with open(reader, "rb") as answers:
+            found = json.loads(answers.read() or b"0")
+    finally:
+        _reap(child)
+    if found == 0:
+        raise RecordingError(f"what was to stop process {pid} for a moment was killed", hint="does that process live?")
+    return _Failure(*found) if found else None
+
+
+def _reap(child: int) -> None:
+    """Wait for the child; a Ctrl-C meanwhile must not leave it behind: it is done in milliseconds."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(child, 0)
 
 
 def _run_soon(pid: int, text: bytes) -> None:
     try:
-        _check_state(pid)
-        with _Memory(pid) as memory:
+        check_state(pid)
+        with Memory(pid) as memory:
             _find(pid, memory)  # what is no Python is not even stopped
         why = None
         for _ in range(_TRIES):
@@ -109,8 +167,8 @@ def _run_soon(pid: int, text: bytes) -> None:
     except (ProcessLookupError, ChildProcessError, FileNotFoundError):
         raise RecordingError(f"there is no process {pid}, or it has just ended") from None
     except PermissionError as error:
-        _check_state(pid)
-        raise RecordingError(
+        check_state(pid)
+        raise _ForbiddenError(
             f"process {pid} may not be traced: {error.strerror}",
             hint="run as the process's user or as root, or allow ptrace (kernel.yama.ptrace_scope, a container's seccomp)",
         ) from None
@@ -119,22 +177,17 @@ def _run_soon(pid: int, text: bytes) -> None:
     raise RecordingError(f"process {pid} could not be reached in {_TRIES} tries: {why}", hint="try again")
 
 
-def _status(pid: int) -> dict[str, str]:
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines()
-    return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
-
-
-def _check_state(pid: int) -> None:
+def check_state(pid: int) -> None:
     """Raise RecordingError for a process that cannot be traced now."""
-    status = _status(pid)
-    tracer = int(status.get("TracerPid", "0"))
+    said = status(pid)
+    tracer = int(said.get("TracerPid", "0"))
     if tracer:
         who = f"{tracer}"
         with contextlib.suppress(OSError):
-            other = _status(tracer)  # of a thread
+            other = status(tracer)  # of a thread
             who = f"{other['Tgid']} ({other['Name']})"
         raise RecordingError(f"process {pid} is traced already, by process {who}", hint="end that debugger first")
-    state = status.get("State", "?")[0]
+    state = said.get("State", "?")[0]
     if state == "T":
         raise RecordingError(f"process {pid} is stopped", hint=f"let it go on first: kill -CONT {pid}")
     if state in "ZX":
@@ -143,7 +196,7 @@ def _check_state(pid: int) -> None:
 
 def _attempt(pid: int, text: bytes) -> str | None:
     """Queue the call; return None, or why this was no moment for it."""
-    with _Tracee(pid) as thread, _Memory(pid) as memory:
+    with _Tracee(pid) as thread, Memory(pid) as memory:
         # Looked up again: between our first look and the stop it may have become another program.
         place = _find(pid, memory)
         if thread.in_restartable_sequence(memory):
@@ -152,7 +205,7 @@ def _attempt(pid: int, text: bytes) -> str | None:
             return _queue(thread, memory, place, text)
 
 
-def _queue(thread: "_Tracee", memory: "_Memory", place: "_Place", text: bytes) -> str | None:
+def _queue(thread: "_Tracee", memory: "Memory", place: "_Place", text: bytes) -> str | None:
     room = _STACK_BYTES + -(-(len(text) + 16) // _PAGE) * _PAGE
     # PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS
     start = thread.system_call(place.syscall, _MMAP, 0, room, 3, 0x22, -1 & (1 << 64) - 1, 0)
@@ -277,7 +330,7 @@ class _Tracee:
         self._ptrace(_GETREGS, 0, ctypes.byref(registers))
         return registers
 
-    def in_restartable_sequence(self, memory: "_Memory") -> bool:
+    def in_restartable_sequence(self, memory: "Memory") -> bool:
         """The thread is where the kernel would have to send it back (rseq(2)), and cannot if it finds it elsewhere."""
         rseq = _Rseq()
         try:
@@ -326,7 +379,7 @@ class _Tracee:
         """
         self._own(self._wait(_CALL_S) or self._halt_in_call())
         pending = sum(1 << number - 1 for number in _OWN_SIGNALS)
-        while int(_status(self._pid)["SigPnd"], 16) & pending:
+        while int(status(self._pid)["SigPnd"], 16) & pending:
             self._resume(_CONT)  # to the signal, and not an instruction further
             stop = self._wait(_PATIENCE_S)
             if stop is None:
@@ -439,40 +492,6 @@ class _Tracee:
 
 
 @final
-class _Memory:
-    """The memory of a process."""
-
-    def __init__(self, pid: int) -> None:
-        self._file = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
-
-    def __enter__(self) -> "_Memory":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._file)
-
-    def read(self, address: int, size: int) -> bytes:
-        """Return so many bytes. Raises OSError where nothing is mapped."""
-        found = os.pread(self._file, size, address)
-        if len(found) != size:
-            raise OSError(14, "its memory cannot be read")
-        return found
-
-    def write(self, address: int, data: bytes) -> None:
-        """Write all of it. Raises OSError."""
-        if os.pwrite(self._file, data, address) != len(data):
-            raise OSError(14, "its memory cannot be written")
-
-    def words(self, address: int, count: int) -> tuple[int, ...]:
-        """Return 64-bit words."""
-        return struct.unpack(f"<{count}Q", self.read(address, 8 * count))
-
-    def halves(self, address: int, count: int) -> tuple[int, ...]:
-        """Return 32-bit words."""
-        return struct.unpack(f"<{count}I", self.read(address, 4 * count))
-
-
-@final
 @dataclass(frozen=True)
 class _Place:
     """Addresses in a process."""
@@ -487,32 +506,18 @@ class _Place:
     """Of a system call instruction."""
 
 
-def _find(pid: int, memory: _Memory) -> _Place:
-    """Find them in memory, not in files: those may be in a container, or replaced by an upgrade."""
-    code: list[tuple[int, int, str]] = []
-    images: dict[int, str] = {}
-    for line in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace").splitlines():
-        addresses, rights, offset, _, inode, *name = line.split(None, 5)
-        start, end = (int(address, 16) for address in addresses.split("-"))
-        path = name[0] if name else ""
-        if "r-x" in rights:
-            code.append((start, end, path))
-        if inode != "0" and int(offset, 16) == 0 and "r" in rights:
-            images[start] = path
-    for base in sorted(images, key=lambda base: "python" not in images[base].rpartition("/")[2]):
-        try:
-            found = _functions(memory, base, (_QUEUE, _RUN, *_WAITING))
-        except (OSError, struct.error):
-            continue  # no ELF image, or not mapped as one
-        if _QUEUE in found and _RUN in found:
-            waiting = tuple(found[name] for name in _WAITING if name in found)
-            return _Place(found[_QUEUE], found[_RUN], waiting, _find_syscall(memory, code))
-    raise RecordingError(
-        f"process {pid} has no CPython in it that exports {_QUEUE}", hint="start the program with `headway trace`"
-    )
+def _find(pid: int, memory: Memory) -> _Place:
+    found = python_symbols(pid, memory, (_QUEUE, _RUN), _WAITING)
+    if not found:
+        raise RecordingError(
+            f"process {pid} has no CPython in it that exports {_QUEUE}", hint="start the program with `headway trace`"
+        )
+    code = [(start, end, path) for start, end, rights, _, _, path in mappings(pid) if "r-x" in rights]
+    waiting = tuple(found[name] for name in _WAITING if name in found)
+    return _Place(found[_QUEUE], found[_RUN], waiting, _find_syscall(memory, code))
 
 
-def _find_syscall(memory: _Memory, code: list[tuple[int, int, str]]) -> int:
+def _find_syscall(memory: Memory, code: list[tuple[int, int, str]]) -> int:
     """Return where the bytes of the instruction `syscall` stand: the vDSO has them, and every libc."""
     for start, end, _ in sorted(code, key=lambda one: (one[2] != "[vdso]", "libc" not in one[2])):
         with contextlib.suppress(OSError):
@@ -520,58 +525,3 @@ def _find_syscall(memory: _Memory, code: list[tuple[int, int, str]]) -> int:
             if at >= 0:
                 return start + at
     raise OSError(14, "no system call instruction was found")
-
-
-def _functions(memory: _Memory, base: int, names: tuple[str, ...]) -> dict[str, int]:
-    """Return the addresses of those functions that the ELF image mapped at `base` defines."""
-    header = memory.read(base, 64)
-    kind, machine = struct.unpack_from("<HH", header, 16)
-    if header[:6] != b"\x7fELF\x02\x01" or kind not in (2, 3) or machine != 62:  # 64-bit, little-endian; x86-64
-        return {}
-    offset, size, count = *struct.unpack_from("<Q", header, 32), *struct.unpack_from("<HH", header, 54)
-    segments = [struct.unpack("<IIQQQQQQ", memory.read(base + offset + i * size, 56)) for i in range(count)]
-    loads = [segment for segment in segments if segment[0] == 1]  # PT_LOAD
-    dynamic = next((segment for segment in segments if segment[0] == 2), None)  # PT_DYNAMIC
-    if not loads or dynamic is None:
-        return {}
-    bias = base - (loads[0][3] & -_PAGE)
-    words = memory.words(bias + dynamic[3], dynamic[6] // 16 * 2)
-    tags = dict(zip(words[::2], words[1::2], strict=True))
-    # glibc has written addresses there, musl leaves what the file has.
-    tables = {
-        tag: tags[tag] + (bias if tags[tag] < bias else 0)
-        for tag in (_DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_GNU_HASH)
-        if tag in tags
-    }
-    if _DT_STRTAB not in tables or _DT_SYMTAB not in tables:
-        return {}
-    found = {}
-    for name in names:
-        wanted = name.encode() + b"\0"
-        for index in _candidates(memory, tables, name):
-            text, info, _, section, value, _ = _SYMBOL.unpack(memory.read(tables[_DT_SYMTAB] + index * 24, 24))
-            # STT_FUNC, and defined here.
-            if info & 15 == 2 and section and memory.read(tables[_DT_STRTAB] + text, len(wanted)) == wanted:
-                found[name] = bias + value
-    return found
-
-
-def _candidates(memory: _Memory, tables: dict[int, int], name: str) -> Iterator[int]:
-    """Yield the numbers of symbols that may have the name."""
-    if _DT_GNU_HASH in tables:
-        at = tables[_DT_GNU_HASH]
-        buckets, first, bloom, _ = memory.halves(at, 4)
-        code = 5381
-        for byte in name.encode():
-            code = code * 33 + byte & 0xFFFFFFFF
-        at += 16 + 8 * bloom
-        index = memory.halves(at + 4 * (code % buckets), 1)[0]
-        while index >= first:
-            seen = memory.halves(at + 4 * buckets + 4 * (index - first), 1)[0]
-            if seen | 1 == code | 1:
-                yield index
-            if seen & 1:  # the chain's end
-                return
-            index += 1
-    elif _DT_HASH in tables:
-        yield from range(1, memory.halves(tables[_DT_HASH] + 4, 1)[0])

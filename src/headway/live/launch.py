@@ -1,69 +1,74 @@
-"""Run a program, and all Python processes that it starts, under the recorder or a policy, and be no one's business otherwise.
+"""Become a program: it, and all Python processes that it starts, run under the recorder or a policy.
 
-The program runs as it would without us: the same command line, `__main__`, standard streams and terminal. The recorder
-gets into each Python process by its environment: PYTHONPATH leads to a `sitecustomize` (agent/startup) that starts it.
+There is no launcher beside the program. The process that was `headway run` executes it (execve) and so has its parent,
+its process group, its terminal, its signals and its end; docs/decisions/011 says what was rejected. The recorder gets
+into each Python process by its environment: PYTHONPATH leads to a `sitecustomize` (agent/startup) that starts it.
 """
 
 import contextlib
 import os
-import resource
 import shutil
 import signal
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from headway.agent import STARTUP_PATH
 from headway.agent.headway_agent.scheduler import options_text
-from headway.errors import UsageError
-from headway.live.files import family_files, finish
+from headway.errors import ProgramMissingError, ProgramUnfitError, UsageError
+from headway.live.collector import DetachedCollector
 from headway.native import library_path
 
 __all__ = [
-    "DEFAULT_MAX_BYTES",
-    "Ending",
+    "COUNT_ONLY",
+    "become",
     "command_line",
-    "end_like",
     "environment",
-    "run",
+    "original_environment",
+    "out_of_reach",
     "scheduled_environment",
-    "witness",
 ]
 
-DEFAULT_MAX_BYTES = 512 << 20
-"""What one process may record before the oldest events are overwritten."""
+COUNT_ONLY: Mapping[str, str] = {"HEADWAY_TRACE_DOOR": ""}
+"""For environment(): processes have counters for `headway top`, and no events."""
 
-# What a terminal sends, it sends to the program too; what someone sends to us alone is meant for the program.
-_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-_SENT_BY_A_PROCESS = (0, -1, -6)  # si_code SI_USER, SI_QUEUE, SI_TKILL of <asm-generic/siginfo.h>
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How the program ended."""
-
-    code: int
-    """Its exit code, or the negative number of the signal that killed it, as in subprocess."""
-    files: tuple[Path, ...]
-    """Its trace and its children's; empty when nothing was traced."""
+_SCRIPT_SUFFIXES = (".py", ".pyw", ".pyz")
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+_KEPT = "HEADWAY_KEPT_"
+"""What native/launcher/headway.c puts before the name of a variable that would act on our Python."""
+_DEAF_OPTIONS = {"I": "-I", "E": "-E", "S": "-S"}
+"""Options of Python's with which it looks at no PYTHONPATH, or imports no sitecustomize."""
 
 
-def environment(
-    file: Path, *, max_bytes: int = DEFAULT_MAX_BYTES, base: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """Return an environment in which the first Python process records into `file`, each further one beside it.
+def original_environment() -> dict[str, str]:
+    """Return the environment that this process was started with.
+
+    That is not os.environ: in the C locale Python sets LC_CTYPE for itself (PEP 538).
+    """
+    try:
+        entries = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return dict(os.environ)
+    pairs = (os.fsdecode(entry).partition("=") for entry in entries)
+    return {name.removeprefix(_KEPT): value for name, equals, value in pairs if equals and name}
+
+
+def environment(variables: Mapping[str, str], *, base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return an environment in which Python processes record, as a collector's variables say.
+
+    Args:
+        variables: Those of `Door.environment()`, or COUNT_ONLY.
+        base: The environment to add to; else this process's.
 
     Raises:
         NativeError: The native library is missing or does not fit.
     """
     found = dict(os.environ if base is None else base)
     _lead_to_startup(found)
-    found["HEADWAY_TRACE_FILE"] = str(file.absolute())
-    found["HEADWAY_TRACE_FAMILY"] = str(int.from_bytes(os.urandom(8), "little"))
-    found["HEADWAY_TRACE_BYTES"] = str(max_bytes)
+    for name in [one for one in found if one.startswith("HEADWAY_TRACE_")]:
+        del found[name]  # of an outer `headway trace`
+    found.update(variables)
     return found
 
 
@@ -89,113 +94,155 @@ def scheduled_environment(
     return found
 
 
-@contextlib.contextmanager
-def witness(env: dict[str, str]) -> Iterator[Callable[[], bool]]:
-    """Add to what scheduled_environment() made; gives whether a Python process was there to read it (python -I is not).
-
-    Where no temporary file can be made that is not known, and the answer is that one was.
-    """
-    with contextlib.ExitStack() as stack:
-        try:
-            file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="headway-"))
-        except OSError:
-            yield lambda: True
-            return
-        env["HEADWAY_WITNESS"] = file.name
-        yield lambda: os.fstat(file.fileno()).st_size > 0
-
-
 def _lead_to_startup(found: dict[str, str]) -> None:
-    paths = [str(STARTUP_PATH), *filter(None, found.get("PYTHONPATH", "").split(os.pathsep))]
-    found["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    """Put our folder in front of the PYTHONPATH, and leave the rest as it is: an empty entry is the current folder."""
+    ours, theirs = str(STARTUP_PATH), found.get("PYTHONPATH", "")
+    if theirs.split(os.pathsep, 1)[0] == ours:  # under another `headway run`
+        theirs = theirs[len(ours) + 1 :]
+    found["PYTHONPATH"] = f"{ours}{os.pathsep}{theirs}" if theirs else ours
     found["HEADWAY_NATIVE"] = str(library_path())
 
 
 def command_line(arguments: Sequence[str], *, module: bool = False, python: str | None = None) -> tuple[list[str], str]:
     """Return what to run, and what a user calls it.
 
+    A script that may be executed and has a first line for it (`#!`) is executed. For another one, and for a module, the
+    interpreter is `python`, else that of the active virtual environment, else python3 on the PATH, else our own.
+
     Args:
         arguments: A script, a module (with `module`) or a program on the PATH, and its arguments.
         module: The first argument is a module's name.
-        python: The interpreter for a script or module; else the one that runs headway.
+        python: The interpreter for a script or module.
 
     Raises:
-        UsageError: There is no such script or program.
+        UsageError: There is nothing to run.
+        ProgramMissingError: There is no such script or program.
+        ProgramUnfitError: It is there and cannot be executed.
     """
     if not arguments:
         raise UsageError("there is nothing to run", hint="name a script, as in `headway trace app.py`, or `-m MODULE`")
-    interpreter = python or sys.executable
     first = arguments[0]
     if module:
-        return [interpreter, "-m", *arguments], first
+        return [python or _default_python(), "-m", *arguments], first
     path = Path(first)
-    if path.is_dir() or (path.is_file() and (path.suffix in (".py", ".pyw", ".pyz") or not os.access(path, os.X_OK))):
-        return [interpreter, *arguments], path.name
-    program = shutil.which(first)
-    if program is None:
-        raise UsageError(
-            f"there is no script or program {first!r}",
-            hint="name a file, a program on your PATH, or a module with -m",
-        )
-    return [program, *arguments[1:]], path.name
+    runs = os.access(path, os.X_OK)
+    if path.is_dir() or (path.is_file() and (path.suffix in _SCRIPT_SUFFIXES or not runs)):
+        if python is None and runs and _first_line(path) is not None:
+            return [first if "/" in first else f"./{first}", *arguments[1:]], path.name
+        return [python or _default_python(), *arguments], path.name
+    _find_program(first)
+    return list(arguments), path.name
 
 
-def run(
-    command: Sequence[str], env: Mapping[str, str], file: Path | None = None, *, cpus: frozenset[int] | None = None
-) -> Ending:
-    """Run a program to its end, passing on signals that were sent to us alone.
+def _default_python() -> str:
+    active = os.environ.get("VIRTUAL_ENV")
+    if active:
+        found = shutil.which("python", path=str(Path(active, "bin")))
+        if found is not None:
+            return found
+    return shutil.which("python3") or sys.executable
+
+
+def _find_program(name: str) -> str:
+    """Return the path of a program. Raises ProgramMissingError, ProgramUnfitError."""
+    found = shutil.which(name)
+    if found is not None:
+        return found
+    folders = [""] if "/" in name else os.get_exec_path()
+    if any(os.path.exists(os.path.join(folder, name)) for folder in folders):
+        raise ProgramUnfitError(f"{name} cannot be executed", hint="is it a program? `chmod +x` makes a file one")
+    raise ProgramMissingError(
+        f"there is no script or program {name!r}",
+        hint="name a file, a program on your PATH, or a module with -m",
+    )
+
+
+def _first_line(path: str | Path) -> list[str] | None:
+    """Return the interpreter that a script's first line names, and its one argument; None where it names none."""
+    try:
+        with open(path, "rb") as file:
+            line = file.read(256).split(b"\n", 1)[0]
+    except OSError:
+        return None
+    words = os.fsdecode(line[2:]).split(None, 1) if line.startswith(b"#!") else []
+    return [word.strip() for word in words] or None
+
+
+def out_of_reach(command: Sequence[str]) -> str | None:
+    """Return why the first process of a command will not be recorded or scheduled, where its command line says so."""
+    words = list(command)
+    if not Path(words[0]).name.startswith(
+        "python"
+    ):  # what is called so and is a script (pyenv's) passes on what it is given
+        words = (_first_line(shutil.which(words[0]) or words[0]) or []) + words
+    if Path(words[0]).name == "env":
+        # `env -S "python3 -I" app.py`; of a first line its two words are one argument.
+        rest = " ".join(words[1:3]).removeprefix("-S").split() + words[3:]
+        words = [word for word in rest if "=" not in word and word != "--"] or words
+    if not Path(words[0]).name.startswith("python"):
+        return None
+    skip = False
+    for word in words[1:]:
+        if skip:
+            skip = False
+            continue
+        if not word.startswith("-") or word in ("-", "--"):
+            return None
+        for position, letter in enumerate(() if word.startswith("--") else word[1:], 2):
+            if letter in _DEAF_OPTIONS:
+                return f"{Path(words[0]).name} {_DEAF_OPTIONS[letter]} does not look at PYTHONPATH as headway needs it"
+            if letter in "cm":
+                return None
+            if letter in "WX":
+                skip = position == len(word)
+                break
+        skip = skip or word == "--check-hash-based-pycs"
+    return None
+
+
+def become(
+    command: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    cpus: frozenset[int] | None = None,
+    collector: DetachedCollector | None = None,
+) -> NoReturn:
+    """Become a program: nothing of this process is left but what it was started with.
 
     Args:
         command: The program and its arguments.
-        env: What environment() or scheduled_environment() made.
-        file: Where it records, if it does.
+        env: What environment() or scheduled_environment() made of original_environment().
         cpus: The only CPUs that it may run on; else those that we may.
+        collector: Told where this fails.
 
     Raises:
-        UsageError: The program cannot be started.
+        ProgramMissingError: There is no such program.
+        ProgramUnfitError: It cannot be executed.
     """
-
-    def prepare() -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    try:
+        path = _find_program(command[0])
         if cpus is not None:
             os.sched_setaffinity(0, cpus)
-
-    waited = {signal.SIGCHLD, *_FORWARDED}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
-    try:
-        try:
-            child = subprocess.Popen(
-                command,
-                env=env,
-                close_fds=False,  # it has what it would have had from the shell
-                preexec_fn=prepare,  # noqa: PLW1509 no threads here
-            )
-        except OSError as error:
-            raise UsageError(f"{command[0]} cannot be run: {error.strerror}", hint="is it a program?") from error
-        while child.poll() is None:
-            received = signal.sigwaitinfo(waited)
-            if received.si_signo != signal.SIGCHLD and received.si_code in _SENT_BY_A_PROCESS:
-                with contextlib.suppress(ProcessLookupError):
-                    child.send_signal(received.si_signo)
+        _restore_signals()
+        os.execve(path, list(command), dict(env))  # noqa: S606 it is what a user wants to run
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ProgramUnfitError(
+            f"{command[0]} cannot be executed: {reason}", hint="is it a program, and that of its first line there?"
+        ) from error
     finally:
-        while signal.sigtimedwait(waited, 0) is not None:
-            pass  # a Ctrl-C that ended the program is no reason to end before its report
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    files = tuple(family_files(file)) if file is not None else ()
-    for path in files:
-        finish(path)
-    return Ending(child.returncode, files)
+        if collector is not None:
+            collector.dismiss()
 
 
-def end_like(ending: Ending) -> int:
-    """Return the exit code that says how the program ended; where a signal killed it, this process dies of the same."""
-    if ending.code >= 0:
-        return ending.code
-    number = -ending.code
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # one core file is enough
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-    return 128 + number
+def _restore_signals() -> None:
+    """Ignore what was ignored when we were started: Python ignores two more, and its handlers go with it.
+
+    Which of the two had been ignored before Python did so, only native/launcher/headway.c knows.
+    """
+    found = sys._xoptions.get("headway_ignored", "")  # noqa: SLF001 its documented name
+    ignored = found.split(",") if isinstance(found, str) else []
+    for number in _IGNORED_BY_PYTHON:
+        if str(int(number)) not in ignored:
+            with contextlib.suppress(ValueError):  # not in the main thread
+                signal.signal(number, signal.SIG_DFL)

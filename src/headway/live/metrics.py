@@ -1,4 +1,4 @@
-"""The GIL of this process as metrics: for Prometheus (`headway[prometheus]`) and OpenTelemetry (`headway[otel]`).
+"""The GIL of this process as metrics: for Prometheus (the extra `prometheus`) and OpenTelemetry (the extra `otel`).
 
     prometheus_client.REGISTRY.register(headway.live.metrics.GilCollector())
     headway.live.metrics.instrument()

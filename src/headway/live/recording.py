@@ -2,8 +2,12 @@
 
 Where the process is recorded already (by `headway trace`, `headway attach`, or an outer `with`), that recording is
 joined: nothing is started twice, and what is looked at is the time between the two ends of the `with`.
+
+A recording of ours stays in memory, where the newest events take the place of the oldest; it is written to a file when
+somebody looks at it, and at the end.
 """
 
+import contextlib
 import os
 import tempfile
 import threading
@@ -16,13 +20,18 @@ from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.recorder import Recorder
 from headway.errors import RecordingError
 from headway.live.files import check_new
-from headway.live.launch import DEFAULT_MAX_BYTES
-from headway.native import library_path
+from headway.native import Collection, library_path
 from headway.traces.analysis import Analysis, analyse
 from headway.traces.model import Trace
 from headway.traces.reader import read
 
 __all__ = ["GilTimes", "Recording", "gil_times", "trace"]
+
+
+DEFAULT_BYTES = 64 << 20
+"""What a recording of ours keeps, in memory: about four million events."""
+_COLLECTED_S = 5.0
+"""For another's collector to write what was recorded up to now."""
 
 
 class GilTimes(NamedTuple):
@@ -61,13 +70,13 @@ def gil_times() -> GilTimes:
         with _lock:
             recorder = _the_recorder()
             if not recorder.active:
-                _start(recorder, "")
+                _start(recorder, 0)
     return GilTimes(*recorder.times())
 
 
-def _start(recorder: Recorder, path: str, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+def _start(recorder: Recorder, memory_bytes: int) -> None:
     try:
-        recorder.start(path, None, max_bytes)
+        recorder.start("", None, memory_bytes)
     except UnfitError as error:
         raise RecordingError(f"this process cannot be recorded: {error}") from error
 
@@ -80,7 +89,7 @@ class Recording:
         self._wanted = path
         self._max_bytes = max_bytes
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._ours = False
+        self._memory = -1
         self._counted = False
         self._since_ns = 0
         self._until_ns: int | None = None
@@ -89,17 +98,20 @@ class Recording:
     def __enter__(self) -> "Recording":
         with _lock:
             recorder = _the_recorder()
-            self._counted = recorder.active and not recorder.path
+            self._counted = recorder.counts_only
             if self._counted:
                 recorder.stop()
-            self._ours = not recorder.active
-            if self._ours:
+            if not recorder.active:
                 if self._wanted is None:
                     self._folder = tempfile.TemporaryDirectory(prefix="headway-")
                     self._path = Path(self._folder.name) / f"{os.getpid()}.hwt"
                 else:
                     self._path = self._wanted
-                _start(recorder, str(self._path), self._max_bytes)
+                _start(recorder, self._max_bytes)
+                self._memory = os.dup(recorder.memory_file)
+            elif recorder.memory_file >= 0:  # an outer `with`'s
+                self._folder = tempfile.TemporaryDirectory(prefix="headway-")
+                self._path = Path(self._folder.name) / f"{os.getpid()}.hwt"
             else:
                 self._path = Path(recorder.path)
         self._since_ns = time.monotonic_ns()
@@ -109,12 +121,43 @@ class Recording:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self._until_ns = time.monotonic_ns()
-        if self._ours:
+        if self._memory >= 0:
             with _lock:
                 recorder = _the_recorder()
                 recorder.stop()
+                self._save(self._memory)
+                os.close(self._memory)
+                self._memory = -1
                 if self._counted:
-                    _start(recorder, "")
+                    _start(recorder, 0)
+        else:
+            self._bring_up_to_date()
+
+    def _save(self, memory: int) -> None:
+        """Write what is in memory now to our file."""
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+        with open(self._path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            collection = Collection(memory, file.fileno())
+            try:
+                collection.copy()
+            finally:
+                collection.close()
+
+    def _bring_up_to_date(self) -> None:
+        """Have what was recorded up to now in our file."""
+        with _lock:
+            recorder = _the_recorder()
+            if recorder.memory_file >= 0:
+                self._save(recorder.memory_file)
+                return
+        if not recorder.active:
+            return
+        until_ns = self._until_ns or time.monotonic_ns()
+        deadline = time.monotonic() + _COLLECTED_S
+        while recorder.active and recorder.collected_ns < until_ns and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self._path = Path(recorder.path)
 
     @property
     def path(self) -> Path:
@@ -127,6 +170,8 @@ class Recording:
         Raises:
             TraceError: The file is gone.
         """
+        if self._until_ns is None:
+            self._bring_up_to_date()
         return read(self._path)
 
     def summary(self) -> Analysis:
@@ -138,12 +183,14 @@ class Recording:
         return analyse(self.trace(), since_ns=self._since_ns, until_ns=self._until_ns)
 
 
-def trace(path: str | os.PathLike[str] | None = None, *, max_bytes: int = DEFAULT_MAX_BYTES) -> Recording:
+def trace(path: str | os.PathLike[str] | None = None, *, max_bytes: int = DEFAULT_BYTES) -> Recording:
     """Return a context manager that records who holds the GIL of this process, and who waits for it.
 
+    The recording is of this process alone; `headway trace` follows its children, too.
+
     Args:
-        path: A new file for the trace, ending in .hwt; else a temporary one.
-        max_bytes: How much to keep; older events are overwritten.
+        path: A new file for the trace, ending in .hwt, which is written at the end; else a temporary one.
+        max_bytes: How much to keep, in memory; older events are overwritten.
 
     Raises:
         UsageError: The file exists or cannot be made.

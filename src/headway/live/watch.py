@@ -1,13 +1,18 @@
 """Read the live counters of a recorded process from outside: it is not stopped, and does not notice.
 
-What is recorded maps its trace file, or without one a memfd named `headway`; both begin with the header and the
-counters of native/trace/format.h. They are read with pread() and not mapped: a file that is cut meanwhile cannot kill
-the reader, and pages that the process never touched stay unmade.
+A process that is recorded maps a memfd named `headway`, which begins with the header and the counters of
+native/trace/format.h. It keeps a descriptor of it only where no collector writes a file; else the memory is read as the
+process's own. It is read with pread() and not mapped: pages that the process never touched stay unmade.
+
+The process may be anybody's, and hostile: no number in its memory makes us read or allocate more than it has, and at most
+what `_MOST_SLOTS` threads take.
 """
 
 import contextlib
+import fcntl
 import os
 import re
+import struct
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -20,11 +25,14 @@ from headway.errors import RecordingError
 from headway.live.counters import Rates, Snapshot, decode, difference
 from headway.traces import format as fmt
 
-__all__ = ["History", "Monitor", "Sample", "Watch", "WatchEndedError", "is_recorded", "records_to_file"]
+__all__ = ["History", "Monitor", "Sample", "Watch", "WatchEndedError", "counts_only", "is_recorded", "process_of"]
 
 _MEMFD = "/memfd:headway (deleted)"
 _READS = 5  # until two in a row agree about a slot
 _TRIES = 20  # at a child that records nothing (yet)
+_MOST_SLOTS = 1 << 16  # 20 MiB of counters; many times what the recorder has
+_MOST_OFFSET = 1 << 24
+_FLOCK = "hhqqi"  # struct flock of fcntl(2)
 _TELLING = ["state", "serial", "since_ns", "holds", "hold_ns", "waits", "wait_ns"]
 
 
@@ -52,25 +60,31 @@ def _own_pid(pid: int) -> int:
     return int(match[1]) if match else pid
 
 
-def _candidates(pid: int) -> list[str]:
-    """Return paths under which the process's counters might be open to us."""
+def process_of(pid: int) -> int:
+    """Return the process that a native thread's id belongs to, which is itself for a process; 0 where there is none."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    match = re.search(r"^Tgid:\s*(\d+)$", status, re.MULTILINE)
+    return int(match[1]) if match else 0
+
+
+def _candidates(pid: int) -> list[tuple[str, int]]:
+    """Return paths under which the process's counters might be open to us, and where in there they begin."""
     found = []
-    with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
-        for line in file:
-            fields = line.rstrip("\n").split(maxsplit=5)
-            if len(fields) < 6 or int(fields[2], 16) != 0:
-                continue
-            path = fields[5].replace("\\012", "\n")
-            if path.endswith(".hwt"):
-                found += [f"/proc/{pid}/root{path}", path]
-            elif path == _MEMFD or path.endswith(".hwt (deleted)"):
-                # Only root may go by this way; a memfd has a descriptor, too.
-                found.append(f"/proc/{pid}/map_files/{fields[0]}")
     with contextlib.suppress(FileNotFoundError), os.scandir(f"/proc/{pid}/fd") as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
                 if os.readlink(entry.path) == _MEMFD:
-                    found.append(entry.path)
+                    found.append((entry.path, 0))
+    with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            fields = line.rstrip("\n").split(maxsplit=5)
+            if len(fields) == 6 and fields[5] == _MEMFD and int(fields[2], 16) == 0:
+                # Only root may go by the first way, only who may trace the process by the second.
+                found.append((f"/proc/{pid}/map_files/{fields[0]}", 0))
+                found.append((f"/proc/{pid}/mem", int(fields[0].partition("-")[0], 16)))
     return found
 
 
@@ -83,16 +97,26 @@ def is_recorded(pid: int) -> bool:
     return True
 
 
-def records_to_file(pid: int) -> bool:
-    """Return whether a process maps a trace file, as against counters in memory or nothing."""
+def counts_only(pid: int) -> bool:
+    """Return whether a process has counters that can be read, and records nothing else."""
     try:
-        return any(path.endswith(".hwt") for path in _candidates(pid))
-    except OSError:
+        with Watch(pid) as one:
+            return one.counters_only
+    except RecordingError:
         return False
 
 
-def _read_header(fd: int) -> np.void | None:
-    block = os.pread(fd, fmt.HEADER_DTYPE.itemsize, 0)
+def _fits(header: np.void) -> bool:
+    """Return whether the slots that a header tells of are no more than can be, and lie where they may."""
+    count, offset = int(header["slot_count"]), int(header["slots_offset"])
+    return 0 < count <= _MOST_SLOTS and offset <= _MOST_OFFSET
+
+
+def _read_header(fd: int, base: int) -> np.void | None:
+    try:
+        block = os.pread(fd, fmt.HEADER_DTYPE.itemsize, base)
+    except OSError:
+        return None  # it is not mapped any more
     if len(block) < fmt.HEADER_DTYPE.itemsize:
         return None
     header: np.void = np.frombuffer(block, fmt.HEADER_DTYPE)[0]
@@ -112,7 +136,7 @@ class Watch:
             RecordingError: There is no such process, it is someone else's, or it is not recorded.
         """
         self.pid = pid
-        self._fd = -1
+        self._fd, self._base = -1, 0
         try:
             incarnation = _incarnation(pid)
             if incarnation is None:
@@ -136,12 +160,12 @@ class Watch:
         self._slot_count = int(header["slot_count"])
 
     def _open(self, own_pid: int) -> np.void | None:
-        for path in _candidates(self.pid):
+        for path, base in _candidates(self.pid):
             try:
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
             except OSError:
                 continue
-            header = _read_header(fd)
+            header = _read_header(fd, base)
             # A forked child has its parent's until its own first event.
             ours = header is not None and int(header["pid"]) == own_pid and int(header["end_ns"]) == 0
             if ours and header is not None and int(header["version"]) != fmt.FORMAT_VERSION:
@@ -151,7 +175,14 @@ class Watch:
                     hint="it runs under another version of headway: watch it with that one",
                 )
             if ours and header is not None and int(header["slot_bytes"]) == fmt.SLOT_DTYPE.itemsize:
-                self._fd = fd
+                if not _fits(header):
+                    os.close(fd)
+                    raise RecordingError(
+                        f"the counters of process {self.pid} make no sense: {int(header['slot_count'])} threads, at byte"
+                        f" {int(header['slots_offset'])}; expected at most {_MOST_SLOTS}, below byte {_MOST_OFFSET}",
+                        hint="something else than headway's recorder wrote them: do not trust this process",
+                    )
+                self._fd, self._base = fd, base
                 return header
             os.close(fd)
         return None
@@ -173,9 +204,9 @@ class Watch:
 
     @property
     def program(self) -> str:
-        """What a user would call the program."""
+        """What a user would call the program: see headway.printable."""
         text = self._header["program"].tobytes().split(b"\0", 1)[0].decode("utf-8", "replace")
-        return "".join(c if c.isprintable() else "?" for c in text) or f"process {self.pid}"
+        return text or f"process {self.pid}"
 
     @property
     def has_gil(self) -> bool:
@@ -187,6 +218,28 @@ class Watch:
     def counters_only(self) -> bool:
         """Nothing but counters is recorded."""
         return bool(int(self._header["flags"]) & fmt.COUNTERS_ONLY)
+
+    def join(self) -> bool:
+        """Say that we want the counting to go on, for as long as this watch is open; return whether others want it, too.
+
+        That is a lock on the counters' file: it goes with its holder, however that ends.
+        """
+        others = self._wanted_by_others()
+        fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0))
+        return others
+
+    def leave(self) -> bool:
+        """Take back what `join` said; return whether others still want it."""
+        if self._fd < 0:
+            return False
+        fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, fcntl.F_UNLCK, os.SEEK_SET, 0, 1, 0))
+        return self._wanted_by_others()
+
+    def _wanted_by_others(self) -> bool:
+        # Asks only, and takes no lock: two that ask at the same time do not take each other for a third one.
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        kind: int = struct.unpack(_FLOCK, fcntl.fcntl(self._fd, fcntl.F_OFD_GETLK, asked))[0]
+        return kind != fcntl.F_UNLCK
 
     def snapshot(self) -> Snapshot:
         """Return the counters now.
@@ -219,13 +272,13 @@ class Watch:
             raise WatchEndedError(f"process {self.pid} has ended")
         if incarnation != self._incarnation:
             raise WatchEndedError(f"process {self.pid} has started another program")
-        header = _read_header(self._fd)
+        header = _read_header(self._fd, self._base)
         if header is None or int(header["end_ns"]) != 0:
             raise WatchEndedError(f"the recording of process {self.pid} was ended")
         return header
 
     def _read(self, count: int) -> np.ndarray:
-        block = os.pread(self._fd, count * fmt.SLOT_DTYPE.itemsize, self._slots_offset)
+        block = os.pread(self._fd, count * fmt.SLOT_DTYPE.itemsize, self._base + self._slots_offset)
         whole = len(block) - len(block) % fmt.SLOT_DTYPE.itemsize
         slots = np.zeros(count, fmt.SLOT_DTYPE)
         slots[: whole // fmt.SLOT_DTYPE.itemsize] = np.frombuffer(block[:whole], fmt.SLOT_DTYPE)

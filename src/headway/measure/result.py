@@ -50,9 +50,19 @@ class Measured:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "Measured":
-        """Return what `to_json` gave. Raises TypeError for other keys."""
+        """Return what `to_json` gave. Raises TypeError for other keys, ValueError for values that are none of ours."""
         found: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
-        return cls(**found)
+        result = cls(**found)
+        series = (result.values_s, result.latencies_s, result.lags_s, result.held, result.waited)
+        single = [one for one in (result.loop_s, result.rate_per_s) if one is not None]
+        if not all(isinstance(one, tuple) for one in series) or not result.values_s:
+            raise ValueError("a launch has no list of values")
+        for value in (*single, *(value for one in series for value in one)):
+            if not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise ValueError(f"{value!r} is no time, rate or share")
+        if not isinstance(result.calls, int) or result.calls < 1 or not isinstance(result.note, str):
+            raise ValueError(f"a launch of {result.calls!r} calls")
+        return result
 
 
 @final

@@ -135,13 +135,20 @@ def _result(entry: Entry) -> dict[str, Any]:
 
 
 def results_from_json(values: Mapping[str, Any]) -> dict[tuple[str, str], Result]:
-    """Return the results of what `results_to_json` gave, by group and label. Raises KeyError or TypeError where it is none."""
+    """Return the results of what `results_to_json` gave, by group and label.
+
+    Raises:
+        AttributeError, KeyError, TypeError, ValueError: It is none of ours.
+    """
     found = {}
     for group, results in values["groups"].items():
         for one in results:
             launches = tuple(Measured.from_json(launch) for launch in one["launches"])
+            words, tasks = (one["label"], one["name"], one["model"]), one["tasks"]
+            if not all(isinstance(word, str) for word in words) or not isinstance(tasks, int) or not tasks > 0:
+                raise ValueError(f"{words!r} with {tasks!r} tasks")
             found[group, one["label"]] = Result(
-                name=one["name"], model=one["model"], tasks=one["tasks"], launches=launches, traced=one["traced"]
+                name=one["name"], model=one["model"], tasks=one["tasks"], launches=launches, traced=bool(one["traced"])
             )
     return found
 

@@ -2,16 +2,27 @@
 
 from collections.abc import Iterator
 
+from headway.printable import printable
 from headway.traces.analysis import Analysis, GilSummary
 from headway.traces.analysis.words import duration, number, share
 from headway.traces.model import Process
 
-__all__ = ["gil_use", "process_name", "trace_lines"]
+__all__ = ["command_line", "gil_use", "process_name", "program_name", "trace_lines"]
 
 
 def process_name(process: Process) -> str:
     """Return what to call a process: its program, else its executable, and its id."""
-    return f"{process.program or process.executable or '?'} (pid {process.pid})"
+    return f"{program_name(process)} (pid {process.pid})"
+
+
+def program_name(process: Process) -> str:
+    """Return what to call a process's program, as it may be printed."""
+    return printable(process.program or process.executable or "?")
+
+
+def command_line(process: Process) -> str:
+    """Return a process's command line, as it may be printed; "" where it is not known."""
+    return printable(" ".join(process.command))
 
 
 def trace_lines(analysis: Analysis) -> Iterator[str]:
@@ -19,7 +30,7 @@ def trace_lines(analysis: Analysis) -> Iterator[str]:
     process = analysis.process
     build = " free-threaded" if process.free_threaded else ""
     yield (
-        f"CPython {process.python}{build}, {duration(analysis.wall_ns)}, {number(analysis.events, 'event')}, "
+        f"CPython {printable(process.python)}{build}, {duration(analysis.wall_ns)}, {number(analysis.events, 'event')}, "
         + (
             f"{number(len(analysis.threads), 'thread')} at {number(len(analysis.gils), 'GIL')}, "
             f"switch interval {duration(analysis.interval_ns)}"

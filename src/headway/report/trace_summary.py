@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headway.report.layout import indented
+from headway.report.trace_heading import process_name
 from headway.traces.analysis import Analysis
 from headway.traces.analysis.words import duration, number, place, share
 
@@ -44,10 +45,9 @@ def summary_lines(analyses: Sequence[Analysis]) -> list[str]:
 
 
 def _lines(one: Analysis, *, findings: int) -> list[str]:
-    process = one.process
     lines = [
         (
-            f"{process.program or process.executable} (pid {process.pid}): {duration(one.wall_ns)}, "
+            f"{process_name(one.process)}: {duration(one.wall_ns)}, "
             f"{number(len(one.threads if one.gils else one.labels), 'thread')}, {number(one.events, 'event')}"
         )
     ]

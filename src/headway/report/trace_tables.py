@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from headway.printable import printable
 from headway.report.figures import EMPTY, Table, amount
 from headway.traces.analysis import Analysis, GilSummary
 from headway.traces.analysis.hotspots import Place, own_frame
@@ -207,7 +208,7 @@ def locks_table(analysis: Analysis, *, every: bool = False) -> Table | None:
     """Return where threads were blocked on locks, or None where none were."""
     rows = [
         (
-            f"{_LOCKS.get(one.kind, one.kind.name.lower())}{f' ({one.type_name})' if one.type_name else ''}, {place(one.frame)}",
+            f"{_LOCKS.get(one.kind, one.kind.name.lower())}{f' ({printable(one.type_name)})' if one.type_name else ''}, {place(one.frame)}",
             _time(one.times.total_ns),
             _count(one.times.count),
             _count(one.threads),

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from headway.report.layout import bold, indented
 from headway.report.trace_bars import bars
-from headway.report.trace_heading import gil_use, process_name, trace_lines
+from headway.report.trace_heading import command_line, gil_use, process_name, trace_lines
 from headway.report.trace_long import shown
 from headway.report.trace_summary import short_summary, worst_first
 from headway.report.trace_tables import (
@@ -89,7 +89,7 @@ def render_trace(analysis: Analysis, *, every: bool = False, threads: Collection
 def _header(analysis: Analysis) -> Iterator[RenderableType]:
     yield Text(f"Trace of {process_name(analysis.process)}", style="bold")
     if analysis.process.command:
-        yield Text(" ".join(analysis.process.command), style="dim")
+        yield Text(command_line(analysis.process), style="dim")
     yield from map(Text, trace_lines(analysis))
 
 

@@ -155,6 +155,7 @@ HEADER_DTYPE = np.dtype(
         ("command", f"V{COMMAND_BYTES}"),
         ("executable", f"V{PATH_BYTES}"),
         ("program", f"V{PATH_BYTES}"),
+        ("known_until_ns", "<i8"),
     ],
     align=True,
 )

@@ -227,28 +227,10 @@ class _Reading:
         )
 
     def _snapshot(self) -> tuple[NDArray[np.void], int]:
-        """Read the chunks' headers; if they change meanwhile, also until when no event is missing, else 0.
-
-        Who writes holds the GIL's mutex: once an event was seen, all before it are written. So what a first look finds
-        is complete in a second one.
-        """
+        """Read the chunks' headers; of a file that grows also until when no event is missing, else 0."""
+        # The header first: it is written last, when all that it promises is there.
+        known_until_ns = 0 if self._end_ns else max(0, int(self._header["known_until_ns"]))
         chunks = chunk_headers(self._file, self._header)
-        known_until_ns = 0
-        if not self._end_ns:
-            sound = chunks[
-                self._sound(chunks, hwt.CHUNK_EVENTS, count=False) & (chunks["head"]["used"] >= _EVENT_BYTES)
-            ]
-            newest = sound[np.argsort(sound["head"]["sequence"], kind="stable")]
-            last_of = {int(one["head"]["owner"]): one for one in newest}
-            again = chunk_headers(self._file, self._header)
-            if chunks.tobytes() != again.tobytes():
-                for one in last_of.values():
-                    used = int(one["head"]["used"]) // _EVENT_BYTES * _EVENT_BYTES
-                    data = self._chunk(int(one["position"]), used - _EVENT_BYTES, _EVENT_BYTES)
-                    if len(data) == _EVENT_BYTES:
-                        known_until_ns = max(known_until_ns, int(np.frombuffer(data, hwt.EVENT_DTYPE)["time_ns"][0]))
-                known_until_ns = max(known_until_ns, self._start_ns, 1)
-                chunks = again
         self._sound(chunks, hwt.CHUNK_EVENTS, count=True)
         taken = min(int(self._header["chunks_taken"]), int(self._header["chunk_count"]))
         missing = taken - max(0, os.fstat(self._file).st_size - self._offset) // hwt.CHUNK_BYTES

@@ -5,15 +5,30 @@ CPython 3.8 to 3.15 on Linux. Anything that is not as expected raises `UnfitErro
 
 import _imp
 import os
-import platform
 import sys
 
-__all__ = ["UnfitError", "errno_name", "gil_enabled", "load", "say"]
+__all__ = [
+    "LEASE_SCHEDULE",
+    "LEASE_TRACE",
+    "UnfitError",
+    "errno_name",
+    "gil_enabled",
+    "leased",
+    "load",
+    "say",
+]
 
-ABI_VERSION = 6
+ABI_VERSION = 7
 """HW_ABI_VERSION of native/include/headway/version.h that the agent was written for."""
 
 NEWEST = (3, 15)
+
+LEASE_TRACE, LEASE_SCHEDULE = 0, 1
+"""What a lease is for, as in native/base/lease.h."""
+
+_STARTING_NS = 60 * 10**9
+_LEASE_NS = 5 * 10**9
+"""For how long we go on without hearing of whoever attached to this process; SPAN_S of headway/live/lease.py."""
 
 
 class UnfitError(Exception):
@@ -35,14 +50,33 @@ def load(path):
     return library
 
 
+def leased(library, what, start):
+    """Start something that ends by itself, unless somebody who has the lease's descriptor puts that off.
+
+    Returns the descriptor; the caller sends it and closes it. Raises UnfitError, and what `start` raises.
+    """
+    found = library.lease(what, _STARTING_NS)
+    if found < 0:
+        raise UnfitError("there is no memory to share with whoever attaches: %s" % os.strerror(-found))
+    try:
+        start()
+    except BaseException:
+        library.lease_end(what)
+        os.close(found)
+        raise
+    library.lease_renew(what, _LEASE_NS)
+    return found
+
+
 def _check_interpreter():
     version = sys.version_info[:2]
     if sys.implementation.name != "cpython":
         raise UnfitError("this is %s, not CPython" % sys.implementation.name)
     if not (3, 8) <= version <= NEWEST:
         raise UnfitError("CPython %d.%d is not known to this version of headway" % version)
-    if sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"):
-        raise UnfitError("%s on %s is not supported" % (sys.platform, platform.machine()))
+    machine = os.uname().machine  # not platform.machine(), which starts a process in 3.8
+    if sys.platform != "linux" or machine not in ("x86_64", "aarch64"):
+        raise UnfitError("%s on %s is not supported" % (sys.platform, machine))
 
 
 def gil_enabled():

@@ -9,43 +9,81 @@ import struct
 import sys
 
 from . import frames
-from .library import UnfitError, errno_name, gil_enabled, load, say
+from .library import LEASE_TRACE, UnfitError, errno_name, gil_enabled, leased, load, say
 
 __all__ = ["Recorder", "attach", "detach", "start_from_environment"]
 
-DEFAULT_BYTES = 512 << 20
+DEFAULT_BYTES = 64 << 20
 
 _PROBLEMS = {
     "EALREADY": "it is recorded already",
-    "EEXIST": "%(path)s exists already",
-    "ENOSPC": "no room for %(path)s",
-    "ENOENT": "the interpreter's _PyRuntime, or the folder of %(path)s, is not to be found",
+    "ECONNREFUSED": "nobody collects at %(door)s",
+    "EACCES": "%(door)s is another user's",
+    "EAGAIN": "too many processes call at %(door)s",
+    "ENOMEM": "there is no memory to record into",
+    "ENOENT": "the interpreter's _PyRuntime is not to be found",
     "ENXIO": "the interpreter is linked statically: its calls of pthread_cond_* cannot be hooked",
     "EPROTO": "the GIL is not where this CPython should have it",
     "ETIMEDOUT": "this thread does not hold the main interpreter's GIL: start from the main interpreter",
 }
 
 
-def _command():
-    """Return the arguments that this process was started with, each with a NUL after it."""
+def _command_words():
+    """Return the arguments that this process was started with, the interpreter and its options first; [] where that is not known."""
+    # What Python was given; the process's own memory of it may have been overwritten, as a title is.
+    words = getattr(sys, "orig_argv", None)
+    if words is not None:
+        return [os.fsencode(word) for word in words]
     try:
         with open("/proc/self/cmdline", "rb", buffering=0) as file:
-            return file.read(4096)
+            words = file.read(4096).split(b"\0")[:-1]
     except OSError:
-        return b""
+        return []
+    # An embedder's arguments are not Python's.
+    return words if words and os.path.basename(words[0]).startswith(b"python") else []
 
 
-def _program(command):
-    """Return what a user calls this program: the script, `-m module`, or the interpreter."""
-    words = command.split(b"\0")[1:]
-    for i, word in enumerate(words):
-        if word in (b"-m", b"-c"):
-            return b" ".join(words[i : i + 2])[:200]
-        if word in (b"-W", b"-X"):
+def _executable_name():
+    try:
+        return os.path.basename(os.fsencode(os.readlink("/proc/self/exe")))
+    except OSError:
+        return os.path.basename(os.fsencode(sys.executable or ""))
+
+
+def _program_words(words):
+    """Return the interpreter, and what it runs: [script], [b"-m", module] or [b"-c"]; none of their arguments, nor any code."""
+    options = iter(words[1:])
+    for word in options:
+        if word in (b"-", b"--") or not word.startswith(b"-"):
+            return [words[0], word]
+        if word.startswith(b"--"):
+            next(options, None) if word == b"--check-hash-based-pycs" else None
             continue
-        if word and not word.startswith(b"-") and (i == 0 or words[i - 1] not in (b"-W", b"-X")):
-            return os.path.basename(word)
-    return os.path.basename(command.split(b"\0")[0])
+        for i, letter in enumerate(word[1:].decode("latin-1"), 2):
+            if letter == "c":
+                return [words[0], b"-c"]
+            if letter == "m":
+                return [words[0], b"-m", word[i:] or next(options, b"")]
+            if letter in "WX":
+                word[i:] or next(options, None)
+                break
+    return words[:1]
+
+
+def _command(arguments):
+    """Return the command line of this process, each word with a NUL after it; without `arguments` it holds no secret of the program's."""
+    words = _command_words()
+    if not arguments:
+        words = _program_words(words) if words and words[0] else [_executable_name()]
+    return b"".join(word + b"\0" for word in words)[:4096]
+
+
+def _program():
+    """Return what a user calls this program: the script, `-m module`, `-c`, or the interpreter."""
+    words = _program_words(_command_words())
+    if len(words) == 2:
+        return os.path.basename(words[1])[:200] or words[1][:200]
+    return b" ".join(words[1:])[:200] or _executable_name()
 
 
 class Recorder:
@@ -57,30 +95,33 @@ class Recorder:
         self.without_stacks = ""
         """Why there are no stacks; "" where there are."""
 
-    def start(self, path, family=None, max_bytes=DEFAULT_BYTES):
-        """Record into a new file, or with "" count only. Raises UnfitError."""
-        command = _command()
+    def start(self, door, family=None, memory_bytes=DEFAULT_BYTES, *, arguments=False):
+        """Record into memory. Raises UnfitError.
+
+        door: the socket of the collector, which writes the file; with "" the newest events stay in memory.
+        memory_bytes: how much of it; 0: count only.
+        arguments: the program's arguments, too, and not only its name.
+        """
         options = (
-            os.fsencode(os.path.abspath(path)) if path else b"",
-            max_bytes,
+            os.fsencode(door),
+            memory_bytes,
             family if family is not None else struct.unpack("Q", os.urandom(8))[0],
             sys.hexversion,
             _free_threaded(),
             int(gil_enabled()),
-            command,
+            _command(arguments),
             os.fsencode(sys.executable or ""),
-            _program(command),
-            self._layout() if path else b"",
+            _program(),
+            self._layout() if memory_bytes else b"",
         )
-        named = path or "the counters"
         try:
             failed = self._library.start(*options)
         except (ValueError, OverflowError) as error:  # a NUL in a path, a size beyond 64 bits
-            raise UnfitError("%s: %s" % (named, error))
+            raise UnfitError("%s: %s" % (door or "the memory", error))
         if failed:
             name = errno_name(-failed)
-            text = _PROBLEMS.get(name, os.strerror(-failed) + " (%(path)s)")
-            raise UnfitError(text % {"path": named})
+            text = _PROBLEMS.get(name, os.strerror(-failed) + " (%(door)s)")
+            raise UnfitError(text % {"door": door or "memory"})
         _names.watch(self._name)
 
     def _layout(self):
@@ -106,9 +147,24 @@ class Recorder:
         return self._library.active() != 0
 
     @property
+    def counts_only(self):
+        """There is a session, and it has no events."""
+        return self._library.active() == 2
+
+    @property
     def path(self):
-        """The session's file, "" for counters only."""
+        """The file that a collector writes, "" where there is none."""
         return os.fsdecode(self._library.path())
+
+    @property
+    def collected_ns(self):
+        """Up to when what was recorded is in that file, by time.monotonic_ns()."""
+        return self._library.collected()
+
+    @property
+    def memory_file(self):
+        """The descriptor of the memory of a session without a collector; it goes with the session. Else -1."""
+        return self._library.memory_file()
 
     def times(self):
         """Return (held, waited) of the calling thread so far, in nanoseconds; (0, 0) without a session."""
@@ -127,23 +183,24 @@ def _free_threaded():
 class _Names:
     """Tells the recorder how Python names its threads, when they begin and when they are renamed.
 
-    `threading` has no event for either, so two of its methods get ours around them, and theirs back in the end.
+    `threading` has no event for either, so two of its attributes get ours around them, and theirs back in the end. Where
+    another tool has put its own around ours in the meantime, ours stay, and do nothing.
     """
 
     def __init__(self):
         self._tell = None
-        self._originals = None
+        self._changed = {}  # by an attribute's name: what we put there, and what was there
         self._forks = False
 
     def watch(self, tell):
         import threading
 
         self._tell = tell
-        if self._originals is None:
-            thread = threading.Thread
-            self._originals = (thread._set_native_id, thread.name)
-            thread._set_native_id = self._around_native_id(thread._set_native_id)
-            thread.name = self._around_name(thread.name)
+        for name, around in (("_set_native_id", self._around_native_id), ("name", self._around_name)):
+            present = vars(threading.Thread)[name]
+            if name not in self._changed or present is self._changed[name][1]:
+                self._changed[name] = (around(present), present)
+                setattr(threading.Thread, name, self._changed[name][0])
         if not self._forks:
             # After threading's own, which was imported first: the child's only thread is then its main thread.
             os.register_at_fork(after_in_child=self._tell_all)
@@ -155,9 +212,10 @@ class _Names:
 
         self._tell_all()
         self._tell = None
-        if self._originals is not None:
-            threading.Thread._set_native_id, threading.Thread.name = self._originals
-            self._originals = None
+        for name, (ours, theirs) in list(self._changed.items()):
+            if vars(threading.Thread)[name] is ours:
+                setattr(threading.Thread, name, theirs)
+                del self._changed[name]
 
     def _tell_all(self):
         import threading
@@ -196,44 +254,55 @@ _names = _Names()
 def start_from_environment():
     """Record this process as the environment says; where that cannot be, say why in one line on stderr.
 
-    Environment: HEADWAY_TRACE_FILE, the first process's file (each other one gets a name made from it);
-    HEADWAY_NATIVE, the shared library; HEADWAY_TRACE_FAMILY and HEADWAY_TRACE_BYTES.
+    Environment: HEADWAY_TRACE_DOOR, the collector's socket ("": count only); HEADWAY_NATIVE, the shared library;
+    HEADWAY_TRACE_FAMILY, what the collector knows us by; HEADWAY_TRACE_BYTES, of memory; HEADWAY_TRACE_ARGUMENTS, "1"
+    to record the program's arguments, too.
     """
-    path = os.environ["HEADWAY_TRACE_FILE"]
     try:
+        door = os.environ["HEADWAY_TRACE_DOOR"]
         recorder = Recorder(os.environ["HEADWAY_NATIVE"])
         family = int(os.environ.get("HEADWAY_TRACE_FAMILY", "0"))
-        max_bytes = int(os.environ.get("HEADWAY_TRACE_BYTES", str(DEFAULT_BYTES)))
-        recorder.start(_free_path(path), family, max_bytes)
+        memory_bytes = int(os.environ.get("HEADWAY_TRACE_BYTES", str(DEFAULT_BYTES))) if door else 0
+        arguments = os.environ.get("HEADWAY_TRACE_ARGUMENTS") == "1"
+        recorder.start(door, family, memory_bytes, arguments=arguments)
         if recorder.without_stacks and sys.version_info >= (3, 11):
             say("process %d is traced without stacks: %s" % (os.getpid(), recorder.without_stacks))
     except (UnfitError, KeyError, ValueError, OSError) as error:
         say("process %d is not traced: %s" % (os.getpid(), error))
 
 
-def attach(library, path, max_bytes):
-    """Record this process from now on; returns the path that is recorded to, which may be an earlier session's."""
+_attached = ""
+"""When attach() began what is recorded now, or was last."""
+
+
+def attach(library, door, family, memory_bytes):
+    """Record this process from now on, as long as somebody keeps up a lease; with "" and 0 bytes count only.
+
+    Returns where it is recorded to, which is not known yet, and the lease's descriptor. Raises UnfitError.
+    """
+    global _attached
     recorder = Recorder(library)
-    if recorder.active and (recorder.path or not path):
-        return recorder.path
-    recorder.stop()  # counters only
-    recorder.start(path, None, max_bytes)
-    return recorder.path
+    if recorder.active and not (recorder.counts_only and memory_bytes):
+        since = "since %s " % _attached if _attached else ""
+        raise UnfitError("it is recorded already, %sinto %s" % (since, recorder.path or "memory"))
+    recorder.stop()  # counters only, or what somebody has left behind
+    lease = leased(recorder._library, LEASE_TRACE, lambda: recorder.start(door, family, memory_bytes))
+    _attached = _now()
+    return "", (lease,)
 
 
 def detach(library):
-    """End the recording of this process."""
-    return Recorder(library).stop()
+    """End the recording of this process, whoever began it; returns what that was, "" for none."""
+    global _attached
+    recorder = Recorder(library)
+    what = "the counting" if recorder.counts_only else "the recording into %s" % (recorder.path or "memory")
+    was_active = recorder.active
+    _attached = ""
+    stopped = recorder.stop()  # what somebody has left behind, too
+    return what if was_active and stopped else ""
 
 
-def _free_path(path):
-    """Return the name of this process's file: the first's as it is, `app.PID.hwt` for the others."""
-    if not os.path.lexists(path):
-        return path
-    stem = path[: -len(".hwt")] if path.endswith(".hwt") else path
-    attempt = 1
-    while True:
-        found = "%s.%d%s.hwt" % (stem, os.getpid(), "" if attempt == 1 else "-%d" % attempt)
-        if not os.path.lexists(found):
-            return found
-        attempt += 1
+def _now():
+    import time
+
+    return time.strftime("%H:%M:%S")

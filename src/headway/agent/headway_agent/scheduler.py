@@ -8,9 +8,9 @@ import os
 import struct
 import sys
 
-from .library import UnfitError, errno_name, gil_enabled, load, say
+from .library import LEASE_SCHEDULE, UnfitError, errno_name, gil_enabled, leased, load, say
 
-__all__ = ["COUNTS", "Scheduler", "attach", "options_text", "start_from_environment"]
+__all__ = ["COUNTS", "Scheduler", "attach", "detach", "options_text", "start_from_environment"]
 
 COUNTS = (
     "acquires",
@@ -89,10 +89,9 @@ def start_from_environment():
     """Schedule this process as the environment says; where that cannot be, say why in one line on stderr.
 
     Environment: HEADWAY_POLICY and HEADWAY_POLICY_OPTIONS ("slice_us=500 ..."), HEADWAY_SWITCH_INTERVAL in seconds;
-    HEADWAY_NATIVE, the shared library; HEADWAY_WITNESS, a file that is told that we were here.
+    HEADWAY_NATIVE, the shared library.
     """
     try:
-        _tell(os.environ.get("HEADWAY_WITNESS"))
         interval = os.environ.get("HEADWAY_SWITCH_INTERVAL")
         if interval:
             sys.setswitchinterval(float(interval))
@@ -103,22 +102,21 @@ def start_from_environment():
         say("process %d is not scheduled: %s" % (os.getpid(), error))
 
 
-def _tell(witness):
-    try:
-        if witness:
-            file = os.open(witness, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-            os.write(file, b".")
-            os.close(file)
-    except OSError:
-        pass  # whoever wanted to know is gone
-
-
 def attach(library, policy, options):
-    """Put a policy on in this process, or with "" take it off; returns the name of the one that was on before."""
+    """Put a policy on in this process, as long as somebody keeps up a lease.
+
+    Returns the name of the policy that was on before, and the lease's descriptor. Raises UnfitError.
+    """
     scheduler = Scheduler(library)
     before = scheduler.active
-    if before or not policy:
-        scheduler.stop()
-    if policy:
-        scheduler.start(policy, options)
-    return before
+    scheduler.stop()  # also what somebody has left behind
+    lease = leased(scheduler._library, LEASE_SCHEDULE, lambda: scheduler.start(policy, options))
+    return before, (lease,)
+
+
+def detach(library):
+    """Take the policy off, whoever put it on; returns what that was, "" for none."""
+    scheduler = Scheduler(library)
+    before = scheduler.active
+    scheduler.stop()
+    return "the policy %s" % before if before else ""

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.printable import printable
 from headway.report.figures import Table
 from headway.report.html import schema
 from headway.report.html.columns import LaneKey, pack
-from headway.report.trace_heading import gil_use, process_name, trace_lines
+from headway.report.trace_heading import command_line, gil_use, process_name, program_name, trace_lines
 from headway.report.trace_summary import worst_first
 from headway.report.trace_tables import (
     blame_table,
@@ -61,7 +62,7 @@ def _title(analyses: Sequence[Analysis]) -> str:
     first = min((one.process for one in analyses), key=lambda one: (one.start_realtime_ns, one.pid))
     if len(analyses) == 1:
         return process_name(first)
-    return f"{first.program or first.executable or '?'} ({number(len(analyses), 'process', 'processes')})"
+    return f"{program_name(first)} ({number(len(analyses), 'process', 'processes')})"
 
 
 def _view(trace: Trace, analysis: Analysis, label: str, block: str) -> tuple[schema.TraceView, bytes]:
@@ -72,11 +73,10 @@ def _view(trace: Trace, analysis: Analysis, label: str, block: str) -> tuple[sch
     held, waited = dict(_by_lane(holds)), dict(_by_lane(waits))
     lanes = _lanes(analysis, held, waited)
     packed = pack(lanes, holds, waits, window, (trace.stack_parent, trace.stack_frame))
-    command = " ".join(analysis.process.command)
     view = schema.TraceView(
         title=process_name(analysis.process),
         label=label,
-        lines=tuple(filter(None, (command, *trace_lines(analysis)))),
+        lines=tuple(filter(None, (command_line(analysis.process), *trace_lines(analysis)))),
         begin_ns=analysis.start_ns - analysis.trace_start_ns,
         span_ns=analysis.wall_ns,
         bins=packed.bins,
@@ -193,4 +193,6 @@ def _section(title: str, *tables: Table | None) -> Iterator[schema.Section]:
 
 
 def _frame(frame: Frame) -> schema.FlameFrame:
-    return schema.FlameFrame(frame.function, place(frame).rpartition(" ")[0] or "?", frame.filename)
+    return schema.FlameFrame(
+        printable(frame.function), place(frame).rpartition(" ")[0] or "?", printable(frame.filename)
+    )

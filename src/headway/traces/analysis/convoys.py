@@ -16,6 +16,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.printable import printable
 from headway.traces.analysis.blame import Met
 from headway.traces.analysis.intervals import Holds, Intervals, SwitchInterval
 from headway.traces.analysis.threads import Distribution, distribution
@@ -100,7 +101,7 @@ def convoys(
     which, release = _in_convoys(holds, waits, met, interval_ns, len(trace.threads))
     if len(which) < LEAST:
         return ()
-    role_of = roles([one.name for one in trace.threads], labels)
+    role_of = roles([printable(one.name) for one in trace.threads], labels)
     members: dict[tuple[str, str], list[int]] = defaultdict(list)
     for pair in _pairs(waits.thread[which], holds.thread[release]):
         members[role_of[pair.waiter], role_of[pair.holder]] += pair.at.tolist()

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from headway.printable import printable
 from headway.traces.model import Frame, Thread
 
 __all__ = ["duration", "labels", "listed", "number", "place", "share"]
@@ -42,23 +43,30 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 
 
 def labels(threads: Sequence[Thread]) -> tuple[str, ...]:
-    """Return what to call each thread: its name; with its native id, then its serial, where others have the same."""
-    names = Counter(one.name for one in threads)
-    ids = Counter((one.name, one.tid) for one in threads)
+    """Return what to call each thread: its name; with its native id, then its serial, where others have the same.
 
-    def label(one: Thread) -> str:
-        if names[one.name] == 1 and one.name:
-            return one.name
-        name = f"{one.name} [{one.tid}]" if one.name else f"thread {one.tid}"
-        return name if ids[one.name, one.tid] == 1 else f"{name} #{one.serial}"
+    As it may be printed; names are compared as they are printed.
+    """
+    shown = [printable(one.name) for one in threads]
+    names = Counter(shown)
+    ids = Counter((name, one.tid) for name, one in zip(shown, threads, strict=True))
 
-    return tuple(map(label, threads))
+    def label(name: str, one: Thread) -> str:
+        if names[name] == 1 and name:
+            return name
+        told = f"{name} [{one.tid}]" if name else f"thread {one.tid}"
+        return told if ids[name, one.tid] == 1 else f"{told} #{one.serial}"
+
+    return tuple(map(label, shown, threads))
 
 
 def place(frame: Frame | None) -> str:
-    """Return a code location with at most the last folders of its path: `app/views.py:12 show`; `?` for the unknown."""
+    """Return a code location with at most the last folders of its path: `app/views.py:12 show`; `?` for the unknown.
+
+    As it may be printed.
+    """
     if frame is None or not frame.filename:
         return "?"
     parts = frame.filename.rsplit("/", _PATH_PARTS)
     short = "/".join(["...", *parts[1:]]) if len(parts) > _PATH_PARTS else frame.filename
-    return f"{short}:{frame.line or '?'} {frame.function}"
+    return printable(f"{short}:{frame.line or '?'} {frame.function}")

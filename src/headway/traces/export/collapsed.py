@@ -2,25 +2,27 @@ r"""Folded stacks, as flamegraph.pl, inferno and speedscope read them: a line pe
 
 `app.py 4242;MainThread;main (app.py:40);handle (app.py:12) 1500000`: the process, the thread, the frames from the
 outermost to the innermost, and after the last space the nanoseconds, exact and whole (`flamegraph.pl --countname ns`).
-They add up to all time held, or waited. Control characters and `;` in a name are written as `\x0a` and `\x3b`; a stack
-that is not known is the frame `?`. Stacks in which no time was spent are left out.
+They add up to all time held, or waited. What cannot be seen and `;` in a name are written as `\x0a` and `\x3b`; a stack
+that is not known is the frame `?`, as is one of ours alone. Stacks in which no time was spent are left out, and so are
+the frames of `headway attach` at work in the program.
 """
 
-import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from headway.printable import printable
 from headway.traces.analysis.intervals import Intervals, recorded
 from headway.traces.analysis.words import labels
 from headway.traces.export.output import written_whole
-from headway.traces.export.text import clean
 from headway.traces.model import Frame, Trace
 
 __all__ = ["write_holds", "write_waits"]
 
-_SPECIAL = re.compile("[;\x00-\x1f\x7f\x85\u2028\u2029]")
+
+_OURS = "_headway"
 
 
 def write_holds(traces: Sequence[Trace], path: Path) -> None:
@@ -56,14 +58,29 @@ def _lines(trace: Trace, intervals: Intervals) -> Iterator[str]:
     process = _escaped(f"{trace.process.program} {trace.process.pid}")
     threads = [_escaped(one) for one in labels(trace.threads)]
     frames = [_escaped(_frame(one)) for one in trace.frames]
+    spent_ns: Counter[str] = Counter()
     for pair, time_ns in zip(pairs.tolist(), total_ns.tolist(), strict=True):
         thread, stack = divmod(pair, stacks)
         inner_to_outer = []
         while stack:
-            inner_to_outer.append(frames[trace.stack_frame[stack]])
+            inner_to_outer.append(int(trace.stack_frame[stack]))
             stack = int(trace.stack_parent[stack])
+        shown = [frames[one] for one in _of_the_program(inner_to_outer, trace.frames)]
         if time_ns:
-            yield ";".join([process, threads[thread], *(inner_to_outer[::-1] or ["?"])]) + f" {time_ns}\n"
+            spent_ns[";".join([process, threads[thread], *(shown[::-1] or ["?"])])] += time_ns
+    for stack_of, time_ns in spent_ns.items():
+        yield f"{stack_of} {time_ns}\n"
+
+
+def _of_the_program(inner_to_outer: list[int], frames: Sequence[Frame]) -> list[int]:
+    """Return a stack without what `headway attach` ran on top of it: functions `_headway...`, from its script."""
+    ours = [at for at, one in enumerate(inner_to_outer) if frames[one].function.startswith(_OURS)]
+    if not ours:
+        return inner_to_outer
+    script, rest = frames[inner_to_outer[ours[-1]]].filename, inner_to_outer[ours[-1] + 1 :]
+    called_from = frames[rest[0]] if rest else None
+    is_script = called_from is not None and (called_from.filename, called_from.function) == (script, "<module>")
+    return rest[1:] if is_script else rest
 
 
 def _frame(frame: Frame) -> str:
@@ -72,8 +89,4 @@ def _frame(frame: Frame) -> str:
 
 
 def _escaped(text: str) -> str:
-    def escape(found: re.Match[str]) -> str:
-        code = ord(found[0])
-        return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"
-
-    return _SPECIAL.sub(escape, clean(text))
+    return printable(text).replace(";", "\\x3b")

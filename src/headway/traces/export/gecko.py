@@ -22,12 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import HeadwayError
+from headway.printable import printable
 from headway.traces.analysis.intervals import Intervals, Recorded, recorded
 from headway.traces.analysis.words import labels
 from headway.traces.export.output import written_whole
 from headway.traces.export.parks import Parks, parks
 from headway.traces.export.perfetto import LOCK_KINDS
-from headway.traces.export.text import clean, location
+from headway.traces.export.text import location
 from headway.traces.model import Park, Trace
 
 __all__ = ["MOST_ROWS", "write"]
@@ -135,13 +136,13 @@ def _meta(traces: Sequence[Trace]) -> dict[str, Any]:
         "processType": 0,
         "extensions": {"length": 0, "id": [], "name": [], "baseURL": []},
         "categories": [{"name": name, "color": color, "subcategories": ["Other"]} for name, color in _CATEGORIES],
-        "product": clean(f"{process.program} (Python {process.python})"),
+        "product": printable(f"{process.program} (Python {process.python})"),
         "stackwalk": 0,
         "version": _GECKO_VERSION,
         "preprocessedProfileVersion": _PROCESSED_VERSION,
         "symbolicated": True,
         "symbolicationNotSupported": True,
-        "arguments": clean(" ".join(process.command)),
+        "arguments": printable(" ".join(process.command)),
         "platform": "Linux",
         "markerSchema": [_marker_schema(name) for name in _MARKERS],
         "importedFrom": "Headway",
@@ -170,7 +171,7 @@ class _Strings:
         self._numbers: dict[str, int] = {}
 
     def number(self, text: str) -> int:
-        return self._numbers.setdefault(clean(text), len(self._numbers))
+        return self._numbers.setdefault(printable(text), len(self._numbers))
 
     def list(self) -> list[str]:
         return list(self._numbers)
@@ -271,14 +272,14 @@ class _Threads:
         start_ns = min([thread.start_ns, *(int(one.start_ns[which].min()) for one, which in self._columns(index))])
         return {
             "processType": "default",
-            "processName": clean(process.program),
+            "processName": printable(process.program),
             "processStartupTime": self._ms(self._trace.start_ns),
             "processShutdownTime": self._ms(self._trace.end_ns) if process.ended else None,
             "registerTime": self._ms(start_ns),
             "unregisterTime": None if thread.end_ns is None else self._ms(thread.end_ns),
             "pausedRanges": [],
             "showMarkersInTimeline": True,
-            "name": clean(self._labels[index]),
+            "name": printable(self._labels[index]),
             "isMainThread": thread.tid == process.pid,
             "pid": self._pid,
             "tid": f"{thread.tid}.{thread.serial}" if several else thread.tid,

@@ -9,8 +9,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.printable import printable
 from headway.traces.export.protobuf import field
-from headway.traces.export.text import clean, location
+from headway.traces.export.text import location
 from headway.traces.model import Trace
 
 __all__ = ["Interned", "Texts"]
@@ -65,7 +66,7 @@ class Interned:
         found = np.zeros(len(trace.stack_frame), dtype=np.uint32)
         for stack in used.tolist():
             found[stack] = self.names.number(
-                location(trace.frames[trace.stack_frame[stack]]) if stack else clean(unknown)
+                printable(location(trace.frames[trace.stack_frame[stack]])) if stack else printable(unknown)
             )
         return found
 
@@ -95,9 +96,9 @@ class Interned:
     def _frame(self, trace: Trace, index: int) -> int:
         frame = trace.frames[index]
         number = len(self._frames) + 1
-        encoded = field(1, number) + field(2, self._functions.number(clean(frame.function)))
+        encoded = field(1, number) + field(2, self._functions.number(printable(frame.function)))
         if frame.filename:
-            encoded += field(5, self._paths.number(clean(frame.filename)))
+            encoded += field(5, self._paths.number(printable(frame.filename)))
         self._frames.append(encoded + (field(6, frame.line) if frame.line else b""))
         return number
 

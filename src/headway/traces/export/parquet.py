@@ -56,7 +56,7 @@ def write(traces: Sequence[Trace], path: Path) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        hint = "pip install 'headway[parquet]'"
+        hint = "install pyarrow beside headway: pip install pyarrow"
         raise HeadwayError("the Parquet export needs pyarrow, which is not installed", hint=hint) from error
 
     metadata = {"headway": json.dumps([_described(trace) for trace in traces])}

@@ -23,6 +23,7 @@ from typing import BinaryIO, final
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.printable import printable
 from headway.traces.analysis.intervals import Intervals, recorded
 from headway.traces.analysis.words import labels
 from headway.traces.export.interning import Interned
@@ -31,7 +32,6 @@ from headway.traces.export.output import written_whole
 from headway.traces.export.parks import Parks, parks
 from headway.traces.export.protobuf import Piece, field, fixed_column, varint_column, width, wrapped
 from headway.traces.export.requests import Requests, requests
-from headway.traces.export.text import clean
 from headway.traces.model import Park, Trace
 
 __all__ = ["LOCK_KINDS", "write"]
@@ -118,7 +118,7 @@ class _Process:
         self._trace = trace
         self._sequence = sequence
         self.next_uuid = first_uuid
-        self._labels = [clean(one) for one in labels(trace.threads)]
+        self._labels = list(labels(trace.threads))
         self._descriptors: list[bytes] = []
         found = recorded(trace)
         self._holds, self._waits, self._interval = found.holds, found.waits, found.interval
@@ -171,7 +171,7 @@ class _Process:
         values = interned.note_values
         other = LOCK_KINDS[Park.OTHER]
         self._lock_kinds = np.array([values.number(LOCK_KINDS.get(kind, other)) for kind in range(16)])
-        self._types = np.array([values.number(clean(name) or "not told") for name in trace.types])
+        self._types = np.array([values.number(printable(name) or "not told") for name in trace.types])
 
     def _describe(self, name: str, parent: int, *fields: bytes, rank: int | None = None) -> int:
         """Add a track's descriptor and return its uuid."""
@@ -185,15 +185,15 @@ class _Process:
 
     def _describe_process(self) -> int:
         process = self._trace.process
-        encoded = field(1, process.pid) + b"".join(field(2, clean(one)) for one in process.command)
-        encoded += field(6, clean(process.program))
+        encoded = field(1, process.pid) + b"".join(field(2, printable(one)) for one in process.command)
+        encoded += field(6, printable(process.program))
         for label in self._process_labels():
             encoded += field(8, label)
         return self._describe("", 0, field(3, encoded), field(11, _EXPLICIT_ORDER))
 
     def _process_labels(self) -> Iterator[str]:
         process, loss = self._trace.process, self._trace.loss
-        yield clean(f"Python {process.python}") + (" free-threaded" if process.free_threaded else "")
+        yield printable(f"Python {process.python}") + (" free-threaded" if process.free_threaded else "")
         if not process.ended:
             yield "killed, or still running"
         lost = loss.dropped_events + loss.overwritten_events

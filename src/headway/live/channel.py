@@ -1,0 +1,313 @@
+"""How a process that is attached to answers: a script that it runs, and a socket that it connects to.
+
+Both lie in a folder that nobody but us could ever have made at that path, before or after us: the process may come to
+the script when we are long gone. So never below a folder that others may write to, sticky or not (/tmp). As root that is
+/run/headway, which everybody may pass through and nobody may list; else a folder of the user's own.
+
+Nothing of the process's is opened, and nothing is given to its user. What it answers is one message of bounded size,
+with descriptors that are closed where they are not wanted; who it comes from the kernel says (SO_PEERCRED).
+"""
+
+import contextlib
+import hmac
+import os
+import secrets
+import select
+import socket
+import stat
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import final
+
+from headway.errors import RecordingError
+
+__all__ = ["DOOR", "Answer", "Channel", "close_all", "is_seen", "private_folder"]
+
+_MOST_BYTES = 64 << 10
+_MOST_DESCRIPTORS = 4
+_MOST_STRANGERS = 1000
+_LOOK_S = 0.1
+_LONGEST_PATH = 107  # sockaddr_un.sun_path, without its NUL
+_FORGOTTEN_S = 24 * 3600.0
+"""So old, what a killed attach or collector has left is removed: nobody is likely to come to it any more."""
+
+_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_SCRIPT, _SOCKET = "script.py", "s"
+DOOR = "door"
+"""The socket of a collector, in a folder of its own."""
+
+
+@final
+class Answer:
+    """What a process has answered."""
+
+    def __init__(self, status: str, text: str, descriptors: list[int]) -> None:
+        self.status = status
+        """`done` or `failed`."""
+        self.text = text
+        """Without control characters."""
+        self.descriptors = descriptors
+        """Whoever gets them closes them."""
+
+
+@final
+class Channel:
+    """A folder with a socket in it, and with a script where one is written; both are gone at the end of the `with`."""
+
+    def __init__(self) -> None:
+        """Make the folder. Raises RecordingError: there is no place for it."""
+        self._is_root = os.geteuid() == 0
+        base, self._base = _base()
+        self._name = secrets.token_hex(8)
+        self.token = secrets.token_hex(16)
+        """That only who reads the script can know."""
+        os.mkdir(self._name, 0o700, dir_fd=self._base)
+        self._folder = os.open(
+            self._name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._base
+        )
+        self.folder = base / self._name
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._listen()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> "Channel":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def path(self) -> str:
+        """Of the socket."""
+        return str(self.folder / _SOCKET)
+
+    def close(self) -> None:
+        """Listen no more, and remove all."""
+        self._listener.close()
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+            _remove(self._base, self._name)
+            os.close(self._base)
+
+    def _listen(self) -> None:
+        if len(os.fsencode(self.path)) > _LONGEST_PATH:
+            raise RecordingError(
+                f"the path {self.path} is too long for a socket: {_LONGEST_PATH} bytes at most",
+                hint="set XDG_RUNTIME_DIR to a folder of yours with a shorter path",
+            )
+        # By the descriptor, in a folder that is ours alone: there is no name that another one could change.
+        own_name = f"/proc/self/fd/{self._folder}/{_SOCKET}"
+        self._listener.bind(own_name)
+        if self._is_root:
+            os.chmod(own_name, 0o666)  # noqa: S103 it is the process's user that is to connect
+            os.fchmod(self._folder, 0o711)
+        self._listener.listen(8)
+        self._listener.setblocking(False)
+
+    def write_script(self, text: str) -> Path:
+        """Write the script, and return its path."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(_SCRIPT, flags, 0o600, dir_fd=self._folder)
+        with open(file, "w", encoding="utf-8") as script:
+            script.write(text)
+            if self._is_root:
+                os.fchmod(file, 0o644)
+        return self.folder / _SCRIPT
+
+    def accept(self, pid: int, limit_s: float, check: Callable[[], None]) -> socket.socket | None:
+        """Wait for the process to connect; None where it has not after that time.
+
+        Args:
+            pid: The process's id, as we see it.
+            limit_s: How long.
+            check: Called now and then; may raise.
+
+        Raises:
+            RecordingError: Others connect, again and again.
+        """
+        deadline = time.monotonic() + limit_s
+        strangers = 0
+        while True:
+            left_s = max(0.0, deadline - time.monotonic())
+            if select.select([self._listener], [], [], min(_LOOK_S, left_s))[0]:
+                with contextlib.suppress(BlockingIOError, ConnectionError):
+                    connection = self._listener.accept()[0]
+                    if _is_of(connection, pid):
+                        return connection
+                    connection.close()
+                    strangers += 1
+            elif left_s == 0.0:
+                return None
+            if strangers > _MOST_STRANGERS:
+                raise RecordingError(f"others than process {pid} answer in its place, again and again")
+            check()
+
+    def receive(self, connection: socket.socket, pid: int, limit_s: float, check: Callable[[], None]) -> Answer | None:
+        """Return what the process answers; None where it has not after that time.
+
+        Raises:
+            RecordingError: It has hung up, or its answer is none.
+        """
+        deadline = time.monotonic() + limit_s
+        while not select.select([connection], [], [], _LOOK_S)[0]:
+            if time.monotonic() > deadline:
+                return None
+            check()
+        try:
+            data, descriptors, flags, _ = socket.recv_fds(
+                connection, _MOST_BYTES, _MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
+            )
+        except OSError:
+            data, descriptors, flags = b"", [], 0
+        words = data.split(b"\0")
+        is_whole = len(words) == 3 and not flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC)
+        if (
+            not is_whole
+            or not hmac.compare_digest(words[0], self.token.encode())
+            or words[1] not in (b"done", b"failed")
+        ):
+            close_all(descriptors)
+            raise RecordingError(
+                f"process {pid} has {'answered what is no answer' if data else 'hung up without an answer'}",
+                hint="does it run the interpreter that it seems to?",
+            )
+        text = words[2].decode("utf-8", "replace")
+        return Answer(words[1].decode(), "".join(c if c.isprintable() else "?" for c in text), descriptors)
+
+
+def close_all(descriptors: list[int]) -> None:
+    """Close what nobody wants."""
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+
+
+def _is_of(connection: socket.socket, pid: int) -> bool:
+    """Whether the other end is that process, and still of that process's user."""
+    size = struct.calcsize("3i")
+    peer, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    if peer != pid:  # in our own PID namespace, wherever the process is
+        return False
+    with contextlib.suppress(OSError, StopIteration, ValueError):
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+        uids = next(line for line in status.splitlines() if line.startswith("Uid:"))
+        return str(uid) in uids.split()[1:]
+    return False
+
+
+def _base() -> tuple[Path, int]:
+    """Return the folder that ours is made in, and a descriptor of it. Raises RecordingError."""
+    if os.geteuid() == 0:
+        candidates, mode = [Path("/run/headway"), Path("/var/lib/headway")], 0o711
+    else:
+        runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+        own = [Path(runtime)] if runtime.startswith("/") else []
+        own.append(Path(f"/run/user/{os.geteuid()}"))
+        with contextlib.suppress(RuntimeError):
+            own.append(Path.home() / ".cache")
+        candidates, mode = [path / "headway" for path in own], 0o700
+    why = []
+    for path in candidates:
+        real = Path(os.path.realpath(path.parent)) / path.name
+        try:
+            folder = _open_own(real, mode)
+        except OSError as error:
+            why.append(f"{path.parent}: {error.strerror}")
+            continue
+        _remove_forgotten(folder)
+        return real, folder
+    raise RecordingError(
+        f"there is no folder for what the process is to run that others could not change ({'; '.join(why)})",
+        hint="set XDG_RUNTIME_DIR to a folder that is yours alone, not below /tmp",
+    )
+
+
+def private_folder() -> Path:
+    """Make a folder that nobody but us could ever have made at its path; root's others may pass through.
+
+    Raises:
+        RecordingError: There is no place for one.
+    """
+    base, descriptor = _base()
+    try:
+        name = secrets.token_hex(8)
+        os.mkdir(name, 0o700, dir_fd=descriptor)
+        if os.geteuid() == 0:
+            os.chmod(name, 0o711, dir_fd=descriptor)  # noqa: S103 the process's user is to connect
+    finally:
+        os.close(descriptor)
+    return base / name
+
+
+def _open_own(path: Path, mode: int) -> int:
+    """Return a descriptor of a folder of ours, which is made if need be, its parent too. Raises OSError."""
+    folder = os.open("/", _FOLDER)
+    try:
+        parts = path.parts[1:]
+        for i, part in enumerate(parts):
+            if i >= len(parts) - 2:
+                with contextlib.suppress(FileExistsError, PermissionError):
+                    os.mkdir(part, 0o700, dir_fd=folder)
+            below = os.open(part, _FOLDER, dir_fd=folder)
+            os.close(folder)
+            folder = below
+            found = os.fstat(folder)
+            if found.st_uid not in (0, os.geteuid()) or found.st_mode & _OTHERS_MAY_WRITE:
+                raise PermissionError(1, f"others may write to /{'/'.join(parts[: i + 1])}")
+        if found.st_uid != os.geteuid():
+            raise PermissionError(1, f"{path} is not ours")
+        readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    finally:
+        os.close(folder)
+    os.fchmod(readable, mode)
+    return readable
+
+
+def _remove(base: int, name: str) -> None:
+    with contextlib.suppress(OSError):
+        folder = os.open(name, _FOLDER, dir_fd=base)
+        try:
+            for file in (_SCRIPT, _SOCKET, DOOR):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(file, dir_fd=folder)
+        finally:
+            os.close(folder)
+        os.rmdir(name, dir_fd=base)
+
+
+def _remove_forgotten(base: int) -> None:
+    with contextlib.suppress(OSError):
+        for name in os.listdir(base):
+            with contextlib.suppress(OSError):
+                if time.time() - os.stat(name, dir_fd=base, follow_symlinks=False).st_mtime > _FORGOTTEN_S:
+                    _remove(base, name)
+
+
+def is_seen(pid: int, path: Path) -> bool:
+    """Return whether a process has the same file or folder at a path as we. Nothing is opened, and no link followed.
+
+    Raises:
+        OSError: Its root may not be looked at.
+    """
+    here = os.stat(path)
+    # A link of /proc itself, which leads to the folder and not to a name.
+    folder = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in path.parts[1:]:
+            try:
+                below = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            except OSError:
+                return False
+            os.close(folder)
+            folder = below
+        there = os.fstat(folder)
+    finally:
+        os.close(folder)
+    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)

@@ -1,0 +1,95 @@
+"""Keeping up a lease: as long as somebody does, a process that was attached to stays recorded, or scheduled.
+
+The process has made a page and sent its descriptor (native/base/lease.h). In it stands until when; a thread of ours puts
+that off. Whatever ends us ends that, too, and seconds later the process goes back to CPython's own behaviour by itself.
+"""
+
+import ctypes
+import enum
+import fcntl
+import mmap
+import os
+import stat
+import threading
+import time
+from typing import final
+
+from headway.errors import RecordingError
+
+__all__ = ["SPAN_S", "Ended", "Lease"]
+
+SPAN_S = 5.0
+"""For how long a process goes on without hearing of us; headway_agent/library.py says the same."""
+_RENEW_S = 0.5
+
+_GET_SEALS, _SEAL_SHRINK = 1034, 2  # F_GET_SEALS, F_SEAL_SHRINK of <linux/fcntl.h>
+
+
+class Ended(enum.IntEnum):
+    """How a lease ended; native/base/lease.h has the same."""
+
+    LIVE = 0
+    BY_HAND = 1
+    """The process was told to end what the lease was for."""
+    EXPIRED = 2
+    """The process has not heard of us for too long."""
+    WATCHDOG = 3
+    """The policy's watchdog has removed it."""
+
+
+class _Page(ctypes.Structure):
+    """struct hw__lease_page."""
+
+    _fields_ = (("until_ns", ctypes.c_int64), ("now_ns", ctypes.c_int64), ("ended", ctypes.c_int64))
+
+
+@final
+class Lease:
+    """Renews a lease from now on until it is closed."""
+
+    def __init__(self, pid: int, descriptor: int) -> None:
+        """Take over a descriptor that a process sent; it is closed in any case.
+
+        Raises:
+            RecordingError: It is no page of a lease: one that could be cut off while we write to it, say.
+        """
+        try:
+            self._memory = _mapped(descriptor)
+        except (OSError, ValueError) as error:
+            raise RecordingError(f"process {pid} has sent no page of a lease: {error}") from None
+        finally:
+            os.close(descriptor)
+        self._page = _Page.from_buffer(self._memory)
+        # The clocks of two time namespaces differ. What the message took on its way makes the lease that much shorter.
+        self._offset_ns = int(self._page.now_ns) - time.monotonic_ns()
+        self._closed = threading.Event()
+        self._renew()
+        self._thread = threading.Thread(target=self._keep_up, name="headway-lease", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Renew it no more."""
+        self._closed.set()
+        self._thread.join()
+
+    @property
+    def ended(self) -> Ended:
+        """Whether the process says that it is over, and why."""
+        said = int(self._page.ended)
+        return Ended(said) if said in {one.value for one in Ended} else Ended.EXPIRED
+
+    def _renew(self) -> None:
+        # One store of eight bytes: ctypes copies a word as one.
+        self._page.until_ns = time.monotonic_ns() + self._offset_ns + int(SPAN_S * 1e9)
+
+    def _keep_up(self) -> None:
+        while not self._closed.wait(_RENEW_S):
+            self._renew()
+
+
+def _mapped(descriptor: int) -> mmap.mmap:
+    """Map what was sent, if it cannot be cut off under our hands: that would be our end by SIGBUS."""
+    found = os.fstat(descriptor) if fcntl.fcntl(descriptor, _GET_SEALS) & _SEAL_SHRINK else None
+    if found is None or not stat.S_ISREG(found.st_mode) or found.st_size != mmap.PAGESIZE:
+        raise ValueError("it is no sealed page")
+    return mmap.mmap(descriptor, mmap.PAGESIZE)

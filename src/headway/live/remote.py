@@ -1,0 +1,157 @@
+"""Have the main thread of a running CPython 3.14 or later run a script: PEP 768, written by our own hand.
+
+`sys.remote_exec` does the same, but only from an interpreter of the process's own version. There is none that we could
+trust: the process's own executable is a file of its user, who may be somebody else. And it cannot take a request back.
+
+What is written, all in the process's `PyThreadState` of the main thread: the script's path, that there is one, and a
+bit that makes the interpreter look. Where they are the process itself tells, in `_PyRuntime` (`_Py_DebugOffsets` of
+Include/internal/pycore_debug_offsets.h). A process that lies there only has its own memory written to.
+"""
+
+import contextlib
+import struct
+from typing import final
+
+from headway.errors import RecordingError
+from headway.live.memory import ILL_FORMED, Memory, python_symbols
+
+__all__ = ["OFFSETS", "Request"]
+
+_COMMON = {
+    "runtime_state.interpreters_head": 5,
+    "interpreter_state.id": 7,
+    "interpreter_state.next": 8,
+    "interpreter_state.threads_main": 10,
+}
+OFFSETS = {
+    (3, 14): {**_COMMON, "debugger_support.eval_breaker": 89},
+    (3, 15): {**_COMMON, "debugger_support.eval_breaker": 105},
+}
+"""Which word of _Py_DebugOffsets says where something is; the rest of debugger_support follows the eval breaker."""
+
+_COOKIE = b"xdebugpy"
+_MOST_INTERPRETERS = 10_000
+_FURTHEST = 1 << 20
+"""No field is so far from the start of its struct."""
+
+# Bits of the eval breaker (Include/internal/pycore_ceval.h). They are its low byte; the rest is not written: a version,
+# which the interpreter may change meanwhile.
+_LOOK = 1 << 5
+# The interpreter may set a bit between our reading and our writing, and that would be lost. Those that nobody sets again
+# are set here: for the interpreter to look in vain costs nothing.
+_NOT_TO_BE_LOST = 1 << 1 | 1 << 2 | 1 << 3  # a signal has come, calls are pending, another thread raises an exception
+
+
+@final
+class Request:
+    """What a process was asked to run, at the next moment when its main thread runs Python; until then it can be undone."""
+
+    def __init__(self, pid: int, version: tuple[int, int], script: bytes) -> None:
+        """Ask a process of that version to run the script at this path, as it sees it.
+
+        Raises:
+            RecordingError: It cannot be asked.
+            OSError: It has ended, or may not be traced.
+        """
+        self._pid = pid
+        self._script = script + b"\0"
+        self._memory = Memory(pid)
+        try:
+            self._support = self._find(version)
+            self._ask()
+        except RecordingError:
+            self.close()
+            raise
+        except ILL_FORMED as error:
+            self.close()
+            if isinstance(error, ProcessLookupError | FileNotFoundError):
+                raise
+            raise RecordingError(
+                f"the memory of process {pid} is not that of CPython {version[0]}.{version[1]}"
+            ) from None
+
+    def close(self) -> None:
+        """Let go of the process; what it was asked stays asked."""
+        self._memory.close()
+
+    def cancel(self) -> bool:
+        """Undo it; returns whether the process had not come to it. It need not run for that, and may be stopped."""
+        with contextlib.suppress(*ILL_FORMED):
+            at, _, size = self._support
+            pending = self._memory.read(at, 4) != bytes(4)
+            if pending and self._memory.read(self._path, min(size, len(self._script))) == self._script:
+                self._memory.write(at, bytes(4))
+                return True
+        return False
+
+    @property
+    def _path(self) -> int:
+        return self._support[1]
+
+    def _ask(self) -> None:
+        at, path, size = self._support
+        if len(self._script) > size:
+            raise RecordingError(
+                f"the path {self._script[:-1].decode(errors='replace')!r} is too long for CPython: {size - 1} bytes at most",
+                hint="set XDG_RUNTIME_DIR to a folder of yours with a shorter path",
+            )
+        if self._memory.read(at, 4) != bytes(4):
+            seen = self._memory.read(path, len(self._script))
+            if seen.split(b"/headway/")[0] != self._script.split(b"/headway/")[0]:
+                raise RecordingError(
+                    f"process {self._pid} has been asked by another debugger to run a script, and has not come to it",
+                    hint="end that debugger, or try again when the process's main thread runs Python",
+                )
+            self._memory.write(at, bytes(4))  # of a `headway attach` that was killed
+        self._memory.write(path, self._script)
+        self._memory.write(at, struct.pack("<i", 1))
+        breaker = self._memory.read(self._breaker, 1)[0]
+        self._memory.write(self._breaker, bytes([breaker | _LOOK | _NOT_TO_BE_LOST]))
+
+    def _find(self, version: tuple[int, int]) -> tuple[int, int, int]:
+        """Return where the main thread's state says that there is a script, where its path goes, and how long that may be."""
+        memory, places = self._memory, OFFSETS.get(version)
+        if places is None:
+            raise RecordingError(
+                f"process {self._pid} runs CPython {version[0]}.{version[1]}, which this version of headway does not know",
+                hint="start the program with `headway trace`",
+            )
+        runtime = python_symbols(self._pid, memory, ("_PyRuntime",)).get("_PyRuntime")
+        count = places["debugger_support.eval_breaker"] + 6
+        block = memory.read(runtime, 8 * count) if runtime is not None else bytes(8 * count)
+        offsets = struct.unpack(f"<{count}Q", block)
+        found = (offsets[1] >> 24 & 0xFF, offsets[1] >> 16 & 0xFF)
+        if runtime is None or block[:8] != _COOKIE or found != version:
+            raise RecordingError(
+                f"process {self._pid} has no CPython {version[0]}.{version[1]} in it that exports _PyRuntime"
+            )
+        breaker, support, enabled, pending, path, size = offsets[-6:]
+        used = [*(offsets[place] for place in places.values()), support, enabled, pending, path]
+        if max(used) > _FURTHEST or not 64 <= size <= 1 << 16:
+            raise RecordingError(
+                f"process {self._pid} runs a CPython {version[0]}.{version[1]} that headway does not know",
+                hint="start the program with `headway trace`",
+            )
+        named = {name: offsets[place] for name, place in places.items()}
+        interpreter = self._main_interpreter(runtime, named)
+        if struct.unpack("<i", memory.read(interpreter + enabled, 4))[0] != 1:
+            raise RecordingError(
+                f"process {self._pid} does not let itself be attached to",
+                hint="it was started with -X disable-remote-debug or PYTHON_DISABLE_REMOTE_DEBUG, or its Python was built so:"
+                " start the program with `headway trace`",
+            )
+        thread = memory.words(interpreter + named["interpreter_state.threads_main"], 1)[0]
+        if thread == 0:
+            raise RecordingError(f"the main thread of process {self._pid} runs no Python yet, or no more")
+        self._breaker = thread + breaker
+        return thread + support + pending, thread + support + path, size
+
+    def _main_interpreter(self, runtime: int, offsets: dict[str, int]) -> int:
+        at = self._memory.words(runtime + offsets["runtime_state.interpreters_head"], 1)[0]
+        for _ in range(_MOST_INTERPRETERS):
+            if at == 0:
+                break
+            if self._memory.words(at + offsets["interpreter_state.id"], 1)[0] == 0:
+                return at
+            at = self._memory.words(at + offsets["interpreter_state.next"], 1)[0]
+        raise RecordingError(f"process {self._pid} has not started its Python yet", hint="try again")
