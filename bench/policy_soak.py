@@ -20,6 +20,37 @@ WORKLOAD = Path(__file__).with_name("policy_soak_workload.py")
 MOST_GROWTH = 0.02
 
 
+class Course:
+    """What a workload has reported so far, and what follows from it."""
+
+    def __init__(self) -> None:
+        self.reports: list[dict[str, Any]] = []
+        self.said: list[str] = []
+        self.stuck: set[str] = set()
+
+    def take(self, line: str) -> str:
+        """Take a line of its output; return what is to be shown of it."""
+        if not line.startswith("{"):
+            self.said.append(line.strip())
+            return line.rstrip()
+        found = json.loads(line)
+        before = self.reports[-1]["done"] if self.reports else {}
+        self.stuck |= {name for name, times in found["done"].items() if times == before.get(name, 0)}
+        self.reports.append(found)
+        return (
+            f"{found['s']:6} s  {found['rss_kib'] / 1024:6.1f} MiB  {found['threads']:3} threads  "
+            f"{found['descriptors']:3} descriptors  {sum(found['done'].values()):12,} done  {found['wrongs']} wrong  "
+            f"{'; '.join(found['wrong'])}"
+        )
+
+    def growth(self, figure: str) -> float:
+        """By how much of itself memory grew from the middle to the end."""
+        second = [one[figure] for one in self.reports[len(self.reports) // 2 :]]
+        quarter = max(1, len(second) // 4)
+        grown: float = min(second[-quarter:]) / max(second[:quarter]) - 1
+        return grown
+
+
 def main() -> int:
     """Print a line per report; 1 if anything was lost or grew."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -40,37 +71,21 @@ def main() -> int:
         text=True,
     )
     print(f"{interpreter.name}, {arguments.policy}, {arguments.minutes:g} minutes", flush=True)
-    reports: list[dict[str, Any]] = []
-    said: list[str] = []
-    stuck: set[str] = set()
+    course = Course()
     with process:
         assert process.stdout is not None
         for line in process.stdout:
-            if not line.startswith("{"):
-                print(line, end="", flush=True)
-                said.append(line.strip())
-                continue
-            found = json.loads(line)
-            before = reports[-1]["done"] if reports else {}
-            stuck |= {name for name, times in found["done"].items() if times == before.get(name, 0)}
-            reports.append(found)
-            print(
-                f"{found['s']:6} s  {found['rss_kib'] / 1024:6.1f} MiB  {found['threads']:3} threads  "
-                f"{found['descriptors']:3} descriptors  {sum(found['done'].values()):12,} done  {found['wrongs']} wrong  "
-                f"{'; '.join(found['wrong'])}",
-                flush=True,
-            )
+            print(course.take(line), flush=True)
+    reports = course.reports
     missed = []
     if process.returncode != 0 or not reports or reports[-1]["wrongs"]:
         missed.append(f"it ended with {process.returncode} or something was lost")
-    if said:
-        missed.append(f"it said: {'; '.join(said)}")
-    if stuck:
-        missed.append(f"did nothing between two reports: {', '.join(sorted(stuck))}")
+    if course.said:
+        missed.append(f"it said: {'; '.join(course.said)}")
+    if course.stuck:
+        missed.append(f"did nothing between two reports: {', '.join(sorted(course.stuck))}")
     if reports:
-        second = [one["rss_kib"] for one in reports[len(reports) // 2 :]]
-        quarter = max(1, len(second) // 4)
-        growth = min(second[-quarter:]) / max(second[:quarter]) - 1
+        growth = course.growth("rss_kib")
         print(f"memory from the middle to the end: {100 * growth:+.1f} %")
         if growth > MOST_GROWTH:
             missed.append("memory grew")

@@ -226,16 +226,19 @@ def status():
     """Return fields of /proc/self/status, in its units."""
     with open("/proc/self/status") as file:
         fields = dict(line.split(":", 1) for line in file)
-    return {name: int(fields[name].split()[0]) for name in ("VmRSS", "Threads")}
+    return {name: int(fields[name].split()[0]) for name in ("VmRSS", "RssAnon", "Threads")}
 
 
-def report(begun):
-    """Print what there is to say."""
+def report(begun, more=None):
+    """Print what there is to say, and what the caller adds."""
     counted = {}
     for (name, _), times in list(done.items()):
         counted[name] = counted.get(name, 0) + times
-    line = {"s": round(time.monotonic() - begun), "rss_kib": status()["VmRSS"], "threads": status()["Threads"]}
+    now = status()
+    line = {"s": round(time.monotonic() - begun), "rss_kib": now["VmRSS"], "threads": now["Threads"]}
+    line["anon_kib"] = now["RssAnon"]
     line["descriptors"] = len(os.listdir("/proc/self/fd"))
+    line.update(more or {})
     print(json.dumps({**line, "done": counted, "wrong": wrong[:5], "wrongs": len(wrong)}), flush=True)
 
 
@@ -251,4 +254,5 @@ def main():
     os._exit(len(wrong) > 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

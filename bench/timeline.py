@@ -58,7 +58,7 @@ def page_of(folder: Path, name: str, seconds: float, threads: int) -> tuple[Path
     from headway.traces.reader import read
 
     recording, page = folder / f"{name}.hwt", folder / f"{name}.html"
-    headway("trace", "-o", recording, PROGRAM, str(seconds), str(threads))
+    headway("trace", "-o", recording, "--python", sys.executable, PROGRAM, str(seconds), str(threads))
     headway("report", recording, "--html", page)
     return page, len(read(recording).events)
 

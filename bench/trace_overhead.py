@@ -34,7 +34,8 @@ from trace_overhead_tools import BARE, TOOLS, Failed, Tool, last_line
 from headway.agent import AGENT_PATH
 from headway.lab import discover, select
 from headway.lab.interpreters import Interpreter
-from headway.live.files import finish
+from headway.live.collect import collecting
+from headway.live.files import wait_until_finished
 from headway.native import library_path
 
 sys.path.insert(0, str(AGENT_PATH))
@@ -189,12 +190,10 @@ class Bench:
                 outside = [talk.process.pid] if talk.process.pid != pid else []
                 tool_mib = sum(most_mib(other) for other in (*helpers, *outside))
             ending_s = talk.end()
+            wait_until_finished(out.with_suffix(".hwt"))
             written = list(out.parent.glob("out.*"))
             if tool.writes and not written:
                 raise Failed("it wrote nothing")
-            for path in written:
-                if path.suffix == ".hwt":
-                    finish(path)
             file_bytes = sum(path.stat().st_blocks * 512 for path in written)
         return Launch(rate, per_cpu_s, own_mib, tool_mib, file_bytes / traced_s, ending_s)
 
@@ -209,9 +208,11 @@ class Bench:
                 rates: dict[bool, tuple[float, float]] = {}
                 for on in random.sample([True, False], 2):
                     path = out.with_name(f"{number}.hwt")
-                    talk.tell(record=str(path) if on else "", agent=str(AGENT_PATH), library=str(library_path()))
-                    talk.answer()
-                    rates[on] = self._measured(talk, work, max(WINDOW_S, self.seconds / 4))
+                    with collecting(path, at_once=True) as door:
+                        order = {"record": str(door.path) if on else "", "family": door.family}
+                        talk.tell(**order, agent=str(AGENT_PATH), library=str(library_path()))
+                        talk.answer()
+                        rates[on] = self._measured(talk, work, max(WINDOW_S, self.seconds / 4))
                     if on:
                         path.unlink()
                 ratios.append((rates[True][0] / rates[False][0], rates[True][1] / rates[False][1]))

@@ -17,7 +17,6 @@ from headway.errors import HeadwayError
 from headway.lab.environments import find_uv
 from headway.lab.interpreters import Interpreter
 from headway.lab.paths import cache_folder
-from headway.live.launch import environment
 
 
 class Failed(Exception):  # noqa: N818  (a fact about a tool)
@@ -68,7 +67,9 @@ class Headway(Tool):
 
     def command(self, interpreter: Interpreter, work: list[str], out: Path) -> tuple[list[str], dict[str, str]]:
         """See Tool."""
-        return [interpreter.executable, "-s", *work], environment(out.with_suffix(".hwt"), base={})
+        headway = str(Path(sys.executable).with_name("headway"))
+        trace = ["trace", "--no-summary", "-o", str(out.with_suffix(".hwt")), "--"]
+        return [headway, *trace, interpreter.executable, "-s", *work], {}
 
 
 class PySpy(Tool):

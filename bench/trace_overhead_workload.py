@@ -92,14 +92,14 @@ def alone(work, argument, seconds):
 
 
 def record(order):
-    """Switch headway's recorder on, or off when it is told no file."""
+    """Switch headway's recorder on, for the collector behind a door, or off when it is told none."""
     if order["agent"] not in sys.path:
         sys.path.insert(0, order["agent"])
     from headway_agent import recorder
 
     recorder.detach(order["library"])  # from the window before, too
     if order["record"]:
-        recorder.attach(order["library"], order["record"], 512 << 20)
+        recorder.Recorder(order["library"]).start(order["record"], order["family"], 128 << 20)
 
 
 def main():

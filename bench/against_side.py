@@ -1,0 +1,70 @@
+"""One side of `against.py`: runs in the environment of a build of Headway and makes launches with that build's own bench programs.
+
+Argument: the checkout. Protocol, a JSON object a line: we say {"measures": [...]} when ready; told {"measure",
+"interpreter", "seconds", "rounds"} we make one launch and answer {"figures": {name: value}}, all of them better when
+greater, or {"error"}.
+"""
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+CHECKOUT = Path(sys.argv[1])
+sys.path[0] = str(CHECKOUT / "bench")
+
+import policy_harm  # noqa: E402  (that of the checkout)
+import trace_overhead  # noqa: E402
+import trace_overhead_tools  # noqa: E402
+
+from headway.agent import AGENT_PATH  # noqa: E402
+from headway.lab import discover, select  # noqa: E402
+from headway.native import library_path  # noqa: E402
+
+sys.path.insert(0, str(AGENT_PATH))
+from headway_agent.load import LoadClient  # noqa: E402
+
+HEADWAY = trace_overhead_tools.TOOLS["headway"]
+
+
+def figures(order: dict[str, Any]) -> dict[str, float]:
+    """Make a launch."""
+    kind, _, name = order["measure"].partition(": ")
+    (interpreter,) = select(discover()[0], [order["interpreter"]])
+    if kind == "policy":
+        rounds = policy_harm.rates(interpreter, policy_harm.WORKS[name], [policy_harm.NONE, "fair"], order["rounds"])
+        return {"fair to none": statistics.median(one[1] / one[0] for one in rounds)}
+    cores = sorted(os.sched_getaffinity(0))
+    work = trace_overhead.WORKS[name]
+    with (
+        LoadClient(library_path(), [cores[-1]]) as client,
+        tempfile.TemporaryDirectory(prefix="headway-against-") as folder,
+    ):
+        bench = trace_overhead.Bench(client, cores, order["seconds"], Path(folder))
+        if kind == "switch":
+            rate, per_cpu_s = bench.switch(work, interpreter)
+            return {"on to off, rate": rate, "on to off, per CPU-second": per_cpu_s}
+        launch = bench.launch(HEADWAY, work, interpreter)
+        return {"rate": launch.rate, "rate per CPU-second": launch.per_cpu_s}
+
+
+def main() -> None:
+    """Answer until the end of the input."""
+    said = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a bench program prints is no answer
+    measures = [f"{kind}: {name}" for kind in ("trace", "switch") for name in trace_overhead.WORKS]
+    measures += [f"policy: {name}" for name in policy_harm.WORKS]
+    print(json.dumps({"measures": measures, "library": str(library_path())}), file=said, flush=True)
+    for line in sys.stdin:
+        try:
+            answer: dict[str, Any] = {"figures": figures(json.loads(line))}
+        except Exception as error:  # noqa: BLE001  the other side goes on, and says which launch failed
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), file=said, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""What Headway does to a program with thousands of live threads: bare, traced and scheduled, in turns.
+
+The program has threads that wake twice a second, and a bystander that lets the GIL go and takes it back as often as it
+can. Each launch is a fresh process, started from the command line as a user would; a block is one launch each way, in
+drawn order. Figures are ratios to bare by blocks, with their intervals. Target: at least 0.9 of bare's rounds, and a worst
+wait of at most twice bare's. Where the machine cannot start so many threads, the limits that may be why are told.
+"""
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import random
+import re
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from headway.lab import discover, select
+from headway.lab.interpreters import Interpreter
+from headway.lab.stats import Interval, paired_ratio_interval
+
+WORKLOAD = Path(__file__).with_name("crowd_workload.py")
+HEADWAY = Path(sys.executable).with_name("headway")
+BARE = "bare"
+WAYS = {
+    "traced": [str(HEADWAY), "trace", "--no-summary", "-o", "{trace}", "--"],
+    "run": [str(HEADWAY), "run", "--policy", "fair", "--"],
+}
+THREADS = (1000, 4000, 4400, 16500)
+LEAST_ROUNDS = 0.9
+MOST_WORST = 2.0
+
+
+@dataclass
+class Launch:
+    """What one process did; `rounds` is 0 where it did not finish."""
+
+    started: int
+    rounds: int
+    worst_ns: int
+    said: list[str]
+    failure: str = ""
+
+
+def launch(interpreter: Interpreter, way: str, threads: int, seconds: float, limit_s: float) -> Launch:
+    """Run the program once, one way."""
+    with tempfile.TemporaryDirectory(prefix="headway-crowd-") as folder:
+        before = [part.format(trace=Path(folder) / "crowd.hwt") for part in WAYS.get(way, [])]
+        command = [*before, interpreter.executable, str(WORKLOAD), str(threads), str(seconds)]
+        env = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "HEADWAY_"))}
+        process = subprocess.Popen(
+            command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        failure = ""
+        try:
+            out, errors = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            failure = f"not finished after {limit_s:g} s"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        if failure:
+            out, errors = process.communicate()
+        said = [line for line in errors.splitlines() if line and not line.startswith("the trace is in")]
+        try:
+            found = json.loads(out.splitlines()[-1]) if not failure else {}
+        except (IndexError, ValueError):
+            failure, found = f"it ended with {process.returncode} and no figure", {}
+        return Launch(found.get("started", 0), found.get("rounds", 0), found.get("worst_ns", 0), said, failure)
+
+
+def limits() -> dict[str, str]:
+    """The machine's and our own limits on threads."""
+    found = {
+        "ulimit -u": shown_limit(resource.getrlimit(resource.RLIMIT_NPROC)[0]),
+        "ulimit -v": shown_limit(resource.getrlimit(resource.RLIMIT_AS)[0]),
+    }
+    for name in ("kernel.threads-max", "kernel.pid_max", "vm.max_map_count"):
+        with contextlib.suppress(OSError):
+            found[name] = Path("/proc/sys", *name.split(".", 1)).read_text().strip()
+    with contextlib.suppress(OSError, StopIteration):
+        # Of cgroup v1 "N:pids:/path", of v2 "0::/path".
+        rows = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+        number, _, path = next(row for row in rows if "pids" in row[1].split(",") or row[0] == "0")
+        root = "/sys/fs/cgroup" if number == "0" else "/sys/fs/cgroup/pids"
+        found["pids.max"] = Path(f"{root}{path}/pids.max").read_text().strip()
+    return found
+
+
+def shown_limit(value: int) -> str:
+    """A resource limit as the shell says it."""
+    return "unlimited" if value == resource.RLIM_INFINITY else str(value)
+
+
+def ratio(launches: dict[str, list[Launch]], way: str, figure: str) -> Interval | None:
+    """The ratio of a figure to bare's by blocks; None where a launch has none."""
+    pairs = [
+        (float(getattr(one, figure)), float(getattr(other, figure)))
+        for one, other in zip(launches[way], launches[BARE], strict=True)
+    ]
+    return paired_ratio_interval(pairs) if all(one > 0 and other > 0 for one, other in pairs) else None
+
+
+def said_of(interval: Interval | None) -> str:
+    """An interval, in a column."""
+    if interval is None:
+        return "-"
+    high = "?" if math.isinf(interval.high) else f"{interval.high:.2f}"
+    return f"{interval.value:.2f} [{interval.low:.2f}, {high}]"
+
+
+def held(rounds: Interval, worst: Interval | None) -> str:
+    """What the intervals say that are not beyond a target."""
+    within = rounds.low >= LEAST_ROUNDS and worst is not None and worst.high <= MOST_WORST
+    return "within its targets" if within else "undecided: an interval crosses a target"
+
+
+def measure(interpreter: Interpreter, threads: int, arguments: argparse.Namespace) -> tuple[dict[str, Any], bool]:
+    """Measure with so many threads and print it; return the figures, and whether a target is missed beyond doubt."""
+    launches: dict[str, list[Launch]] = {way: [] for way in (BARE, *WAYS)}
+    for block in range(arguments.launches):
+        for way in random.sample(list(launches), len(launches)):
+            if any(one.failure for one in launches[way]):
+                continue  # it is missed anyway, and each may take minutes
+            done = launch(interpreter, way, threads, arguments.seconds, arguments.limit)
+            launches[way].append(done)
+            print(
+                f"{threads} threads, block {block + 1}: {way}: {done.failure or f'{done.rounds} rounds'}",
+                file=sys.stderr,
+                flush=True,
+            )
+    missed = False
+    started = min((one.started for one in launches[BARE] if not one.failure), default=threads)
+    if started < threads:
+        told = ", ".join(f"{name} {value}" for name, value in limits().items())
+        print(f"only {started} of {threads} threads could be started; limits: {told}")
+    rows = {}
+    for way, found in launches.items():
+        failures = [one.failure for one in found if one.failure]
+        said = sorted({re.sub(r"\d+", "N", line) for one in found for line in one.said})
+        whole = not failures and len(found) == len(launches[BARE])
+        rounds = ratio(launches, way, "rounds") if whole and way != BARE else None
+        worst = ratio(launches, way, "worst_ns") if whole and way != BARE else None
+        over = (way != BARE and bool(failures)) or (rounds is not None and rounds.high < LEAST_ROUNDS)
+        over |= worst is not None and worst.low > MOST_WORST
+        missed |= over
+        rows[way] = {
+            "launches": [asdict(one) for one in found],
+            "rounds": rounds and asdict(rounds),
+            "worst": worst and asdict(worst),
+            "missed": over,
+        }
+        counted = [one for one in found if not one.failure]
+        figures = (
+            f"{statistics.median(one.rounds for one in counted):>9,.0f}"
+            f"{statistics.median(one.worst_ns for one in counted) / 1e6:>11.1f}"
+            if counted
+            else f"{'-':>9}{'-':>11}"
+        )
+        verdict = "MISSED" if over else "" if way == BARE or rounds is None else held(rounds, worst)
+        print(
+            f"{threads:>7} {way:<8}{figures}  {said_of(rounds):<22}{said_of(worst):<22}{verdict}  {'; '.join(failures)}"
+        )
+        for line in said:
+            print(f"{'':16}it said: {line}")
+    sys.stdout.flush()
+    return rows, missed
+
+
+def main() -> int:
+    """Print a row per number of threads and way; 1 where a target is missed beyond doubt."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--interpreter", default="3.13", help="which (default: %(default)s)")
+    parser.add_argument("--threads", nargs="+", type=int, default=list(THREADS), help="(default: %(default)s)")
+    parser.add_argument("--launches", type=int, default=5, help="a side, 2 at least (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="counted in a launch (default: %(default)s)")
+    parser.add_argument("--limit", type=float, default=100.0, metavar="S", help="of a launch (default: %(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all launches into this file, too")
+    arguments = parser.parse_args()
+    if arguments.launches < 2:
+        parser.error(f"--launches is {arguments.launches}, expected 2 at least: else there is no interval")
+    (interpreter,) = select(discover()[0], [arguments.interpreter])
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    print(f"{interpreter.name}, {arguments.launches} launches a side, load averages {load}")
+    print(f"{'threads':>7} {'way':<8}{'rounds':>9}{'worst ms':>11}  {'rounds to bare':<22}{'worst to bare':<22}")
+    found, missed = {}, False
+    for threads in arguments.threads:
+        found[threads], over = measure(interpreter, threads, arguments)
+        missed |= over
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps({"limits": limits(), "threads": found}, indent=1) + "\n")
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
