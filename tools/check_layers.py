@@ -14,16 +14,17 @@ ROOT = Path(__file__).resolve().parent.parent / "src" / "headway"
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"lab", "live"},
     "__main__": {"cli"},
-    "cli": {"lab", "live", "report", "traces", "native", "errors", "__init__"},
-    "pytest_plugin": {"measure", "report", "lab", "errors", "__init__"},
-    "report": {"lab", "measure", "traces", "errors"},
-    "measure": {"lab", "live", "agent", "errors"},
-    "lab": {"agent", "native", "errors", "__init__"},
-    "live": {"traces", "agent", "native", "errors", "__init__"},
-    "traces": {"errors"},
+    "cli": {"lab", "live", "report", "traces", "native", "errors", "printable", "__init__"},
+    "pytest_plugin": {"measure", "report", "lab", "errors", "printable", "__init__"},
+    "report": {"lab", "measure", "traces", "errors", "printable"},
+    "measure": {"lab", "live", "agent", "errors", "printable"},
+    "lab": {"agent", "native", "errors", "printable", "__init__"},
+    "live": {"traces", "agent", "native", "errors", "printable", "__init__"},
+    "traces": {"errors", "printable"},
     "native": {"errors"},
     "agent": set(),
     "errors": set(),
+    "printable": set(),
 }
 
 # Single modules that a part may not import although it may import their part.

