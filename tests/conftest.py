@@ -2,10 +2,12 @@
 
 import os
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
+from default_signals import restore_for_children
 from find_chromium import find_chromium
 from hypothesis import settings
 from synthetic import make_interpreter, make_machine
@@ -32,6 +34,7 @@ settings.register_profile("headway", deadline=None)
 settings.load_profile("headway")
 _CACHE = tempfile.mkdtemp(prefix="headway-tests-")
 os.environ["XDG_CACHE_HOME"] = _CACHE
+restore_for_children()
 
 
 _ANY_LOAD = {"unit", "property"}
@@ -55,6 +58,22 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the user's results out of reach: every test has a store of its own."""
     monkeypatch.setenv("HEADWAY_STORE", str(tmp_path / "results.sqlite"))
     monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_wait_for_a_child_of_a_test_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """End a child whose `with` block is left by an exception: it would else be waited for, for ever where it hangs.
+
+    The exception may be the test's time limit, which comes only once.
+    """
+    leave = subprocess.Popen.__exit__
+
+    def kill_and_leave(process, kind, error, trace):
+        if kind is not None:
+            process.kill()
+        return leave(process, kind, error, trace)
+
+    monkeypatch.setattr(subprocess.Popen, "__exit__", kill_and_leave)
 
 
 @pytest.fixture

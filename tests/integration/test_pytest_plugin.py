@@ -17,7 +17,8 @@ from headway.lab.interpreters import discover, select
 from headway.lab.results import load_run
 from headway.report.html import lab_page
 
-pytestmark = [pytest.mark.slow, pytest.mark.any_load]
+# The first test of an interpreter makes its environment.
+pytestmark = [pytest.mark.slow, pytest.mark.any_load, pytest.mark.timeout(900)]
 
 FOUND = {one.name: one for one in select(discover()[0], ["all"])}
 OTHERS = (

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from lifecycle_program import CASES
 
+import headway
+from headway.agent import STARTUP_PATH
 from headway.lab.interpreters import discover, select
-from headway.live.files import family_files, finish
+from headway.live.collect import collecting
 from headway.live.launch import environment
 from headway.traces.invariants import violations
 from headway.traces.model import Kind
@@ -43,11 +45,9 @@ def traced(interpreter, case, folder):
     command = [interpreter.executable, PROGRAM, case]
     expected = ran(command, plain, folder)
 
-    assert ran(command, environment(file, base=plain), folder) == expected
+    with collecting(file) as door:
+        assert ran(command, environment(door.environment(), base=plain), folder) == expected
 
-    files = family_files(file)
-    for one in files:
-        finish(one)
     return read_family(file)
 
 
@@ -113,8 +113,8 @@ def test_stacks_name_file_line_and_function(interpreter, tmp_path):
     """Releases have the stack at which they happened: lines, qualified names in any script, through C and generators."""
     program, file = tmp_path / "stacks.py", tmp_path / "x.hwt"
     program.write_text(STACKS, encoding="utf-8")
-    subprocess.run([interpreter.executable, program], env=environment(file), check=True, timeout=60)
-    finish(file)
+    with collecting(file) as door:
+        subprocess.run([interpreter.executable, program], env=environment(door.environment()), check=True, timeout=60)
 
     trace = read(file)
 
@@ -134,15 +134,15 @@ def test_stacks_name_file_line_and_function(interpreter, tmp_path):
 
 
 def test_what_cannot_be_recorded_runs_and_says_why(tmp_path):
-    """A full disk, a library that does not fit, and a strange interpreter: one line, and the program runs."""
-    env = environment(tmp_path / "x.hwt")
+    """A library that does not fit, no collector, too much memory: one line, and the program runs."""
+    env = environment({"HEADWAY_TRACE_DOOR": str(tmp_path / "door"), "HEADWAY_TRACE_FAMILY": "1"})
     code, out, said = ran([sys.executable, "-c", "print(1)"], env | {"HEADWAY_NATIVE": "/nothing"}, tmp_path)
     assert (code, out) == (0, "1\n")
     assert re.fullmatch(r"headway: process \d+ is not traced: /nothing does not load: .*\n", said)
 
-    code, out, said = ran([sys.executable, "-c", "print(1)"], env | {"HEADWAY_TRACE_FILE": "/nothing/x.hwt"}, tmp_path)
+    code, out, said = ran([sys.executable, "-c", "print(1)"], env, tmp_path)
     assert (code, out) == (0, "1\n")
-    assert "is not to be found" in said
+    assert re.fullmatch(r"headway: process \d+ is not traced: nobody collects at \S+door\n", said)
 
     code, out, said = ran([sys.executable, "-c", "print(1)"], env | {"HEADWAY_TRACE_BYTES": str(2**70)}, tmp_path)
     assert (code, out) == (0, "1\n")
@@ -156,13 +156,21 @@ def test_other_sitecustomize_modules_still_run(tmp_path):
     program = "import sys; print(sys.modules['sitecustomize'].__file__, sys.path)"
     command = [sys.executable, "-c", program]
 
-    assert ran(command, environment(tmp_path / "x.hwt", base=base), tmp_path) == ran(command, base, tmp_path)
+    with collecting(tmp_path / "x.hwt") as door:
+        assert ran(command, environment(door.environment(), base=base), tmp_path) == ran(command, base, tmp_path)
     assert (tmp_path / "x.hwt").exists()
 
 
-def test_the_launcher_ends_as_the_program_ended(tmp_path):
-    """`headway trace` returns the program's exit code, or dies of the signal that killed it; stdin and argv pass."""
-    headway = [str(Path(sys.executable).with_name("headway")), "trace", "--no-summary", "-o"]
+def test_the_launcher_becomes_the_program(tmp_path):
+    """`headway trace` ends as the program ends: its exit code, or its signal; stdin and argv pass."""
+    headway = [
+        str(Path(sys.executable).with_name("headway")),
+        "trace",
+        "--no-summary",
+        "--python",
+        sys.executable,
+        "-o",
+    ]
 
     def launched(name, *arguments, **options):
         command = [*headway, str(tmp_path / f"{name}.hwt"), *arguments]
@@ -178,3 +186,116 @@ def test_the_launcher_ends_as_the_program_ended(tmp_path):
     again = launched("a", PROGRAM, "plain")
     assert again.returncode == 2
     assert "exists" in again.stderr
+
+
+@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.name)
+@pytest.mark.parametrize("wanted", [False, True])
+def test_a_trace_holds_no_arguments_unless_asked(interpreter, wanted, tmp_path):
+    """The script's, the module's or only the interpreter's name: no argument, no code, and nothing else of argv in the file."""
+    script = tmp_path / "app.py"
+    script.write_text("import time; time.sleep(0.001)")
+    python = interpreter.executable
+    programs = {
+        "app.py": [str(script), "--password=secret"],
+        "-m app": ["-X", "dev", "-mapp", "--password=secret"],
+        "-c": ["-Wignore", "-c", "import time; time.sleep(0.001); 'secret'", "secret"],
+    }
+    for i, (name, words) in enumerate(programs.items()):
+        file = tmp_path / f"{i}.hwt"
+        with collecting(file, record_arguments=wanted) as door:
+            env = environment(door.environment())
+            subprocess.run([python, *words], env=env, check=True, timeout=60, cwd=tmp_path)
+        process = read(file).process
+
+        assert process.program == name
+        if wanted:
+            assert list(process.command) == [str(python), *words]
+        else:
+            assert list(process.command) in ([str(python), str(script)], [str(python), *name.split()])
+            assert b"secret" not in file.read_bytes()
+
+
+PATCHED = """
+import sys, threading
+sys.path.insert(0, sys.argv[1])
+from headway_agent.recorder import _names
+told = []
+def tell(tid, name): told.append(name)
+def run(name):
+    thread = threading.Thread(target=int, name=name)
+    thread.start()
+    thread.join()
+thread_type = threading.Thread
+before = thread_type._set_native_id, thread_type.name
+_names.watch(tell)
+run("first")
+_names.unwatch()
+assert (thread_type._set_native_id, thread_type.name) == before
+_names.watch(tell)
+seen, beneath = [], thread_type._set_native_id
+def theirs(self):
+    seen.append(self.name)
+    beneath(self)
+thread_type._set_native_id = theirs
+_names.unwatch()
+assert thread_type._set_native_id is theirs and thread_type.name is before[1]
+run("second")
+_names.watch(tell)
+run("third")
+_names.unwatch()
+assert thread_type._set_native_id is theirs
+thread_type._set_native_id = beneath
+_names.unwatch()
+_names.watch(tell)
+run("fourth")
+_names.unwatch()
+assert thread_type._set_native_id is before[0]
+assert seen == ["second", "third"], seen
+assert [name for name in told if name != "MainThread"] == ["first", "third", "fourth"], told
+"""
+
+
+@pytest.mark.parametrize("interpreter", FOUND, ids=lambda one: one.name)
+def test_another_tools_patch_of_threads_stays(interpreter, tmp_path):
+    """Who wraps our methods of `threading.Thread` keeps that when we go; ours beneath do nothing, and are there again when we come."""
+    agent = str(Path(headway.__file__).parent / "agent")
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        [interpreter.executable, "-c", PATCHED, agent], env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_whatever_fails_in_ours_the_program_runs(tmp_path):
+    """An exception of any kind: one line, the user's sitecustomize runs, and nothing of ours is left on the path."""
+    (tmp_path / "sitecustomize.py").write_text("print('mine')")
+    (tmp_path / "struct.py").write_text("class error(Exception): pass\nraise error('on purpose')")
+    base = dict(os.environ) | {"PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", "import sys; print(sys.path, sys.dont_write_bytecode)"]
+    expected = ran(command, base, tmp_path)
+
+    code, out, said = ran(command, environment({"HEADWAY_TRACE_DOOR": "/nowhere"}, base=base), tmp_path)
+
+    assert (code, out) == expected[:2]
+    assert re.fullmatch(r"headway: process \d+ is not traced: on purpose\n", said)
+
+
+@pytest.mark.parametrize("version", ["2.7", "3.6", "3.7"])
+def test_pythons_without_a_recorder_are_left_alone(version, tmp_path):
+    """They say and leave behind what they would: no line, no bytecode, the path as it is, the user's sitecustomize."""
+    found = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    if not found:
+        pytest.skip(f"there is no CPython {version} in ~/.pyenv")
+    (tmp_path / "sitecustomize.py").write_text("print('mine')")
+    base = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    for path in ({}, {"PYTHONPATH": str(tmp_path)}):
+        command = [
+            str(found[0]),
+            "-c",
+            "import sys; print(sys.path, sorted(sys.path_importer_cache), 'sitecustomize' in sys.modules)",
+        ]
+        env = environment({"HEADWAY_TRACE_DOOR": "/nowhere"}, base=base | path)
+        assert ran(command, env, tmp_path) == ran(command, base | path, tmp_path)
+    assert sorted(STARTUP_PATH.parent.glob("startup*/**/*.pyc")) == []
+    assert not (tmp_path / "x.hwt").exists()

@@ -24,7 +24,8 @@ from headway.lab.surroundings import prepare
 
 HERE = str(Path(__file__).parent)
 
-pytestmark = pytest.mark.slow
+# Whole labs, which install libraries where the cache has not got them yet.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 LAB = [sys.executable, "-m", "headway", "lab"]
 COMMAND = [*LAB, "sleep", "--interpreter", "3.13t", "--launches", "12", "--seed", "1"]
@@ -55,8 +56,6 @@ def running_lab(store_path, at_least):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell's background jobs ignore Ctrl-C, and so would a lab that the tests start there.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         deadline_s = time.monotonic() + 60

@@ -16,10 +16,11 @@ from test_recorder import FOUND, PROGRAM, WITH_A_GIL, ran
 
 import headway
 from headway.errors import SchedulingError
-from headway.live.attach import look_at
+from headway.live.attach import detach, look_at
 from headway.live.attach import schedule as schedule_process
-from headway.live.files import family_files, finish
+from headway.live.collect import collecting
 from headway.live.launch import environment, scheduled_environment
+from headway.live.lease import Ended
 from headway.native import policies
 from headway.traces.invariants import violations
 from headway.traces.reader import read_family
@@ -28,7 +29,8 @@ BY_NAME = {one.name: one for one in FOUND}
 POLICIES = [one.name for one in policies()[0]]
 LOTTERY = Path(__file__).parents[2] / "docs" / "guides" / "examples" / "lottery.c"
 HEADERS = Path(__file__).parents[2] / "native" / "include"
-HEADWAY = [sys.executable, "-m", "headway"]
+HEADWAY = [str(Path(sys.executable).with_name("headway"))]
+OURS = ("--python", sys.executable)
 LIMIT_S = 60
 
 pytestmark = pytest.mark.slow
@@ -61,13 +63,12 @@ def test_a_program_is_as_without_a_policy(interpreter, policy, case, tmp_path):
 def test_a_trace_of_a_scheduled_program_keeps_the_laws(interpreter, tmp_path):
     """One holder at a time, takes and releases in turn, waits that end: also where the waits are a policy's."""
     file = tmp_path / "x.hwt"
-    env = environment(file, base=scheduled_environment("fair", base=plain()))
-    for case in ("daemons", "fork", "signals", "many_threads"):
-        subprocess.run(
-            [interpreter.executable, PROGRAM, case], env=env, capture_output=True, timeout=LIMIT_S, check=False
-        )
-    for one in family_files(file):
-        finish(one)
+    with collecting(file) as door:
+        env = environment(door.environment(), base=scheduled_environment("fair", base=plain()))
+        for case in ("daemons", "fork", "signals", "many_threads"):
+            subprocess.run(
+                [interpreter.executable, PROGRAM, case], env=env, capture_output=True, timeout=LIMIT_S, check=False
+            )
 
     traces = read_family(file)
 
@@ -190,13 +191,13 @@ def test_no_gil_no_policy():
 
 
 @pytest.mark.parametrize("asked", [(), ("--switch-interval", "0.001"), ("--pin", str(min(os.sched_getaffinity(0))))])
-@pytest.mark.parametrize("isolated", [[], ["-I"]])
+@pytest.mark.parametrize("isolated", [[], ["-I"], ["-BE"], ["-W", "error", "-S"]])
 def test_who_is_out_of_reach_is_told(asked, isolated):
-    """An isolated interpreter does not look at its environment: it runs as ever, and a line says that nothing scheduled it."""
+    """An isolated interpreter does not look at its environment: it runs as ever, and a line says that nothing schedules it."""
     done = run("run", *asked, "--", sys.executable, *isolated, "-c", "print('ran')")
 
     assert done.stdout == "ran\n"
-    told = "was not scheduled: no Python process of it" in done.stderr
+    told = f"is not scheduled: {Path(sys.executable).name} -" in done.stderr
     assert told == (bool(isolated) and "--pin" not in asked)
     assert done.stderr.count("\n") == told
 
@@ -216,7 +217,7 @@ def test_children_have_the_policy(tmp_path):
         "subprocess.run([sys.executable, '-c', 'import sys; sys.path.insert(0, sys.argv[1]); ' + code, sys.argv[1]])\n"
     )
 
-    done = run("run", "--policy", "bfs", str(program), str(Path(headway.__file__).parent / "agent"))
+    done = run("run", "--policy", "bfs", *OURS, str(program), str(Path(headway.__file__).parent / "agent"))
 
     assert done.stdout.split() == ["bfs"] * 3
 
@@ -230,8 +231,11 @@ def test_the_classic_remedies(tmp_path):
     )
     cpu = min(os.sched_getaffinity(0))
 
-    assert run("run", "--switch-interval", "0.0007", "--pin", str(cpu), str(program)).stdout == f"0.0007 [{cpu}] None\n"
-    both = run("run", "--switch-interval", "0.0007", "--policy", "priority", str(program))
+    assert (
+        run("run", "--switch-interval", "0.0007", "--pin", str(cpu), *OURS, str(program)).stdout
+        == f"0.0007 [{cpu}] None\n"
+    )
+    both = run("run", "--switch-interval", "0.0007", "--policy", "priority", *OURS, str(program))
     assert both.stdout == f"0.0007 {sorted(os.sched_getaffinity(0))} priority\n"
 
 
@@ -248,6 +252,7 @@ def test_the_classic_remedies(tmp_path):
         (["--pin", "a"], 2, "'a' is no list of CPUs"),
         (["--switch-interval", "0"], 2, "'0' is no number of seconds above 0"),
         (["--trace", "/nowhere/x.hwt"], 2, "/nowhere"),
+        (["--record-arguments"], 2, "there is no trace to record arguments into"),
     ],
 )
 def test_wrong_arguments_are_told_before_anything_runs(arguments, code, complaint, tmp_path):
@@ -286,8 +291,8 @@ def test_a_policy_of_ones_own(tmp_path):
     command = [compiler, "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-I", headers, "-o", str(library), str(LOTTERY)]
     subprocess.run(command, check=True)
 
-    done = run("run", "--policy", str(library), "--option", "turn_us=500", PROGRAM, "daemons")
-    wrong = run("run", "--policy", str(library), "--option", "turn_us=5", PROGRAM, "plain")
+    done = run("run", "--policy", str(library), "--option", "turn_us=500", *OURS, PROGRAM, "daemons")
+    wrong = run("run", "--policy", str(library), "--option", "turn_us=5", *OURS, PROGRAM, "plain")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "turn_us is 5, expected a whole number from 100 to 1000000" in wrong.stderr
@@ -298,7 +303,7 @@ def test_no_policy_in_a_library_that_holds_none(tmp_path):
     nothing = tmp_path / "nothing.so"
     nothing.write_text("no library")
 
-    done = run("run", "--policy", str(nothing), PROGRAM, "plain")
+    done = run("run", "--policy", str(nothing), *OURS, PROGRAM, "plain")
 
     assert done.returncode == 0
     assert "is not scheduled" in done.stderr
@@ -337,14 +342,16 @@ def test_attached(name):
         stack.callback(one.kill)
         assert one.stdout.readline() == "ready\n"
         target = look_at(one.pid)
-        assert schedule_process(target, "fair") == ""
-        assert schedule_process(target, "bfs", "slice_us=5000") == "fair"
-        assert schedule_process(target, "") == "bfs"
-        assert schedule_process(target, "") == ""
+        with contextlib.closing(schedule_process(target, "fair")) as first:
+            assert first.text == ""
+            with contextlib.closing(schedule_process(target, "bfs", "slice_us=5000")) as second:
+                assert (second.text, first.ended) == ("fair", Ended.BY_HAND)
+                assert detach(target, recording=False, policy=True) == "the policy bfs"
+        assert detach(target, recording=False, policy=True) == ""
         done = run("attach", str(one.pid), "--policy", "fair", "--duration", "0.2")
         assert done.returncode == 0, done.stderr
         assert "is scheduled by fair for 0.2 s" in done.stderr
-        assert schedule_process(target, "") == ""
+        assert detach(target, recording=False, policy=True) == ""
         assert one.poll() is None
 
 

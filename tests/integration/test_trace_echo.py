@@ -11,7 +11,7 @@ import pytest
 from headway import native
 from headway.agent import AGENT_PATH
 from headway.lab.interpreters import discover, select
-from headway.live.files import finish
+from headway.live.collect import collecting
 from headway.live.launch import environment
 from headway.traces.analysis import analyse
 from headway.traces.invariants import violations
@@ -35,12 +35,17 @@ def echo(name, cpu, file):
     cores = sorted(os.sched_getaffinity(0))
     params = {"cpu": cpu, "connections": 1, "duration_s": 1.0, "warmup_s": 0.0, "min_requests": 20}
     job = {"params": params, "library": str(native.library_path()), "seed": 1, "party_cpus": [cores[:1], cores[-1:]]}
-    env = environment(file)
-    env["PYTHONPATH"] += os.pathsep + str(AGENT_PATH)
-    done = subprocess.run(
-        [found.executable, PROGRAM, json.dumps(job)], env=env, capture_output=True, text=True, timeout=120, check=True
-    )
-    finish(file)
+    with collecting(file) as door:
+        env = environment(door.environment())
+        env["PYTHONPATH"] += os.pathsep + str(AGENT_PATH)
+        done = subprocess.run(
+            [found.executable, PROGRAM, json.dumps(job)],
+            env=environment(door.environment()),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
     return read(file), json.loads(done.stdout)
 
 

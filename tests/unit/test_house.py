@@ -11,6 +11,7 @@ from pathlib import Path
 
 import check_layers
 import pytest
+import startup_archive
 
 import headway
 from headway.cli.main import _COMMANDS
@@ -107,6 +108,11 @@ def test_the_agent_imports_the_standard_library_only():
                 top = name.split(".")[0]
                 lazily = path.parent.name == "workloads" and node not in at_import
                 assert top in standard or (lazily and top in installed), f"{path}: {name}"
+
+
+def test_the_startup_archive_is_what_its_source_makes():
+    """agent/startup.zip is of agent/startup as it stands."""
+    assert startup_archive.ARCHIVE.read_bytes() == startup_archive.made()
 
 
 def test_the_version_is_said_once_and_the_same():

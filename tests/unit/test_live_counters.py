@@ -37,13 +37,13 @@ def test_a_state_that_begins_after_the_reading_has_lasted_no_time():
     assert (thread.state_ns, thread.hold_ns) == (0, 7)
 
 
-def test_names_command_no_terminal():
-    """What a thread's name could tell a terminal to do is taken out; a thread without a name has its id."""
+def test_names_are_kept_as_they_are():
+    """What shows them takes care of what is in them; a thread without a name has its id."""
     named, nameless = make_snapshot(
         1, {"serial": 1, "name": "a\x1b[2Jb\n"}, {"serial": 2, "name": "", "tid": 42}
     ).threads
 
-    assert (named.name, nameless.name) == ("a?[2Jb?", "thread 42")
+    assert (named.name, nameless.name) == ("a\x1b[2Jb\n", "thread 42")
 
 
 def test_rates_are_of_the_time_between():

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,20 +15,20 @@ from headway.traces import format as hwt
 
 
 @pytest.fixture
-def mapped(tmp_path):
-    """Return a function that maps an image of counters and returns its path; its end unmaps them."""
-    mappings = []
+def mapped():
+    """Return a function that maps an image of counters in a memfd and returns a path to it; its end unmaps them."""
+    kept = []
 
-    def make(*threads, name="made.hwt", **fields):
-        path = tmp_path / name
-        path.write_bytes(image(*threads, **fields))
-        with path.open("r+b") as file:
-            mappings.append(mmap.mmap(file.fileno(), 0))
-        return path
+    def make(*threads, **fields):
+        memory = os.memfd_create("headway")
+        os.write(memory, image(*threads, **fields))
+        kept.append((memory, mmap.mmap(memory, 0)))
+        return Path(f"/proc/self/fd/{memory}")
 
     yield make
-    for one in mappings:
-        one.close()
+    for memory, mapping in kept:
+        mapping.close()
+        os.close(memory)
 
 
 def change(path, **fields):
@@ -40,8 +41,8 @@ def change(path, **fields):
         file.write(header.tobytes())
 
 
-def test_the_counters_of_a_mapped_file_are_read(mapped):
-    """A process that maps a trace file is watched by its id alone."""
+def test_the_counters_of_a_process_are_read(mapped):
+    """A process that maps a memory of the recorder is watched by its id alone."""
     mapped({"serial": 1, "name": "MainThread", "holds": 5})
 
     with Watch(os.getpid()) as one:
@@ -50,7 +51,7 @@ def test_the_counters_of_a_mapped_file_are_read(mapped):
     assert one.program == "made.py"
     assert [(thread.name, thread.holds) for thread in snapshot.threads] == [("MainThread", 5)]
     assert watch.is_recorded(os.getpid())
-    assert watch.records_to_file(os.getpid())
+    assert not watch.counts_only(os.getpid())
 
 
 @pytest.mark.parametrize(
@@ -72,6 +73,54 @@ def test_another_format_is_an_error(mapped):
         Watch(os.getpid())
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"slot_count": 2**32 - 1},
+        {"slot_count": 0},
+        {"slot_count": 70_000},
+        {"slots_offset": 2**64 - 1},
+        {"slots_offset": 2**63},
+    ],
+    ids=str,
+)
+def test_counters_that_cannot_be_are_an_error(mapped, fields):
+    """What a header says is not believed: 1.3 TB were allocated, or an offset overflowed."""
+    mapped({"serial": 1}, **{"thread_count": 2**32 - 1} | fields)
+
+    with pytest.raises(RecordingError, match="make no sense") as found:
+        Watch(os.getpid())
+    assert found.value.hint
+    assert not watch.is_recorded(os.getpid())
+
+
+def test_counters_without_a_descriptor_are_read(mapped):
+    """Where a collector writes the file the process keeps no descriptor: its memory is read as its own."""
+    memory = os.open(mapped({"serial": 1, "holds": 4}), os.O_RDWR)
+    mapping = mmap.mmap(memory, 0)
+    os.close(memory)
+    candidates = [one for one in watch._candidates(os.getpid()) if one[0].endswith("/mem")]
+    assert candidates
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watch, "_candidates", lambda pid: candidates)
+        with Watch(os.getpid()) as one:
+            assert one.snapshot().threads[0].holds == 4
+    mapping.close()
+
+
+def test_watchers_know_of_each_other(mapped):
+    """Who leaves learns whether others still count on the counting; a watch that is closed does not count."""
+    mapped({"serial": 1})
+    with Watch(os.getpid()) as one, Watch(os.getpid()) as other:
+        assert not one.join()
+        assert other.join()
+        assert one.leave()
+        assert one.join()
+        other.close()
+        assert not one.leave()
+        assert not other.leave()
+
+
 def test_a_memfd_is_found():
     """Counters in memory are found by the memfd's name."""
     fd = os.memfd_create("headway")
@@ -79,7 +128,7 @@ def test_a_memfd_is_found():
     with mmap.mmap(fd, 0), Watch(os.getpid()) as one:
         assert one.counters_only
         assert one.snapshot().threads[0].holds == 3
-        assert not watch.records_to_file(os.getpid())
+        assert watch.counts_only(os.getpid())
     os.close(fd)
 
 
@@ -116,7 +165,8 @@ def test_a_file_cut_short_kills_nobody(mapped):
     """Counters that are cut off while we read are those of no thread."""
     path = mapped({"serial": 1}, {"serial": 2})
     with Watch(os.getpid()) as one:
-        os.truncate(path, SLOTS_OFFSET + hwt.SLOT_DTYPE.itemsize + 10)
+        with path.open("r+b") as file:
+            file.truncate(SLOTS_OFFSET + hwt.SLOT_DTYPE.itemsize + 10)
         assert [thread.serial for thread in one.snapshot().threads] == [1]
 
 
@@ -180,7 +230,7 @@ def test_a_monitor_goes_on_with_the_next_recording(mapped):
     assert monitor.sample() == []
     assert len(monitor.sample()) == 1
     change(first, end_ns=5)
-    mapped({"serial": 1, "name": "second"}, name="next.hwt", start_ns=9)
+    mapped({"serial": 1, "name": "second"}, start_ns=9)
 
     assert monitor.sample() == []
     (sample,) = monitor.sample()

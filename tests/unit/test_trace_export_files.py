@@ -93,6 +93,32 @@ def test_folded_names_are_escaped(tmp_path):
     assert (tmp_path / "out").read_text(encoding="utf-8") == f"a\\x3bb 4242;MainThread;{frame} 2000\n"
 
 
+@pytest.mark.parametrize(
+    ("frames", "line"),
+    [
+        # What ran before attach came, the script's module, its functions, the agent below them.
+        (
+            ["app.py handle", "/x/at.py <module>", "/x/at.py _headway_answers", "/x/at.py _headway", "/r.py start"],
+            "handle (app.py:1)",
+        ),
+        (["app.py handle", "<string> <module>", "<string> _headway"], "handle (app.py:1)"),
+        (["<string> <module>", "<string> run", "<string> _headway"], "<module> (<string>:1);run (<string>:1)"),
+        (["/x/at.py <module>", "/x/at.py _headway_answers"], "?"),
+        (["app.py <module>", "app.py headway"], "<module> (app.py:1);headway (app.py:1)"),
+    ],
+)
+def test_folded_stacks_are_the_programs_alone(tmp_path, frames, line):
+    """What `headway attach` runs on top of a program's stack is left out of it."""
+    trace = small_trace(
+        [(1000, 0, Kind.ACQUIRE, 0, 0), (3000, 0, Kind.RELEASE, len(frames), 0)],
+        frames=tuple(Frame(one.split()[0], 1, one.split()[1]) for one in frames),
+    )
+
+    FORMATS["collapsed-hold"]([trace], tmp_path / "out")
+
+    assert (tmp_path / "out").read_text() == f"app.py 4242;MainThread;{line} 2000\n"
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_odd_names_are_written(tmp_path, name):
     """Names that are not Unicode, or that would end a string, do not stop an export or break its file."""
@@ -120,7 +146,7 @@ def test_parquet_without_pyarrow_says_how_to_get_it(tmp_path, monkeypatch):
     with pytest.raises(HeadwayError) as caught:
         FORMATS["parquet"]([made_trace(events=10)], tmp_path / "out")
 
-    assert caught.value.hint == "pip install 'headway[parquet]'"
+    assert caught.value.hint == "install pyarrow beside headway: pip install pyarrow"
     assert list(tmp_path.iterdir()) == []
 
 

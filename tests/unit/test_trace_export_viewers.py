@@ -7,6 +7,7 @@ from export_checks import HANDED_OVER, ODD, TWO_FRAMES, profile_stack, read_geck
 from made_traces import START_NS, made_process, made_trace
 
 from headway.errors import HeadwayError
+from headway.printable import printable
 from headway.traces.export import FORMATS, gecko
 from headway.traces.export.protobuf import field, varint
 from headway.traces.model import Frame, Kind, Loss, Park, Thread
@@ -119,13 +120,13 @@ def test_perfetto_without_stacks_has_none(tmp_path):
 
 
 def test_odd_names_reach_perfetto(tmp_path):
-    """Names keep what can be kept: undecodable bytes are written out."""
+    """Names keep what can be shown; what cannot, and bytes that are no characters, are written out."""
     trace = small_trace(
         HANDED_OVER, frames=(Frame(ODD, 1, ODD),) * 2, threads=(Thread(1, 1, ODD, 0, None), Thread(2, 1, "", 0, None))
     )
     sequence = perfetto(tmp_path, trace)[0][1]
 
-    kept = ODD.replace("\udcff", "\\udcff")
+    kept = printable(ODD)
     assert sequence.tracks[sequence.threads()[0]].thread.thread_name == kept
     assert sequence.tracks[sequence.threads()[1]].thread.thread_name == "thread 1"
     assert (kept, kept, 1) in [frame for of in sequence.slices.values() for *_, stack, _ in of for frame in stack or ()]

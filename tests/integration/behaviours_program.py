@@ -1,0 +1,421 @@
+"""A program that shows what it finds around it, or does one thing: `behaviours_program.py CASE [ARGUMENT ...]`. CPython 3.8 and later."""
+
+import atexit
+import contextlib
+import ctypes
+import gc
+import json
+import locale
+import multiprocessing
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+
+MODULES = set(sys.modules)
+PRCTL = {"death_signal": 2, "subreaper": 37}  # what writes to a pointer
+PRCTL_PLAIN = {"dumpable": 3, "keeps_capabilities": 7, "timer_slack": 30, "no_new_privileges": 39}
+
+
+def status(name):
+    """Return a line of /proc/self/status."""
+    with open("/proc/self/status") as file:
+        return next((line.split(":", 1)[1].strip() for line in file if line.startswith(name + ":")), None)
+
+
+def text_of(path):
+    """Return what a file under /proc has."""
+    with open(path, "rb") as file:
+        return file.read().decode("utf-8", "replace")
+
+
+def no_child():
+    """Return what waiting for any child says."""
+    try:
+        return os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return "ChildProcessError"
+
+
+def open_files():
+    """Return descriptors, and what each is, without what differs from run to run."""
+    found = {}
+    for name in sorted(os.listdir("/proc/self/fd"), key=int):
+        with contextlib.suppress(OSError):  # that which the folder was read through
+            found[name] = re.sub(r"\d+", "N", os.readlink("/proc/self/fd/" + name))
+    return found
+
+
+def prctl():
+    """Return what prctl tells."""
+    libc = ctypes.CDLL(None)
+    found = {name: libc.prctl(number, 0, 0, 0, 0) for name, number in PRCTL_PLAIN.items()}
+    for name, number in PRCTL.items():
+        value = ctypes.c_int(0)
+        libc.prctl(number, ctypes.byref(value), 0, 0, 0)
+        found[name] = value.value
+    return found
+
+
+def stream(one):
+    """Return how a standard stream is set up."""
+    return [one.encoding, one.errors, one.isatty(), one.line_buffering, getattr(one, "write_through", None)]
+
+
+def capture(code):
+    """Return what a Python child with this code prints."""
+    return subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False).stdout.decode()
+
+
+# Before anything else is changed by looking.
+FACTS = {
+    "child processes": no_child,
+    "children by /proc": lambda: text_of("/proc/thread-self/children"),
+    "threads of the system": lambda: len(os.listdir("/proc/self/task")),
+    "descriptors": open_files,
+    "the next descriptor": lambda: os.open(os.devnull, os.O_RDONLY),
+    "threads of Python": lambda: [thread.name for thread in threading.enumerate()],
+    "argv": lambda: sys.argv,
+    "orig_argv": lambda: getattr(sys, "orig_argv", None),
+    "executable": lambda: sys.executable,
+    "prefixes": lambda: [sys.prefix, sys.base_prefix, sys.exec_prefix],
+    "flags": lambda: str(sys.flags),
+    "path": lambda: sys.path,
+    "path importers": lambda: sorted(sys.path_importer_cache),
+    "path hooks": lambda: [getattr(one, "__qualname__", str(one)).split(".")[0] for one in sys.path_hooks],
+    "meta path": lambda: [getattr(one, "__name__", str(type(one))) for one in sys.meta_path],
+    "name of __main__": lambda: [__name__, sys.modules["__main__"].__file__, str(__spec__)],
+    "names in __main__": lambda: sorted(name for name in vars(sys.modules["__main__"]) if name.startswith("__")),
+    "sitecustomize": lambda: "sitecustomize" in MODULES,
+    "usercustomize": lambda: "usercustomize" in MODULES,
+    "large modules": lambda: sorted(
+        {"ctypes", "_ctypes", "numpy", "rich", "headway", "json", "zlib", "logging"} & MODULES
+    ),
+    "working folder": os.getcwd,
+    "umask": lambda: os.umask(0o77),
+    "process group is the parent's": lambda: os.getpgrp() == os.getpgid(os.getppid()),
+    "session is the parent's": lambda: os.getsid(0) == os.getsid(os.getppid()),
+    "leads a group": lambda: os.getpgrp() == os.getpid(),
+    "ignored signals": lambda: status("SigIgn"),
+    "blocked signals": lambda: status("SigBlk"),
+    # But for the C library's own two, of which it catches one as soon as there has been a thread.
+    "caught signals": lambda: hex(int(status("SigCgt"), 16) & ~(3 << 31)),
+    "pending signals": lambda: [status("SigPnd"), status("ShdPnd")],
+    "handlers": lambda: [
+        str(signal.getsignal(n)).split(" at ")[0] for n in range(1, signal.NSIG) if n in signal.valid_signals()
+    ],
+    "interrupting signals": lambda: signal.set_wakeup_fd(-1),
+    "limits": lambda: {
+        name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")
+    },
+    "allowed CPUs": lambda: sorted(os.sched_getaffinity(0)),
+    "nice value": lambda: os.getpriority(os.PRIO_PROCESS, 0),
+    "scheduler of the system": lambda: [os.sched_getscheduler(0), os.sched_getparam(0).sched_priority],
+    "switch interval": sys.getswitchinterval,
+    "recursion limit": sys.getrecursionlimit,
+    "bytecode": lambda: [sys.dont_write_bytecode, getattr(sys, "pycache_prefix", None)],
+    "hooks of sys": lambda: [
+        sys.excepthook is sys.__excepthook__,
+        sys.displayhook is sys.__displayhook__,
+        sys.unraisablehook is sys.__unraisablehook__,
+        sys.breakpointhook is sys.__breakpointhook__,
+    ],
+    "hook of threads": lambda: threading.excepthook.__name__,
+    "trace and profile functions": lambda: [
+        sys.gettrace(),
+        sys.getprofile(),
+        threading._trace_hook,
+        threading._profile_hook,
+    ],
+    "atexit functions": atexit._ncallbacks,
+    "collector of garbage": lambda: [gc.isenabled(), gc.get_threshold(), gc.get_debug(), len(gc.callbacks)],
+    "filters of warnings": lambda: [str(one) for one in warnings.filters],
+    "warn options": lambda: [sys.warnoptions, str(sys._xoptions)],
+    "streams": lambda: [stream(sys.stdin), stream(sys.stdout), stream(sys.stderr)],
+    "input": sys.stdin.read,
+    "encodings": lambda: [
+        sys.getfilesystemencoding(),
+        sys.getfilesystemencodeerrors(),
+        locale.getpreferredencoding(False),
+    ],
+    "locale": lambda: locale.setlocale(locale.LC_CTYPE),
+    "name for the kernel": lambda: text_of("/proc/self/comm"),
+    "command line for the kernel": lambda: text_of("/proc/self/cmdline"),
+    "executable for the kernel": lambda: os.readlink("/proc/self/exe"),
+    "root and cwd for the kernel": lambda: [os.readlink("/proc/self/root"), os.readlink("/proc/self/cwd")],
+    "control group": lambda: text_of("/proc/self/cgroup"),
+    "out-of-memory score": lambda: text_of("/proc/self/oom_score_adj"),
+    "who it is": lambda: [os.getresuid(), os.getresgid(), os.getgroups()],
+    "capabilities": lambda: [status(name) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")],
+    "seccomp": lambda: status("Seccomp"),
+    "timers": lambda: [signal.getitimer(signal.ITIMER_REAL), signal.getitimer(signal.ITIMER_VIRTUAL), signal.alarm(0)],
+    "prctl": prctl,
+    "namespaces": lambda: sorted(os.readlink("/proc/self/ns/" + name) for name in os.listdir("/proc/self/ns")),
+    "folder for temporary files": tempfile.gettempdir,
+    "time zone": lambda: time.tzname,
+    "start method": multiprocessing.get_start_method,
+    "Thread's methods": lambda: sorted(vars(threading.Thread)),
+    "builtins": lambda: sorted(dir(__builtins__)),
+    "a file's mode": lambda: oct(os.stat(made()).st_mode),
+    "its child's path": lambda: capture("import sys; print(sys.path, sys.flags)"),
+    "its child's streams": lambda: capture("import sys; print(sys.stdout.encoding, sys.stdin.encoding)"),
+    "its child's modules": lambda: capture(
+        "import sys; print('ctypes' in sys.modules, 'sitecustomize' in sys.modules)"
+    ),
+    "its child's threads": lambda: capture("import os; print(len(os.listdir('/proc/self/task')))"),
+    "a missing file": lambda: [type(error(os.stat, "/nothing")).__name__, type(error(open, "/nothing")).__name__],
+}
+
+
+def error(function, *arguments):
+    """Return what a call raises."""
+    try:
+        function(*arguments)
+    except OSError as raised:
+        return raised
+    return None
+
+
+def made():
+    """Make a file, as the umask says."""
+    path = os.path.join(os.getcwd(), "made")
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o666))
+    return path
+
+
+def world():
+    """Say what is found around here."""
+    found = {name: fact() for name, fact in FACTS.items()}
+    environ = {os.fsdecode(name): os.fsdecode(value) for name, value in os.environb.items()}
+    print(json.dumps({"facts": found, "parent": os.getppid(), "pid": os.getpid(), "environ": environ}))
+
+
+def show():
+    """Say what variables act on."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    print(
+        sys.flags, sys.path, sys.executable, sys.prefix, __debug__, sys.argv, sys.dont_write_bytecode, __doc__ is None
+    )
+    print(sys.stdout.encoding, sys.stdout.errors, sys.getfilesystemencoding(), locale.setlocale(locale.LC_CTYPE, ""))
+    print(
+        sys.warnoptions,
+        [str(one) for one in warnings.filters],
+        getattr(sys, "pycache_prefix", None),
+        here == sys.path[0],
+    )
+    print(
+        "tracemalloc" in sys.modules and sys.modules["tracemalloc"].is_tracing(),
+        "sitecustomize" in MODULES,
+        "rich" in MODULES,
+    )
+    print(hash("a") if sys.flags.hash_randomization == 0 or "PYTHONHASHSEED" in os.environ else "random")
+    own = [name for name in os.environ if name.startswith("HEADWAY_")] + ["PYTHONPATH", "_"]
+    print(sorted((name, value) for name, value in os.environ.items() if name not in own))
+
+
+def exits(code):
+    """End with a code."""
+    sys.exit(int(code))
+
+
+def exit_text():
+    """End with a text on stderr."""
+    sys.exit("that was it")
+
+
+def exit_none():
+    """End with no code."""
+    sys.exit()
+
+
+def raises(name):
+    """End with an exception."""
+    raise {"ValueError": ValueError, "KeyboardInterrupt": KeyboardInterrupt, "MemoryError": MemoryError}[name](
+        "on purpose"
+    )
+
+
+def os_exit(code):
+    """End without the interpreter's end, and with what is buffered lost."""
+    print("lost")
+    os._exit(int(code))
+
+
+def dies(name):
+    """End by a signal."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    print("dying", flush=True)
+    os.kill(os.getpid(), getattr(signal, name))
+    time.sleep(60)
+
+
+def fatal():
+    """End in C."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.abort()
+
+
+def thread_raises():
+    """A thread ends with an exception; the program does not."""
+    thread = threading.Thread(target=exits, args=("x",), name="one")
+    thread.start()
+    thread.join()
+    print("on", flush=True)
+
+
+def atexit_order():
+    """Say when what is called at the end."""
+    atexit.register(print, "first in, last out")
+    atexit.register(print, "last in, first out")
+    threading.Thread(target=lambda: (time.sleep(0.02), print("a thread ends before"))).start()
+    print("the program's last line")
+
+
+def prints(count):
+    """Print lines."""
+    for i in range(int(count)):
+        print("line", i)
+
+
+def complains():
+    """Print on stderr."""
+    print("a word", file=sys.stderr)
+    sys.stderr.flush()
+    print("on")
+
+
+def streams_there():
+    """Say, by the exit code, which standard streams are there."""
+    os._exit(sum(1 << i for i, one in enumerate((sys.stdin, sys.stdout, sys.stderr)) if one is not None))
+
+
+def counts(*names):
+    """Count signals until stdin ends."""
+    found = dict.fromkeys(names, 0)
+    by_number = {getattr(signal, name): name for name in names}
+
+    def note(number, frame):
+        found[by_number[number]] += 1
+
+    for number in by_number:
+        signal.signal(number, note)
+    print("ready", flush=True)
+    sys.stdin.read()
+    print(json.dumps(found), flush=True)
+
+
+def waits():
+    """Wait for the end of stdin, and end by default by any signal."""
+    print("ready", flush=True)
+    sys.stdin.read()
+
+
+def interrupted():
+    """Catch a Ctrl-C."""
+    try:
+        waits()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+
+
+def orphaned():
+    """Notice that the parent has gone, as a Jupyter kernel does."""
+    parent = os.getppid()
+    print(os.getpid(), flush=True)
+    while os.getppid() == parent:
+        time.sleep(0.005)
+    with open("noticed.new", "w") as file:
+        file.write("noticed")
+    os.rename("noticed.new", "noticed")
+
+
+def reads_terminal():
+    """Read from the terminal: in the background that stops the program."""
+    print("ready", flush=True)
+    os.read(os.open("/dev/tty", os.O_RDONLY), 1)
+
+
+def fork():
+    """Children by fork, and what becomes of them."""
+    found = []
+    for code in (0, 3):
+        child = os.fork()
+        if child == 0:
+            os._exit(code)
+        found.append(os.waitpid(child, 0)[1])
+    print(found, no_child())
+
+
+def child_of(*command):
+    """Say how a child ended, and what it said."""
+    done = subprocess.run(command, capture_output=True, check=False)
+    print(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def python_child(*arguments):
+    """The same with a child of this Python."""
+    child_of(sys.executable, *arguments)
+
+
+def clean_child():
+    """A child with an environment of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", "import os; print(sorted(os.environ))"],
+        env={"A": "1"},
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    print(done.returncode, re.sub(r"'LC_CTYPE'(, )?", "", done.stdout.decode()))
+
+
+def becomes(*command):
+    """Become another program."""
+    sys.stdout.flush()
+    os.execvp(command[0], command)
+
+
+def pool(method):
+    """A pool of processes."""
+    with multiprocessing.get_context(method).Pool(2) as made_pool:
+        print(made_pool.map(abs, [-1, -2, -3]))
+
+
+def system():
+    """The shell's children."""
+    print(os.system("exit 3"), os.popen("echo from a shell").read())
+
+
+def reaps_all():
+    """Wait for all children there are."""
+    for _ in range(2):
+        if os.fork() == 0:
+            os._exit(0)
+    found = 0
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            break
+        found += 1
+    print(found)
+
+
+def child_signal():
+    """Be told of children."""
+    seen = []
+    signal.signal(signal.SIGCHLD, lambda *_: seen.append(1))
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    print(len(seen))
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,632 @@
+"""What `headway attach` must never do: give anybody a right, or leave a process other than it was. Some of it as root.
+
+One file: all of it is played against one and the same program.
+"""
+
+import contextlib
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from attached import Attached
+
+from headway.errors import RecordingError
+from headway.lab.interpreters import discover
+from headway.lab.interpreters import select as chosen
+from headway.live.attach import detach, look_at
+from headway.live.channel import Channel
+from headway.live.lease import SPAN_S, Ended
+from headway.live.memory import Memory
+from headway.live.remote import OFFSETS, Request
+from headway.native import library_path
+
+BY_NAME = {interpreter.name: interpreter for interpreter in reversed(chosen(discover()[0], ["all"]))}
+NAMES = [name for name in ("3.8", "3.11", "3.12", "3.13", "3.13t") if name in BY_NAME] + ["3.14", "3.15"]
+ASKED = ["3.14", "3.15"]
+NOBODY = 65534
+LIMIT_S = 60.0
+
+pytestmark = pytest.mark.slow
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="plays another user, which only root can")
+
+# Threads that contend; commands come on stdin. Modules are imported before it may become another user, who could not
+# read them where root has installed the interpreter.
+PROGRAM = r"""
+import _socket, ctypes, errno, json, os, select, struct, sys, sysconfig, threading, time, platform
+sysconfig.get_config_vars()
+"".encode("utf-16-le"), "".encode("utf-32-le"), "".encode("latin-1")
+def burn():
+    while True:
+        sum(range(2000))
+for _ in range(2):
+    threading.Thread(target=burn, daemon=True).start()
+uid = int(sys.argv[2])
+if uid:
+    os.setgroups([])
+    os.setgid(uid)
+    os.setuid(uid)
+print("ready", flush=True)
+def look():
+    # The library, where it is loaded: what it says, and whether anything is still counted.
+    with open("/proc/self/maps") as maps:
+        if os.path.basename(sys.argv[1]) not in maps.read():
+            return [0, "", False]
+    library = ctypes.CDLL(sys.argv[1])
+    library.hw_schedule_active.restype = ctypes.c_char_p
+    def counted():
+        counts, times = (ctypes.c_int64 * 16)(), (ctypes.c_int64 * 2)()
+        library.hw_schedule_counts(counts)
+        library.hw_gil_times(times, ctypes.byref(times, 8))
+        return counts[0], times[1]
+    before = counted()
+    for _ in range(20):
+        time.sleep(0.001)
+    return [library.hw_trace_active(), library.hw_schedule_active().decode(), counted() != before]
+while True:
+    if not select.select([sys.stdin], [], [], 0.002)[0]:
+        continue
+    command = sys.stdin.readline().strip()
+    if command == "look":
+        print(json.dumps(look()), flush=True)
+    elif command == "block":
+        print("blocked", flush=True)
+        os.read(0, 1)
+        print("on", flush=True)
+    elif command.startswith("run "):
+        exec(json.loads(command[4:]), {})
+        print("done", flush=True)
+    else:
+        break
+"""
+
+
+class Program:
+    """PROGRAM, running."""
+
+    def __init__(self, name, uid=0, before=(), options=(), env=None):
+        command = [*before, BY_NAME[name].executable, *options, "-u", "-c", PROGRAM, str(library_path()), str(uid)]
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        self.process = subprocess.Popen(command, text=True, env=env, **pipes)
+        self.limit = threading.Timer(LIMIT_S * 2, self.process.kill)
+        self.limit.start()
+        self.pid = self.process.pid
+
+    def __enter__(self):
+        assert self.process.stdout.readline() == "ready\n", self.process.stderr.read()
+        return self
+
+    def __exit__(self, *_):
+        self.limit.cancel()
+        if not self.process.stdout.closed:
+            self.process.kill()
+            self.process.communicate()
+
+    def tell(self, command):
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+
+    def look(self):
+        """Return [traced, policy, anything is still counted]."""
+        self.tell("look")
+        return json.loads(self.process.stdout.readline())
+
+    def run(self, code):
+        self.tell("run " + json.dumps(code))
+        assert self.process.stdout.readline() == "done\n"
+
+    def block(self):
+        """Have its main thread run no Python until go_on()."""
+        self.tell("block")
+        assert self.process.stdout.readline() == "blocked\n"
+        wait_until(lambda: Path(f"/proc/{self.pid}/syscall").read_text().startswith("0 0x0 "))
+
+    def go_on(self):
+        self.tell("")
+        assert self.process.stdout.readline() == "on\n"
+
+    def finish(self):
+        """End it, and return what it said on stderr."""
+        errors = self.process.communicate("quit\n", timeout=LIMIT_S)[1]
+        assert self.process.returncode == 0
+        return errors
+
+
+def wait_until(condition, limit_s=LIMIT_S):
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def start(*arguments, **options):
+    """Start the command line."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-m", "headway", *map(str, arguments)], text=True, **pipes, **options)
+
+
+def run(*arguments, **options):
+    with start(*arguments, **options) as command:
+        limit = threading.Timer(LIMIT_S, command.kill)
+        limit.start()
+        output, errors = command.communicate()
+        limit.cancel()
+    return subprocess.CompletedProcess(command.args, command.returncode, output, errors)
+
+
+def read_until(stream, words):
+    """Read lines until one has these words in it."""
+    said = ""
+    while words not in said:
+        line = stream.readline()
+        assert line, said
+        said += line
+    return said
+
+
+# ---------------------------------------------------------------- however it ends
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize("name", ["3.12", *ASKED])
+def test_a_signal_detaches_in_order(tmp_path, name, number):
+    """SIGTERM, SIGHUP and Ctrl-C end the recording at once, with exit code 0 and a trace."""
+    file = tmp_path / "trace.hwt"
+    with Program(name) as program:
+        command = start("attach", program.pid, "-o", file, "--no-summary")
+        read_until(command.stderr, "recording process")
+        command.send_signal(number)
+        errors = command.communicate(timeout=LIMIT_S)[1]
+        assert command.returncode == 0, errors
+        assert program.look() == [0, "", False]
+        assert program.finish() == ""
+    assert file.exists()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_killed_attach_ends_the_recording(tmp_path, name):
+    """After SIGKILL the process counts nothing more within seconds, by itself, and can be attached to anew."""
+    with Program(name) as program:
+        command = start("attach", program.pid, "-o", tmp_path / "one.hwt")
+        read_until(command.stderr, "recording process")
+        traced, policy, counted = program.look()
+        assert (traced, policy) == (1, "")
+        assert counted or name == "3.13t"
+        command.kill()
+        command.communicate()
+        wait_until(lambda: program.look() == [0, "", False], 30)
+        done = run("attach", program.pid, "-o", tmp_path / "two.hwt", "--duration", "0.2", "--no-summary")
+        assert done.returncode == 0, done.stderr
+        assert program.finish() == ""
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_killed_attach_ends_the_policy(name):
+    """After SIGKILL no policy has the GIL any more within seconds."""
+    with Program(name) as program:
+        command = start("attach", program.pid, "--policy", "fair")
+        read_until(command.stderr, "is scheduled by fair")
+        assert program.look() == [0, "fair", True]
+        command.kill()
+        command.communicate()
+        wait_until(lambda: program.look() == [0, "", False], 30)
+        done = run("attach", program.pid, "--policy", "bfs", "--duration", "0.2")
+        assert (done.returncode, "in place of" in done.stderr) == (0, False)
+        assert program.finish() == ""
+
+
+@pytest.mark.parametrize("name", ["3.12", "3.14"])
+def test_it_goes_on_as_long_as_attach_does(tmp_path, name):
+    """A lease is renewed: longer than it lasts by itself, the process is recorded still."""
+    with Program(name) as program:
+        held = Attached(look_at(program.pid), tmp_path / "trace.hwt")
+        began = time.monotonic()
+        wait_until(lambda: time.monotonic() - began > SPAN_S + 2)
+        assert program.look()[0] == 1
+        assert held.ended is Ended.LIVE
+        held.let_go()
+        wait_until(lambda: held.ended is Ended.EXPIRED, 30)
+        assert program.look() == [0, "", False]
+        assert detach(look_at(program.pid)) == ""
+
+
+@pytest.mark.parametrize("name", ["3.12", "3.14"])
+def test_a_process_stopped_when_it_is_to_be_told(tmp_path, name):
+    """The exit code says that it could not be told; when it goes on, it is as it was by itself."""
+    with Program(name) as program:
+        command = start("attach", program.pid, "-o", tmp_path / "trace.hwt", "--no-summary")
+        read_until(command.stderr, "recording process")
+        program.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: state_of(program.pid) == "T")
+        command.send_signal(signal.SIGINT)
+        errors = command.communicate(timeout=LIMIT_S)[1]
+        assert command.returncode == 7
+        assert f"process {program.pid} is stopped" in errors
+        assert "ends by itself" in errors
+        program.process.send_signal(signal.SIGCONT)
+        wait_until(lambda: program.look() == [0, "", False], 30)
+        assert program.finish() == ""
+
+
+def state_of(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize("name", ["3.8", "3.13", "3.14"])
+def test_detach_by_hand(tmp_path, name):
+    """`headway detach` ends a recording and a policy, whoever began them, and says what; attach notices."""
+    file = tmp_path / "trace.hwt"
+    with Program(name) as program:
+        command = start("attach", program.pid, "-o", file, "--no-summary")
+        read_until(command.stderr, "recording process")
+        if name in ASKED:
+            policy = start("attach", program.pid, "--policy", "fair")
+            read_until(policy.stderr, "is scheduled by fair")
+        done = run("detach", program.pid)
+        assert done.returncode == 0, done.stderr
+        assert f"ended in process {program.pid}: the recording into {file}" in done.stderr
+        assert program.look() == [0, "", False]
+        assert "was ended by another command" in command.communicate(timeout=LIMIT_S)[1]
+        assert command.returncode == 0
+        if name in ASKED:
+            assert "and the policy fair" in done.stderr
+            assert "was ended by another command" in policy.communicate(timeout=LIMIT_S)[1]
+        done = run("detach", program.pid)
+        assert (done.returncode, "is neither recorded nor scheduled" in done.stderr) == (0, True)
+        assert program.finish() == ""
+
+
+@pytest.mark.parametrize("name", ["3.12", "3.14"])
+def test_one_attach_at_a_time(tmp_path, name):
+    """A second attach says since when, into which file and what to do; the first goes on."""
+    with Program(name) as program:
+        held = Attached(look_at(program.pid), tmp_path / "one.hwt")
+        done = run("attach", program.pid, "-o", tmp_path / "two.hwt")
+        assert done.returncode == 7
+        assert re.search(r"recorded already, since \d\d:\d\d:\d\d into \S+/one\.hwt", done.stderr)
+        assert f"headway detach {program.pid}" in done.stderr
+        assert (held.ended, program.look()[0]) == (Ended.LIVE, 1)
+        held.close()
+
+
+# ---------------------------------------------------------------- giving up
+@pytest.mark.parametrize("name", ASKED)
+def test_giving_up_undoes_the_request(tmp_path, name):
+    """A main thread that runs no Python comes to nothing later: it is not asked any more, and says nothing."""
+    with Program(name) as program:
+        program.block()
+        done = run("attach", program.pid, "-o", tmp_path / "trace.hwt", "--patience", "0.3")
+        assert (done.returncode, "has run no Python for 0.3 s" in done.stderr) == (7, True)
+        program.go_on()
+        assert program.look() == [0, "", False]
+        assert program.finish() == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("name", ["3.12", *ASKED])
+def test_an_attach_that_is_ended_while_it_waits(tmp_path, name, number):
+    """What the process comes to later does nothing: nobody answers to it."""
+    with Program(name) as program:
+        program.block()
+        command = start("attach", program.pid, "-o", tmp_path / "trace.hwt", "--patience", "60")
+        wait_until(lambda: asked(program.pid, name))
+        command.send_signal(number)
+        command.communicate(timeout=LIMIT_S)
+        assert command.returncode == (-number if number == signal.SIGKILL else 128 + number)
+        program.go_on()
+        assert program.look() == [0, "", False]
+        assert program.finish() == ""
+    assert not (tmp_path / "trace.hwt").exists()
+
+
+def asked(pid, name):
+    """The process's memory says that it is to run something: a script's path, or a text to be compiled."""
+    wanted = b"/script.py\0" if name in ASKED else b"_headway()\\n"
+    maps = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    with Memory(pid) as memory:
+        for addresses, rights, *_ in maps:
+            begin, end = (int(address, 16) for address in addresses.split("-"))
+            if rights.startswith("rw") and end - begin <= 16 << 20:
+                with contextlib.suppress(OSError):
+                    if wanted in memory.read(begin, end - begin):
+                        return True
+    return False
+
+
+@only_root
+@pytest.mark.parametrize("name", ASKED)
+def test_nobody_else_can_make_the_script(tmp_path, monkeypatch, name):
+    """Where the script was, another user makes none: not after root's attach has given up, and not while it waits."""
+    paths = []
+    write = Channel.write_script
+    monkeypatch.setattr(Channel, "write_script", lambda *a: paths.append(write(*a)) or paths[-1])
+    with Program(name) as program:
+        program.block()
+        with pytest.raises(RecordingError, match="has run no Python"):
+            Attached(look_at(program.pid), tmp_path / "trace.hwt", patience_s=0.2)
+        code = "import os, sys; os.makedirs(os.path.dirname(sys.argv[1])); open(sys.argv[1], 'w')"
+        other = subprocess.run(
+            ["/usr/bin/python3", "-c", code, str(paths[0])],
+            check=False,
+            user=NOBODY,
+            group=NOBODY,
+            cwd="/",
+            capture_output=True,
+            text=True,
+        )
+        assert "PermissionError" in other.stderr
+        for parent in paths[0].parents:
+            if parent.exists():
+                found = parent.stat()
+                assert (found.st_uid, found.st_mode & 0o022) == (0, 0), parent
+        program.go_on()
+        assert program.finish() == ""
+
+
+# ---------------------------------------------------------------- a hostile process
+@only_root
+def test_the_process_is_not_run(tmp_path):
+    """A user's own program that is called python3.14 is not run by root's attach."""
+    if shutil.which("gcc") is None:
+        pytest.skip("makes a program with gcc")
+    folder = Path(tempfile.mkdtemp(prefix="hostile-", dir="/var/tmp"))
+    try:
+        os.chown(folder, NOBODY, NOBODY)
+        source, program, told = folder / "own.c", folder / "python3.14", folder / "told"
+        source.write_text(
+            "#include <stdio.h>\n#include <unistd.h>\n"
+            "int main(int n, char **words) {\n"
+            f'    if (n > 1) {{ FILE *file = fopen("{told}", "w"); fprintf(file, "%d", getuid()); fclose(file); }}\n'
+            "    else pause();\n}\n"
+        )
+        subprocess.run(["gcc", "-o", program, source], check=True)
+        with subprocess.Popen([program], user=NOBODY, group=NOBODY) as own:
+            try:
+                wait_until(lambda: os.readlink(f"/proc/{own.pid}/exe") == str(program))
+                done = run("attach", own.pid, "-o", tmp_path / "trace.hwt")
+                assert done.returncode == 7
+                assert "no CPython 3.14 in it" in done.stderr
+                assert not told.exists()
+                assert own.poll() is None
+            finally:
+                own.kill()
+    finally:
+        shutil.rmtree(folder)
+
+
+@only_root
+@pytest.mark.parametrize("name", ["3.12", "3.14"])
+def test_root_attaches_to_a_users_process(monkeypatch, name):
+    """It works as ever, the process writing where it may; what root makes meanwhile is root's, and is gone in the end."""
+    places = []
+    close = Channel.close
+
+    def look_and_close(channel):
+        if channel.folder not in places:
+            places.append(channel.folder)
+            found = [channel.folder.stat(), *(entry.stat() for entry in os.scandir(channel.folder))]
+            assert {one.st_uid for one in found} == {0}
+        close(channel)
+
+    monkeypatch.setattr(Channel, "close", look_and_close)
+    folder = Path(tempfile.mkdtemp(prefix="theirs-", dir="/var/tmp"))
+    try:
+        os.chown(folder, NOBODY, NOBODY)
+        with Program(name, NOBODY) as program:
+            target = look_at(program.pid)
+            held = Attached(target, folder / "trace.hwt")
+            assert detach(target) == f"the recording into {folder}/trace.hwt"
+            held.close()
+            assert program.look() == [0, "", False]
+            assert program.finish() == ""
+    finally:
+        shutil.rmtree(folder)
+    assert len(places) == 2
+    assert not any(place.exists() for place in places)
+
+
+@only_root
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("'x' * 9000000, ()", "no page of a lease"),
+        ("chr(27) + ']0;owned' + chr(7), (os.open('/dev/null', 0),)", "no page of a lease"),
+        ("'', (os.open(fifo, os.O_RDWR),)", "no page of a lease"),
+        ("'', tuple(os.pipe() + os.pipe() + os.pipe())", "no answer"),
+        ("'', (os.memfd_create('free', 2),)", "no page of a lease"),
+        ("7, ()", "hung up"),
+    ],
+)
+def test_a_process_that_lies(tmp_path, answer, said):
+    """A hostile answer is a clear error, with nothing of it on the terminal and no descriptor kept."""
+    lie = (
+        "import os, sys, types\n"
+        "fifo = '/var/tmp/headway-test-fifo-%d' % os.getpid()\n"
+        "os.mkfifo(fifo)\n"
+        "def attach(*_):\n"
+        f"    return {answer}\n"
+        "package, module = types.ModuleType('headway_agent'), types.ModuleType('headway_agent.recorder')\n"
+        "package.recorder, module.attach, module.detach = module, attach, print\n"
+        "sys.modules.update({'headway_agent': package, 'headway_agent.recorder': module})\n"
+        "globals().update(locals())\n"
+    )
+    with Program("3.14", NOBODY) as program:
+        program.run(lie)
+        before = set(os.listdir("/proc/self/fd"))
+        with pytest.raises(RecordingError, match=said) as caught:
+            Attached(look_at(program.pid), tmp_path / "trace.hwt")
+        assert caught.value.message.isprintable()
+        assert set(os.listdir("/proc/self/fd")) == before
+        Path(f"/var/tmp/headway-test-fifo-{program.pid}").unlink()
+
+
+# ---------------------------------------------------------------- what it says
+@pytest.mark.parametrize("name", ASKED)
+def test_a_stopped_process(tmp_path, name):
+    """It is said to be stopped, at the start and where it is stopped while we wait."""
+    with Program(name) as program:
+        program.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: state_of(program.pid) == "T")
+        done = run("attach", program.pid, "-o", tmp_path / "trace.hwt")
+        assert (done.returncode, f"process {program.pid} is stopped" in done.stderr) == (7, True)
+        assert f"kill -CONT {program.pid}" in done.stderr
+        program.process.send_signal(signal.SIGCONT)
+        assert program.look() == [0, "", False]
+
+
+@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("way", ["option", "environment"])
+def test_a_process_that_does_not_let_itself_be_attached_to(tmp_path, name, way):
+    """It is said so, with what it was started with."""
+    options = ["-X", "disable-remote-debug"] if way == "option" else []
+    env = {**os.environ, "PYTHON_DISABLE_REMOTE_DEBUG": "1"} if way == "environment" else None
+    with Program(name, options=options, env=env) as program:
+        done = run("attach", program.pid, "-o", tmp_path / "trace.hwt")
+        assert done.returncode == 7
+        assert "PYTHON_DISABLE_REMOTE_DEBUG" in done.stderr
+        assert "ptrace" not in done.stderr
+        assert program.finish() == ""
+
+
+def test_a_thread_is_no_process(tmp_path):
+    """A thread's id is said to be one, and which process's."""
+    with Program("3.14") as program:
+        thread = next(task for task in os.listdir(f"/proc/{program.pid}/task") if task != str(program.pid))
+        done = run("attach", thread, "-o", tmp_path / "trace.hwt")
+        assert done.returncode == 7
+        assert f"{thread} is a thread of process {program.pid}" in done.stderr
+
+
+@only_root
+@pytest.mark.parametrize("name", ["3.12", "3.14"])
+def test_another_mount_namespace(tmp_path, name):
+    """A process that has files of its own is said to, and has not been asked for anything."""
+    before = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /run && exec "$@"', "sh"]
+    with Program(name, before=before) as program:
+        done = run("attach", program.pid, "-o", tmp_path / "trace.hwt")
+        assert done.returncode == 7
+        assert "has files of its own" in done.stderr
+        assert program.finish() == ""
+
+
+@only_root
+@pytest.mark.parametrize("name", ["3.12", "3.14"])
+@pytest.mark.parametrize("kind", ["pid", "time"])
+def test_namespaces_that_can_be_reached(tmp_path, name, kind):
+    """In another PID or time namespace a process is recorded, for longer than a lease lasts, and detached."""
+    flags = ["-p", "-f", "--mount-proc"] if kind == "pid" else ["-T", "-f", "--monotonic", "100000"]
+    with Program(name, before=["unshare", *flags]) as program:
+        inside = int(Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()[0])
+        held = Attached(look_at(inside), tmp_path / "trace.hwt")
+        began = time.monotonic()
+        wait_until(lambda: time.monotonic() - began > SPAN_S + 2)
+        assert (held.ended, program.look()[0]) == (Ended.LIVE, 1)
+        assert detach(look_at(inside)) == f"the recording into {tmp_path}/trace.hwt"
+        held.close()
+        assert program.finish() == ""
+
+
+def test_children_that_do_the_work(tmp_path):
+    """What a process has started before is not recorded, and it is said which processes those are."""
+    code = "import os, time\nchild = os.fork()\nif child: print(child, flush=True)\nwhile True: time.sleep(0.001)"
+    with subprocess.Popen([BY_NAME["3.14"].executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        child = int(parent.stdout.readline())
+        try:
+            done = run("attach", parent.pid, "-o", tmp_path / "trace.hwt", "--duration", "0.1", "--no-summary")
+            assert done.returncode == 0, done.stderr
+            assert f"its 1 child processes are not recorded, and may do the work: {child}" in done.stderr
+        finally:
+            parent.kill()
+            os.kill(child, signal.SIGKILL)
+
+
+# ---------------------------------------------------------------- what is known of CPython
+@pytest.mark.parametrize("name", ASKED)
+def test_where_the_offsets_are(name):
+    """Our table agrees with the header that the interpreter was built from."""
+    executable = Path(BY_NAME[name].executable)
+    header = executable.parents[1] / "include" / f"python{name}" / "internal" / "pycore_debug_offsets.h"
+    if not header.exists():
+        pytest.skip(f"{header} is not installed")
+    text = re.sub(r"//.*", "", header.read_text())
+    body = text[text.index("typedef struct _Py_DebugOffsets {") : text.index("} _Py_DebugOffsets;")]
+    words, open_words = [], None
+    for line in body.splitlines()[1:]:
+        if re.match(r"\s*struct\s*\w*\s*\{", line):
+            open_words = []
+        elif found := re.match(r"\s*\}\s*(\w+);", line):
+            words += [f"{found[1]}.{word}" for word in open_words]
+            open_words = None
+        elif found := re.match(r"\s*(?:uint64_t|char)\s+(\w+)", line):
+            (words if open_words is None else open_words).append(found[1])
+    version = tuple(map(int, name.split(".")))
+    assert {word: words.index(word) for word in OFFSETS[version]} == OFFSETS[version]
+    first = words.index("debugger_support.eval_breaker")
+    fields = ("remote_debugger_support", "remote_debugging_enabled", "debugger_pending_call", "debugger_script_path")
+    assert words[first + 1 :] == [f"debugger_support.{field}" for field in (*fields, "debugger_script_path_size")]
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_no_signal_is_lost_beside_a_request(name):
+    """Signals that arrive while requests are made and undone are all handled."""
+    code = (
+        "import os, signal, sys, time\n"
+        "signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b'.'))\nprint('ready', flush=True)\n"
+        "while True: sum(range(1000))"
+    )
+    with subprocess.Popen([BY_NAME[name].executable, "-c", code], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout.readline() == b"ready\n"
+            version = tuple(map(int, name.split(".")))
+            over = threading.Event()
+
+            def ask():
+                while not over.is_set():
+                    request = Request(process.pid, version, b"/nowhere/headway/x/script.py")
+                    request.cancel()
+                    request.close()
+
+            asking = threading.Thread(target=ask)
+            asking.start()
+            for _ in range(300):
+                os.kill(process.pid, signal.SIGUSR1)
+                assert select.select([process.stdout], [], [], 10)[0]
+                assert os.read(process.stdout.fileno(), 1) == b"."
+            over.set()
+            asking.join()
+        finally:
+            process.kill()
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="inject.py is for x86-64")
+@pytest.mark.parametrize("name", ["3.8", "3.12", "3.13"])
+def test_killed_in_the_middle_of_an_injection(tmp_path, name):
+    """SIGKILL while the process's registers are changed, and it goes on: another process of ours puts them back."""
+    there, back = tmp_path / "there", tmp_path / "back"
+    code = (
+        "import os, sys, time\nfrom headway.live import inject\n"
+        "call = inject._Tracee.call\n"
+        "def slow(thread, *a, **o):\n"
+        f"    open({str(there)!r}, 'w').close()\n"
+        f"    while not os.path.exists({str(back)!r}): time.sleep(0.01)\n"
+        "    return call(thread, *a, **o)\n"
+        "inject._Tracee.call = slow\n"
+        "inject.run_soon(int(sys.argv[1]), 'import sys; sys.told = True')\n"
+    )
+    with Program(name) as program:
+        with subprocess.Popen([sys.executable, "-c", code, str(program.pid)]) as attaching:
+            wait_until(there.exists)
+            attaching.kill()
+        wait_until(lambda: state_of(program.pid) == "t")  # a debugger that ended would have let it go
+        back.touch()
+        wait_until(lambda: state_of(program.pid) != "t")
+        program.run("import sys, time\nwhile not hasattr(sys, 'told'): time.sleep(0.001)")
+        assert program.look() == [0, "", False]
+        assert program.finish() == ""

@@ -1,0 +1,328 @@
+"""What is done when a traced program has ended, by a process that is nobody's child."""
+
+import ctypes
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headway.live.files import lock, lock_path, unlock, wait_until_finished
+
+HEADWAY = str(Path(sys.executable).with_name("headway"))
+LIMIT_S = 60
+SET_SUBREAPER = 36
+
+pytestmark = [pytest.mark.slow, pytest.mark.any_load]
+
+WORKS = "import sys, time\ntime.sleep(0.001)\n"
+WAITS = "import sys\nprint('ready', flush=True)\nsys.stdin.read()\n"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The current folder, with two programs."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("PYTHON")]:
+        monkeypatch.delenv(name)
+    Path("works.py").write_text(WORKS)
+    Path("waits.py").write_text(WAITS)
+    return tmp_path
+
+
+def trace(*arguments, python=sys.executable):
+    """Return the command line that traces into x.hwt."""
+    return [HEADWAY, "trace", "-o", "x.hwt", "--python", python, *arguments]
+
+
+def wait_for(condition, what):
+    """Wait until something is true; fail where it never is."""
+    deadline = time.monotonic() + LIMIT_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+    return found
+
+
+def collector_of(folder):
+    """Return the process that holds a trace's lock, other than the one that is named in it."""
+    identity = lock_path(folder / "x.hwt").stat().st_ino
+    for line in Path("/proc/locks").read_text().splitlines():
+        if line.split()[5].endswith(f":{identity}"):
+            holder = lock_path(folder / "x.hwt")
+            break
+    else:
+        return None
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if any(os.readlink(one) == str(holder) for one in process.glob("fd/*")):
+                return int(process.name)
+        except OSError:
+            continue
+    return None
+
+
+def test_a_report_at_once_waits_for_the_trace(here):
+    """`headway trace x; headway report x` reads a finished trace, each time."""
+    for _ in range(5):
+        Path("x.hwt").unlink(missing_ok=True)
+        subprocess.run(trace("works.py"), check=True, capture_output=True, timeout=LIMIT_S)
+        done = subprocess.run([HEADWAY, "report", "x.hwt", "--json"], capture_output=True, check=True, timeout=LIMIT_S)
+
+        assert json.loads(done.stdout)["processes"]
+        assert Path("x.hwt").stat().st_size < 64 << 20
+        assert not lock_path(Path("x.hwt")).exists()
+
+
+def test_a_report_of_what_still_runs_does_not_wait(here):
+    """A program that runs is looked at as it is."""
+    with subprocess.Popen(
+        trace("waits.py"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as one:
+        assert one.stdout.readline() == b"ready\n"
+        begun = time.monotonic()
+        wait_until_finished(Path("x.hwt"), patience_s=LIMIT_S)
+        assert time.monotonic() - begun < LIMIT_S / 2
+        assert one.poll() is None
+        assert Path("x.hwt.lock").exists()
+        one.communicate(timeout=LIMIT_S)
+    wait_until_finished(Path("x.hwt"))
+
+
+def test_the_lock_of_who_was_killed_holds_nobody_up(here):
+    """A lock file that nobody holds any more is none; one whose program is gone is waited for as long as it is held, and no longer."""
+    assert wait_until_finished(Path("x.hwt")) is None
+    descriptor = lock(Path("x.hwt"))
+    Path("x.hwt.lock").write_text("1 1\n")
+    begun = time.monotonic()
+    wait_until_finished(Path("x.hwt"), patience_s=0.3)
+    assert time.monotonic() - begun >= 0.3
+    os.close(descriptor)
+    wait_until_finished(Path("x.hwt"), patience_s=LIMIT_S)
+    assert time.monotonic() - begun < LIMIT_S / 2
+
+    unlock(Path("x.hwt"), lock(Path("x.hwt")))
+    assert not Path("x.hwt.lock").exists()
+
+
+def test_the_collector_is_nobodys_child(here):
+    """It is not below the program; it has a session, a name and a folder of its own, and no descriptor of the program's."""
+    reads, writes = os.pipe()
+    command = trace("waits.py", "a-word-of-mine")
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=[writes]
+    ) as one:
+        os.close(writes)
+        assert one.stdout.readline() == b"ready\n"
+        pid = wait_for(lambda: collector_of(here), "nobody holds the lock")
+        process = Path(f"/proc/{pid}")
+        wait_for(lambda: (process / "comm").read_text() == "headway-collect\n", "it has no name")
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+        descriptors = {os.readlink(one) for one in process.glob("fd/*")}
+
+        assert pid != one.pid
+        assert int(fields[1]) not in (one.pid, os.getpid())  # its parent
+        assert int(fields[3]) not in (os.getsid(0), pid)  # its session, which it does not lead
+        assert b"a-word-of-mine" not in (process / "cmdline").read_bytes()
+        assert os.readlink(process / "cwd") == "/"
+        assert all(
+            one in ("/dev/null", str(here / "x.hwt.lock"), str(here / "x.hwt"))
+            or one.startswith(("anon_inode", "pipe:", "socket:"))
+            for one in descriptors
+        )
+        one.communicate(timeout=LIMIT_S)
+        assert os.read(reads, 1) == b""  # the pipe's end: nobody has it any more
+    os.close(reads)
+    wait_until_finished(Path("x.hwt"))
+
+
+def test_a_service_that_is_stopped_has_its_trace(here):
+    """SIGTERM to all of a service, the collector included: the trace is finished all the same."""
+    with subprocess.Popen(
+        trace("waits.py"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as one:
+        assert one.stdout.readline() == b"ready\n"
+        pid = wait_for(lambda: collector_of(here), "nobody holds the lock")
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            os.kill(pid, number)
+        one.terminate()
+        one.communicate(timeout=LIMIT_S)
+        assert one.returncode == -signal.SIGTERM
+    wait_until_finished(Path("x.hwt"))
+
+    assert Path("x.hwt").stat().st_size < 64 << 20
+    assert not Path("x.hwt.lock").exists()
+
+
+def shown(command):
+    """Run on a terminal; return what it shows until the collector has ended, too."""
+    controller, terminal = pty.openpty()
+    with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal) as one:
+        assert one.wait(LIMIT_S) == 0
+        wait_until_finished(Path("x.hwt"))
+        seen = b""
+        while b"the GIL held" not in seen and b"was not traced" not in seen:
+            seen += os.read(controller, 65536)
+    os.close(terminal)
+    os.close(controller)
+    return seen.decode()
+
+
+def test_on_a_terminal_a_summary_follows(here):
+    """By the collector, when the program has ended."""
+    seen = shown(trace("works.py"))
+
+    assert re.search(r"recording into \S+x\.hwt; look at it with `headway report ", seen)
+    assert re.search(r"works\.py \(pid \d+\)", seen)
+
+
+def test_on_a_terminal_it_is_told_that_nothing_was_recorded(here):
+    """A program without Python leaves no trace."""
+    assert "true was not traced" in shown([HEADWAY, "trace", "-o", "x.hwt", "true"])
+
+
+def test_elsewhere_one_line_is_said_before(here):
+    """Into a pipe there is that line, the program's own words, and nothing afterwards."""
+    done = subprocess.run(trace("works.py"), capture_output=True, text=True, check=True, timeout=LIMIT_S)
+
+    assert done.stdout == ""
+    assert done.stderr == f"recording into {here / 'x.hwt'}; look at it with `headway report {here / 'x.hwt'}`\n"
+    wait_until_finished(Path("x.hwt"))
+
+
+@pytest.mark.parametrize("options", [["-I"], ["-E"], ["-S"], ["-bIc", "pass"]])
+def test_who_is_out_of_reach_is_told_before(here, options):
+    """From the command line it is known that such a Python looks at no PYTHONPATH."""
+    command = [HEADWAY, "trace", "-o", "x.hwt", "--", sys.executable, *options, "works.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S)
+
+    assert re.match(
+        r"\S+ is not traced: \S+ -[IES] does not look at PYTHONPATH as headway needs it\nrecording", done.stderr
+    )
+    wait_until_finished(Path("x.hwt"))
+
+
+def test_who_is_out_of_reach_by_a_first_line_is_told(here):
+    """The same of a script whose first line says so."""
+    script = here / "tool"
+    script.write_text(f"#!{sys.executable} -I\nprint('ran')\n")
+    script.chmod(0o755)
+    done = subprocess.run([HEADWAY, "run", "./tool"], capture_output=True, text=True, check=True, timeout=LIMIT_S)
+
+    assert done.stdout == "ran\n"
+    assert re.match(r"tool is not scheduled: \S+ -I does not look at PYTHONPATH as headway needs it\n$", done.stderr)
+
+
+def test_a_launcher_that_adopts_orphans_is_not_given_the_collector(here):
+    """Where the program is to be the parent of orphans below it, the collector is none of them, and other orphans are."""
+    Path("adopts.py").write_text(
+        "import ctypes, os\n"
+        "found = ctypes.c_int(0); ctypes.CDLL(None).prctl(37, ctypes.byref(found), 0, 0, 0)\n"
+        "between = os.fork()\n"
+        "if between == 0:\n os.fork(); os._exit(0)\n"
+        "ended = 0\n"
+        "while True:\n"
+        " try:\n  os.wait()\n"
+        " except ChildProcessError:\n  break\n"
+        " ended += 1\n"
+        "print(found.value, ended)\n"
+    )
+    done = subprocess.run(
+        trace("adopts.py"),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=True,
+        preexec_fn=lambda: ctypes.CDLL(None).prctl(SET_SUBREAPER, 1, 0, 0, 0) and None,
+    )
+
+    assert done.stdout == "1 2\n"
+    wait_until_finished(Path("x.hwt"))
+
+
+def test_the_first_process_of_a_container_waits_for_its_own_children_only(here):
+    """There the collector is a child, but one that waiting for any child passes by."""
+    unshare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this user may make no process namespace (unshare --pid)")
+    Path("first.py").write_text(
+        "import os, time\n"
+        "time.sleep(0.001)\n"
+        "child = os.fork()\n"
+        "if child == 0:\n os._exit(3)\n"
+        "print(os.getpid(), os.wait() == (child, 3 << 8))\n"
+        "try:\n os.wait()\nexcept ChildProcessError:\n print('no other')\n"
+    )
+    done = subprocess.run([*unshare, *trace("first.py")], capture_output=True, text=True, timeout=LIMIT_S, check=True)
+
+    assert done.stdout == "1 True\nno other\n"
+    assert Path("x.hwt").exists()
+
+
+def test_what_cannot_be_executed_ends_as_in_a_shell(here):
+    """127 for what is missing, 126 for what is no program; nothing is left behind, and nobody is left behind."""
+    Path("no-program").write_bytes(b"\x7fELF nothing")
+    Path("no-program").chmod(0o755)
+    Path("no-line").write_text("#!/nothing/python\n")
+    Path("no-line").chmod(0o755)
+    Path("folder").mkdir()
+    for command, name, code in (
+        ("run", "nothing-there", 127),
+        ("trace", "nothing-there", 127),
+        ("run", "./nothing-there", 127),
+        ("run", "./no-program", 126),
+        ("trace", "./no-program", 126),
+        ("run", "./no-line", 126),
+        ("trace", "./no-line", 126),
+    ):
+        done = subprocess.run([HEADWAY, command, name], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+        assert (done.returncode, done.stdout) == (code, ""), done.stderr
+        assert done.stderr.count("error: ") == done.stderr.count("hint: ") == 1
+        assert "Traceback" not in done.stderr
+    wait_for(lambda: not list(here.glob("*.lock")), "a lock is left")
+    assert not list(here.glob("*.hwt"))
+
+
+def test_two_launches_at_once_have_traces_of_their_own(here):
+    """Each takes a name that the other has not, also before either has written anything."""
+    command = [HEADWAY, "trace", "--python", sys.executable, "works.py"]
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    names = {re.match(r"recording into (\S+);", one.communicate(timeout=LIMIT_S)[1])[1] for one in both}
+
+    assert names == {str(here / "works.hwt"), str(here / "works-2.hwt")}
+    for name in names:
+        wait_until_finished(Path(name))
+    assert sorted(path.name for path in here.glob("works*")) == ["works-2.hwt", "works.hwt", "works.py"]
+
+
+def test_which_python_a_script_gets(here):
+    """Its first line's where it may be executed; else --python, the active environment's, python3 on the PATH."""
+    active = here / "venv" / "bin" / "python"
+    active.parent.mkdir(parents=True)
+    on_path = here / "bin" / "python3"
+    on_path.parent.mkdir()
+    for path, name in ((active, "active"), (on_path, "on path")):
+        path.write_text(f"#!/bin/sh\necho {name} $*\n")
+        path.chmod(0o755)
+    script = here / "app.py"
+    script.write_text("#!/bin/echo first line\n")
+    environment = {"PATH": f"{on_path.parent}:/usr/bin:/bin"}
+    in_venv = environment | {"VIRTUAL_ENV": str(here / "venv")}
+
+    def printed(*arguments, env=environment):
+        return subprocess.run([HEADWAY, "run", *arguments], env=env, capture_output=True, text=True, check=True).stdout
+
+    assert printed("app.py") == "on path app.py\n"
+    assert printed("app.py", env=in_venv) == "active app.py\n"
+    assert printed("-m", "mod", "x", env=in_venv) == "active -m mod x\n"
+    script.chmod(0o755)
+    assert printed("app.py", "x", env=in_venv) == "first line ./app.py x\n"
+    assert printed("--python", str(active), "app.py") == "active app.py\n"
+    script.write_text("print(1)\n")
+    assert printed("app.py", env=in_venv) == "active app.py\n"

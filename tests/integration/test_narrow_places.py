@@ -1,0 +1,200 @@
+"""Programs in narrow places: no /proc, nothing that can be written to, tight limits. They run as without us.
+
+Where we cannot do our work there, one line says so. Seccomp filters: test_restricted.
+"""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from headway.lab.interpreters import discover
+from headway.live.collect import collecting
+from headway.live.launch import environment, scheduled_environment
+
+pytestmark = [pytest.mark.slow, pytest.mark.any_load]
+
+PROGRAM = """
+import os, sys, threading, time
+done = []
+def work():
+    time.sleep(0.01)
+    done.append(sum(range(1000)))
+threads = [threading.Thread(target=work) for _ in range(int(sys.argv[1]))]
+for one in threads:
+    one.start()
+for one in threads:
+    one.join()
+try:
+    os.stat("/not/there")
+except FileNotFoundError as error:
+    print("ran", len(done), error.errno)
+sys.exit(3)
+"""
+
+WANTED = ("3.8", "3.11", "3.13", "3.13t", "3.14")
+INTERPRETERS = {one.name: one.executable for one in reversed(discover()[0]) if one.name in WANTED}
+UNUSED_UID = 1_000_000 + os.getpid()
+"""Of a user who runs nothing else, nor does another worker of the suite: limits on processes count a user's."""
+
+
+def namespaces() -> str:
+    """Why no mount namespace can be made here, or ""."""
+    if os.geteuid() != 0:
+        return "needs root, to mount over /proc in a namespace of its own"
+    if shutil.which("unshare") is None:
+        return "needs unshare (util-linux)"
+    done = subprocess.run(["unshare", "-m", "true"], capture_output=True, text=True, check=False)
+    return f"no mount namespace here: {done.stderr.strip()}" if done.returncode else ""
+
+
+NO_NAMESPACES = namespaces()
+needs_namespaces = pytest.mark.skipif(bool(NO_NAMESPACES), reason=NO_NAMESPACES or "-")
+
+
+@pytest.fixture(params=["traced", "scheduled"])
+def environment_of(request, tmp_path):
+    """What a program is started with, and the trace that it may leave."""
+    trace = tmp_path / "app.hwt"
+    if request.param == "traced":
+        with collecting(trace, max_bytes=64 << 20) as door:
+            yield environment(door.environment()), "traced", trace
+    else:
+        yield scheduled_environment("fair"), "scheduled", trace
+
+
+def run(command, threads=2, env=None, **options):
+    return subprocess.run(
+        [*command, "-c", PROGRAM, str(threads)],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        **options,
+    )
+
+
+def check(bare, ours, what, trace, *, must_fail=False):
+    """The program did the same, and where it is not recorded or scheduled one line on stderr says so."""
+    said = [line for line in ours.stderr.splitlines() if line.startswith("headway: ")]
+    rest = [line for line in ours.stderr.splitlines() if not line.startswith("headway: ")]
+
+    assert bare.returncode == 3, bare.stderr
+    assert (ours.returncode, ours.stdout, rest) == (bare.returncode, bare.stdout, bare.stderr.splitlines())
+    assert len(said) <= 1, said
+    if must_fail:
+        assert said
+        assert f"is not {what}: " in said[0]
+    if what == "traced" and not said:
+        assert trace.stat().st_size > 0
+
+
+def in_namespace(mounts):
+    """Return the beginning of a command that runs what follows in a mount namespace, after some commands of a shell."""
+    return ["unshare", "-m", "sh", "-c", f'{mounts} && exec "$@"', "sh"]
+
+
+@needs_namespaces
+@pytest.mark.parametrize("name", INTERPRETERS)
+@pytest.mark.parametrize("hidden", ["mount -t tmpfs none /proc", "umount -l /proc"], ids=["empty", "unmounted"])
+def test_without_proc(name, hidden, environment_of):
+    """A container without /proc."""
+    env, what, trace = environment_of
+    command = [*in_namespace(hidden), INTERPRETERS[name]]
+
+    check(run(command), run(command, env=env), what, trace)
+
+
+@needs_namespaces
+@pytest.mark.parametrize("name", INTERPRETERS)
+def test_where_nothing_can_be_written(name, environment_of):
+    """A file system that is read-only: everything that is mounted on the root. The collector is outside."""
+    env, what, trace = environment_of
+    read_only = "mount --bind / /mnt && mount -o remount,bind,ro /mnt && mount --rbind /proc /mnt/proc && mount --rbind /dev /mnt/dev"
+    command = ["unshare", "-m", "sh", "-c", f'{read_only} && exec chroot /mnt "$@"', "sh", INTERPRETERS[name]]
+
+    check(run(command), run(command, env=env), what, trace)
+
+
+LIMITS = {
+    "address space": (resource.RLIMIT_AS, 384 << 20),
+    "open files": (resource.RLIMIT_NOFILE, 16),
+    "hardly any open files": (resource.RLIMIT_NOFILE, 4),
+    "size of files": (resource.RLIMIT_FSIZE, 64 << 10),
+    "no files": (resource.RLIMIT_FSIZE, 0),
+    "locked memory": (resource.RLIMIT_MEMLOCK, 0),
+    "stack": (resource.RLIMIT_STACK, 256 << 10),
+    "signals that wait": (resource.RLIMIT_SIGPENDING, 0),
+}
+
+
+@pytest.mark.parametrize("name", INTERPRETERS)
+@pytest.mark.parametrize("limit", LIMITS)
+def test_tight_limits(name, limit, environment_of):
+    """Limits of a process, set before the program begins."""
+    env, what, trace = environment_of
+    kind, value = LIMITS[limit]
+
+    def restrict():
+        resource.setrlimit(kind, (value, value))
+
+    options = {"preexec_fn": restrict, "stdin": subprocess.DEVNULL}
+    bare = run([INTERPRETERS[name]], 1, **options)
+    if bare.returncode != 3:
+        pytest.skip(f"Python {name} itself does not run in so little: {bare.stderr.strip().splitlines()[-1:]}")
+
+    check(bare, run([INTERPRETERS[name]], 1, env=env, **options), what, trace)
+
+
+@pytest.mark.parametrize("name", [name for name in ("3.13", "3.14") if name in INTERPRETERS])
+def test_hardly_any_address_space(name, environment_of):
+    """So little that the program has room for itself alone: we leave it to the program."""
+    env, what, trace = environment_of
+
+    def restrict():
+        resource.setrlimit(resource.RLIMIT_AS, (60 << 20, 60 << 20))
+
+    command = [INTERPRETERS[name]]
+    check(run(command, 1, preexec_fn=restrict), run(command, 1, env=env, preexec_fn=restrict), what, trace)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become a user who runs nothing else")
+@pytest.mark.parametrize("threads", [0, 1, 2])
+def test_hardly_any_threads(threads, environment_of):
+    """As many threads as the program has, and none for us."""
+    env, what, trace = environment_of
+    python = "/usr/bin/python3"
+    if not os.access(python, os.X_OK):
+        pytest.skip(f"needs a Python that every user may run: there is no {python}")
+
+    def restrict():
+        resource.setrlimit(resource.RLIMIT_NPROC, (threads + 1, threads + 1))
+        os.setgroups([])
+        os.setgid(UNUSED_UID)
+        os.setuid(UNUSED_UID)
+
+    bare = run([python], threads, preexec_fn=restrict)
+    if bare.returncode != 3:
+        pytest.skip(f"{python} itself does not run there: {bare.stderr.strip().splitlines()[-1:]}")
+    if not Path(env["HEADWAY_NATIVE"]).exists() or "/root/" in env["PYTHONPATH"]:
+        pytest.skip("this checkout lies where no other user may read it")
+
+    check(bare, run([python], threads, env=env, preexec_fn=restrict), what, trace)
+
+
+def test_a_folder_that_is_gone(environment_of, tmp_path):
+    """The program's current folder was removed before it began."""
+    env, what, trace = environment_of
+
+    def leave():
+        folder = tempfile.mkdtemp()
+        os.chdir(folder)
+        os.rmdir(folder)
+
+    check(run([sys.executable], preexec_fn=leave), run([sys.executable], env=env, preexec_fn=leave), what, trace)

@@ -1,0 +1,239 @@
+"""Where the program runs under a seccomp filter, at a limit, or with strange objects: it is as without us."""
+
+import platform
+import re
+import subprocess
+import sys
+
+import pytest
+from test_recorder import WITH_STACKS
+from test_schedule import BY_NAME, plain
+
+from headway.live.collect import collecting
+from headway.live.launch import environment, scheduled_environment
+from headway.traces.invariants import violations
+from headway.traces.reader import read_family
+
+LIMIT_S = 120
+
+pytestmark = pytest.mark.slow
+
+ROUND_TRIPS = """
+import threading, time
+def work():
+    for _ in range(100):
+        sum(range(3000))
+        time.sleep(0)
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print("done")
+"""
+
+ERRNO = """
+import gc, os, sys, threading, time
+stop, wrong, right = [], [], []
+def collect():
+    while not stop:
+        gc.collect()
+def look():
+    end = time.monotonic() + 1.5
+    while time.monotonic() < end:
+        try:
+            os.stat("/nonexistent/x")
+        except FileNotFoundError:
+            right.append(1)
+        except OSError as error:
+            wrong.append(repr(error))
+collector = threading.Thread(target=collect)
+threads = [threading.Thread(target=look) for _ in range(3)]
+for thread in [collector, *threads]:
+    thread.start()
+for thread in threads:
+    thread.join()
+stop.append(1)
+collector.join()
+print(wrong, len(right) > 0)
+"""
+
+# Runs a command under a filter that answers some system calls with EPERM or ends the process for them.
+FILTERED = """
+import ctypes, os, struct, sys
+action = {"eperm": 0x00050001, "kill": 0x80000000}[sys.argv[1]]
+calls = [int(number) for number in sys.argv[2].split(",")]
+load = struct.pack("HBBI", 0x20, 0, 0, 0)
+tests = b"".join(struct.pack("HBBI", 0x15, len(calls) - i, 0, number) for i, number in enumerate(calls))
+program = load + tests + struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000) + struct.pack("HBBI", 0x06, 0, 0, action)
+buffer = ctypes.create_string_buffer(program)
+libc = ctypes.CDLL(None, use_errno=True)
+argument = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.create_string_buffer(argument), 0, 0):
+    sys.exit("no filter: " + os.strerror(ctypes.get_errno()))
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+# What we call and CPython does not, by its number.
+NUMBERS = {
+    "x86_64": {
+        "membarrier": [324],
+        "process_vm_readv": [310],
+        "sched_attr": [314, 315, 145],
+        "sched_getaffinity": [204],
+        "sched_yield": [24],
+    },
+    "aarch64": {
+        "membarrier": [283],
+        "process_vm_readv": [270],
+        "sched_attr": [274, 275, 120],
+        "sched_getaffinity": [123],
+        "sched_yield": [124],
+    },
+}[platform.machine()]
+NUMBERS["all"] = sorted({number for numbers in NUMBERS.values() for number in numbers})
+
+
+def run(command, env):
+    """Run a program to its end; return how it ended and what it said."""
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def lines(said):
+    """Return our lines without the process's number."""
+    return re.sub(r"process \d+", "process N", said).splitlines()
+
+
+def traced(command, folder):
+    """Run a traced program to its end; return what it did, and its traces."""
+    file = folder / "x.hwt"
+    with collecting(file) as door:
+        done = run(command, environment(door.environment(), base=plain()))
+    return (*done, read_family(file))
+
+
+@pytest.mark.parametrize("call", NUMBERS)
+@pytest.mark.parametrize("action", ["eperm", "kill"])
+@pytest.mark.parametrize("interpreter", [BY_NAME["3.13"], BY_NAME["3.13t"]], ids=lambda one: one.name)
+def test_traced_under_a_filter(interpreter, action, call, tmp_path):
+    """A filter that refuses a call of ours, or ends the process for it, changes nothing but what a line says."""
+    numbers = ",".join(map(str, NUMBERS[call]))
+    command = [sys.executable, "-I", "-c", FILTERED, action, numbers, interpreter.executable, "-c", ROUND_TRIPS]
+    expected = []
+    if interpreter.name == "3.13t":
+        if action == "kill" and call in ("sched_yield", "all"):
+            pytest.skip("CPython's own locks call sched_yield() in a free-threaded build")
+        if call in ("process_vm_readv", "all"):
+            expected = [
+                "headway: process N: a seccomp filter forbids process_vm_readv(): what threads wait for is not told apart"
+            ]
+
+    code, out, said, traces = traced(command, tmp_path)
+
+    assert (code, out, lines(said)) == (0, "done\n", expected)
+    assert [violations(trace) for trace in traces] == [[]]
+
+
+@pytest.mark.parametrize("call", NUMBERS)
+@pytest.mark.parametrize("action", ["eperm", "kill"])
+def test_scheduled_under_a_filter(action, call):
+    """A policy works under such a filter, too, without what is refused."""
+    numbers = ",".join(map(str, NUMBERS[call]))
+    command = [sys.executable, "-I", "-c", FILTERED, action, numbers, BY_NAME["3.13"].executable, "-c", ROUND_TRIPS]
+    options = {"os_slice_us": 100, "os_batch": 1}
+    expected = []
+    if call in ("sched_attr", "all"):
+        expected = ["headway: process N: a seccomp filter forbids sched_setattr(): os_slice_us and os_batch do nothing"]
+
+    code, out, said = run(command, scheduled_environment("fair", options, base=plain()))
+
+    assert (code, out, lines(said)) == (0, "done\n", expected)
+
+
+def test_errno_is_the_program_s_own(tmp_path):
+    """A missing file is FileNotFoundError, also beside a thread that stops the world."""
+    command = [BY_NAME["3.13t"].executable, "-c", ERRNO]
+
+    assert traced(command, tmp_path)[:3] == (0, "[] True\n", "")
+
+
+STRANGE_NAMES = """
+import threading, time
+class Text(str):
+    __slots__ = ("extra",)
+name = Text("hidden_" + "n" * 900)
+source = "def f():\\n import time\\n for _ in range(20): time.sleep(0.001)\\n"
+space = {}
+exec(compile(source, name, "exec"), space)
+function = space["f"]
+function.__code__ = function.__code__.replace(co_name=Text("caf\\xe9"))
+assert type(function.__code__.co_filename) is Text
+threads = [threading.Thread(target=function) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+@pytest.mark.parametrize("interpreter", WITH_STACKS, ids=lambda one: one.name)
+def test_names_of_a_subclass_of_str(interpreter, tmp_path):
+    """A file's name that is no plain str is recorded as it is; nothing that lies behind it in memory."""
+    code, out, said, traces = traced([interpreter.executable, "-c", STRANGE_NAMES], tmp_path)
+
+    assert (code, out, said) == (0, "", "")
+    names = {frame.filename for trace in traces for frame in trace.frames}
+    assert "hidden_" + "n" * 900 in names
+    assert all(name.isprintable() for name in names)
+
+
+INTERPRETERS = """
+import os, sys, threading, time
+import _interpreters as module
+count = int(sys.argv[1])
+all_of_them = [module.create() for _ in range(count)]
+def use(interpreter):
+    module.run_string(interpreter, "import time\\nfor _ in range(1000): time.sleep(0)")
+threads = [threading.Thread(target=use, args=(one,)) for one in all_of_them]
+start = time.perf_counter()
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(time.perf_counter() - start, flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("kind", ["traced", "scheduled"])
+@pytest.mark.parametrize("interpreter", [BY_NAME["3.13"], BY_NAME["3.14"]], ids=lambda one: one.name)
+def test_130_interpreters(interpreter, kind, tmp_path):
+    """Each interpreter's GIL is recorded, or scheduled, and nothing is slow. The factor is for a busy machine."""
+    command = [interpreter.executable, "-c", INTERPRETERS, "130"]
+    _, bare, _ = run(command, plain())
+
+    if kind == "traced":
+        code, out, said, traces = traced(command, tmp_path)
+        assert len(traces[0].gils) == 131
+    else:
+        code, out, said = run(command, scheduled_environment("fair", base=plain()))
+
+    assert (code, said) == (0, "")
+    assert float(out) < 3 * float(bare) + 0.5
+
+
+def test_more_interpreters_than_there_is_room_for(tmp_path):
+    """Those above the limit run as without us, and one line says so."""
+    command = [BY_NAME["3.13"].executable, "-c", INTERPRETERS, "260"]
+
+    _, bare, _ = run(command, plain())
+    code, out, said, _ = traced(command, tmp_path)
+
+    assert code == 0
+    assert lines(said) == [
+        (
+            "headway: process N: more than 255 interpreters have a GIL of their own: further ones run as without headway, "
+            "neither recorded nor scheduled"
+        )
+    ]
+    assert float(out) < 3 * float(bare) + 0.5

@@ -1,0 +1,80 @@
+"""The suite itself: it hangs nowhere, and depends on nothing that whoever starts it has ignored."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.any_load]
+
+TESTS = Path(__file__).parents[1]
+
+
+def run_pytest(*arguments, **options):
+    """Run pytest with the suite's own settings, in an environment that loads its conftest also for tests elsewhere."""
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", TESTS.parent / "pyproject.toml", "-p", "no:cacheprovider", *arguments],
+        cwd=TESTS.parent,
+        env={**os.environ, "PYTHONPATH": f"{TESTS}:{TESTS.parent / 'tools'}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        **options,
+    )
+
+
+def ignore():
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def test_the_tests_have_signals_that_their_start_had_ignored():
+    """`nohup make test &` ignores SIGINT and SIGHUP: the programs that tests start have the defaults nevertheless."""
+    done = run_pytest(TESTS / "integration" / "test_interrupts.py", "-k", "started", preexec_fn=ignore)
+
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in done.stdout
+
+
+def test_children_of_the_tests_have_no_ignored_signals(tmp_path):
+    """Whatever was ignored: a child of a test is ended by each of them."""
+    (tmp_path / "test_made_up.py").write_text(
+        "import pytest, signal, subprocess\n"
+        "@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP])\n"
+        "def test_ends(number):\n"
+        "    with subprocess.Popen(['sleep', '1000']) as child:\n"
+        "        child.send_signal(number)\n"
+        "        assert child.wait(20) == -number\n"
+    )
+    done = run_pytest("-p", "conftest", tmp_path, preexec_fn=ignore)
+
+    assert done.returncode == 0, done.stdout
+    assert "4 passed" in done.stdout
+
+
+@pytest.mark.parametrize("how", ["threading.Event().wait()", "child.wait()", "assert False"])
+def test_a_test_that_hangs_fails_and_leaves_no_child(tmp_path, how):
+    """Each test has a limit, that shows where it was; a child that would not end is ended, by a failed assertion, too."""
+    (tmp_path / "test_made_up.py").write_text(
+        "import pathlib, subprocess, threading\n"
+        "def test_hangs():\n"
+        "    with subprocess.Popen(['sleep', '1000']) as child:\n"
+        f"        pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(child.pid))\n"
+        f"        {how}\n"
+    )
+    done = run_pytest("-p", "conftest", "--timeout", "2", tmp_path)
+
+    assert done.returncode == 1, done.stdout
+    assert how in done.stdout
+    assert ("Timeout" in done.stdout) == (how != "assert False")
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text()}").exists()
+
+
+def test_every_test_has_a_limit(request):
+    """The one of the settings, where no mark names another."""
+    assert 0 < float(request.config.getini("timeout")) <= 180
+    assert float(request.config.getini("faulthandler_timeout")) > float(request.config.getini("timeout"))

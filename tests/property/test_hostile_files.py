@@ -1,0 +1,207 @@
+"""Files of anybody's: a results store, and results that were kept of benchmarks. Read, or refused with a word why."""
+
+import json
+import shutil
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from synthetic import make_cell, make_interpreter, make_machine
+
+from headway import pytest_plugin
+from headway.errors import StoreError
+from headway.lab.launch import Launch
+from headway.lab.results import load_run
+from headway.lab.store import Store
+from headway.measure.result import Measured
+from headway.report.measured import benchmark_tables, results_from_json
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5),
+    lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=5), one, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """A store with a run of two cells."""
+    path = tmp_path_factory.mktemp("store") / "good.sqlite"
+    interpreter = make_interpreter()
+    of_run = {
+        "version": "0", "size": "quick", "launches": 2, "seed": 7, "limit_s": 30.0, "memory_limit_bytes": None,
+        "experiments": ["sleep"], "models": [], "placement": None, "machine": make_machine().to_json(), "doctor": [],
+        "interpreters": [interpreter.to_json()], "skipped": [],
+    }  # fmt: skip
+    cells = [make_cell("sleep", label, interpreter.id) for label in ("serial", "threads")]
+    with Store(path, create=True) as store:
+        run_id = store.new_run(of_run, cells)
+        for cell in cells:
+            store.add_launch(run_id, cell.key, 0, Launch("ok", samples={"work_s": [1.0, 2.0]}, wall_s=1.0))
+    return path
+
+
+def read(path):
+    """Read all of a store as the command line does."""
+    with Store(path) as store:
+        found = store.runs()
+    run = load_run(store=path)
+    return found, run.failures, run.experiments(), run.names
+
+
+def refusal(path):
+    """Return the error where it cannot be read."""
+    try:
+        read(path)
+    except StoreError as error:
+        return error
+    return None
+
+
+def read_or_refused(path):
+    """Whether it was read; in one line and with a hint, where it was not."""
+    error = refusal(path)
+    assert error is None or (error.hint and "\n" not in error.message)
+    return error is None
+
+
+def test_a_good_store_is_read(good):
+    """What the others change is fine as it is."""
+    assert read_or_refused(good)
+
+
+@given(
+    damage=st.lists(st.tuples(st.integers(0, 2**20), st.binary(min_size=1, max_size=64)), max_size=6),
+    cut=st.integers(0, 2**17),
+)
+@settings(max_examples=80, deadline=None)
+def test_a_damaged_store_is_read_or_refused(good, damage, cut):
+    """Bytes changed anywhere, and the end cut off."""
+    data = bytearray(good.read_bytes())
+    for at, new in damage:
+        begin = at % len(data)
+        data[begin : begin + len(new)] = new
+    if cut < len(data):
+        del data[-cut:]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "store.sqlite"
+        path.write_bytes(data)
+        read_or_refused(path)
+
+
+PLACES = [
+    ("runs", "settings"), ("runs", "id"), ("runs", "started_at"), ("runs", "ended_at"), ("cells", "cell"), ("cells", "key"),
+    ("launches", "facts"), ("launches", "reason"), ("launches", "block"), ("launches", "wall_s"), ("samples", "value"),
+]  # fmt: skip
+
+
+@given(
+    st.sampled_from(PLACES),
+    st.one_of(values.map(json.dumps), st.binary(max_size=8), st.text(max_size=8), st.just("[" * 100_000)),
+)
+@example(("launches", "facts"), "[1]")
+@example(("runs", "settings"), "7")
+@settings(max_examples=150, deadline=None)
+def test_foreign_values_are_read_or_refused(good, place, value):
+    """Values of other kinds in any column: another version's, or anybody's."""
+    table, column = place
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "store.sqlite"
+        shutil.copy(good, path)
+        with sqlite3.connect(path) as db:
+            try:
+                db.execute(f"UPDATE {table} SET {column} = ?", (value,))
+            except (sqlite3.IntegrityError, UnicodeEncodeError):
+                return
+        db.close()
+        read_or_refused(path)
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_foreign_settings_are_read_or_refused(good, data):
+    """One member of a run's settings, or of what is in them, is something else."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "store.sqlite"
+        shutil.copy(good, path)
+        with sqlite3.connect(path) as db:
+            (text,) = db.execute("SELECT settings FROM runs").fetchone()
+            of_run = json.loads(text)
+            inner = data.draw(st.sampled_from([of_run, of_run["machine"], of_run["interpreters"][0]]))
+            inner[data.draw(st.sampled_from(sorted(inner)))] = data.draw(values)
+            db.execute("UPDATE runs SET settings = ?", (json.dumps(of_run),))
+        db.close()
+        read_or_refused(path)
+
+
+KEPT = {
+    "groups": {"test_a.py": [{
+        "name": "test_it", "label": "it", "model": "threads", "tasks": 2, "traced": False,
+        "launches": [Measured(values_s=(1.0, 2.0), calls=3, note="a note").to_json()],
+    }]}
+}  # fmt: skip
+
+
+class _Session:
+    """What the plugin wants of a session to compare with."""
+
+    def __init__(self, folder):
+        self.config = self
+        self.rootpath = folder
+        self.invocation_params = self
+        self.dir = folder
+        self.before = {}
+
+
+def compared_or_refused(text: bytes):
+    """Return what was read; None where it was refused."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "kept.json").write_bytes(text)
+        session = _Session(Path(folder))
+        refused = loaded(session)
+        if refused:
+            assert "kept.json holds no results of ours" in refused
+            return None
+        benchmark_tables({}, session.before)
+        for result in session.before.values():
+            assert all(launch.values_s for launch in result.launches)
+        return session.before
+
+
+def loaded(session):
+    """Load the results; return why they were refused, or ""."""
+    try:
+        pytest_plugin._load(session, "kept.json")
+    except pytest.UsageError as error:
+        return str(error)
+    return ""
+
+
+def test_kept_results_are_read():
+    """What the others change is fine as it is."""
+    ((key, result),) = compared_or_refused(json.dumps(KEPT).encode()).items()
+    assert key == ("test_a.py", "it")
+    assert [one.to_json() for one in result.launches] == [
+        one.to_json() for one in results_from_json(KEPT)[key].launches
+    ]
+
+
+@given(st.one_of(st.binary(max_size=50), values.map(lambda one: json.dumps(one).encode()), st.just(b"[" * 100_000)))
+@settings(max_examples=100, deadline=None)
+def test_any_file_is_compared_or_refused(text):
+    """A file that holds anything."""
+    compared_or_refused(text)
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_foreign_results_are_compared_or_refused(data):
+    """One member of kept results is something else."""
+    kept = json.loads(json.dumps(KEPT))
+    (result,) = kept["groups"]["test_a.py"]
+    inner = data.draw(st.sampled_from([kept, kept["groups"], result, result["launches"][0]]))
+    inner[data.draw(st.sampled_from(sorted(inner)))] = data.draw(values)
+    compared_or_refused(json.dumps(kept).encode())

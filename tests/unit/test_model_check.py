@@ -1,0 +1,84 @@
+"""The checker of models: what it makes of a verifier's report, and that it knows every mutation."""
+
+import re
+
+import model_check
+import pytest
+from model_check import MODELS, Case, Outcome
+
+REPORT = """\
+(Spin Version 6.5.2 -- 6 December 2019)
+State-vector 28 byte, depth reached 26, errors: 0
+      175 states, stored
+pan: elapsed time 0 seconds
+"""
+ERROR = "pan:1: assertion violated mapped (at depth 84)\nState-vector 72 byte, depth reached 94, errors: 1\n  401 states, stored\n"
+
+
+def test_a_report_is_read():
+    """States and depth are counted, and an error is named."""
+    assert model_check.read_report(REPORT, 1.0) == Outcome(175, 26, 1.0, "", "")
+    assert model_check.read_report(ERROR, 2.0) == Outcome(401, 94, 2.0, "assertion violated mapped", "")
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        "",
+        "spin: wake.pml:3, Error: syntax error",
+        REPORT + "error: max search depth too small\n",
+        "pan: out of memory\n" + REPORT,
+        ERROR.replace("assertion violated mapped", "assertion violated - invalid array index"),
+        REPORT.replace("errors: 0", "errors: 1"),
+    ],
+)
+def test_what_is_no_verdict_counts_as_a_failure(report):
+    """Neither a model that must hold nor one that must fail passes with it."""
+    outcome = model_check.read_report(report, 1.0)
+    assert outcome.problem
+    assert not model_check.verdict(Case("wake", (), "", holds=True), outcome)[0]
+    assert not model_check.verdict(Case("wake", (), "", holds=False), outcome)[0]
+
+
+def test_a_verdict_must_be_the_expected_one():
+    """A model that fails, and a mutation that passes, are failures."""
+    held, failed = model_check.read_report(REPORT, 1.0), model_check.read_report(ERROR, 1.0)
+    assert model_check.verdict(Case("wake", (), "", holds=True), held) == (True, "holds")
+    assert not model_check.verdict(Case("wake", (), "", holds=True), failed)[0]
+    assert not model_check.verdict(Case("wake", (), "", holds=False), held)[0]
+    assert model_check.verdict(Case("wake", (), "", holds=False), failed)[0]
+
+
+def test_every_mutation_and_model_is_checked():
+    """A mutation that a model has stands in the table of its model, or of one that includes the same file."""
+    checked = {flag for case in model_check.cases() if not case.holds for flag in case.flags}
+    written = {name for path in MODELS.glob("*.pml") for name in re.findall(r"\bMUTATION_\w+", path.read_text())}
+    assert written == {flag for flag in checked if flag.startswith("MUTATION_")}
+    included = {
+        name for path in MODELS.glob("*.pml") for name in re.findall(r'#include "(\w+)\.pml"', path.read_text())
+    }
+    assert {path.stem for path in MODELS.glob("*.pml")} - included == set(model_check.HOLDS)
+
+
+@pytest.mark.parametrize(("held", "status"), [(True, 0), (False, 1)])
+def test_the_exit_status_says_whether_all_is_as_it_must_be(held, status, monkeypatch, capsys):
+    """One case that comes out otherwise is enough; each has its line."""
+
+    def check(case: Case, _: str) -> Outcome:
+        return Outcome(1, 1, 0.1, "" if case.holds == (held or case.flags != ("TRACED",)) else "an error", "")
+
+    monkeypatch.setattr(model_check, "find_spin", lambda: "/usr/bin/spin")
+    monkeypatch.setattr(model_check.shutil, "which", lambda name: name)
+    monkeypatch.setattr(model_check, "check", check)
+    assert model_check.main(["fork"]) == status
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == 1 + sum(case.model == "fork" for case in model_check.cases())
+    assert f"{status} not as they must be" in captured.err
+
+
+def test_without_spin_it_says_so(monkeypatch, capsys):
+    """It fails with a hint, or succeeds with a line where that was asked for."""
+    monkeypatch.setattr(model_check, "find_spin", lambda: None)
+    assert model_check.main([]) == 1
+    assert model_check.main(["--skip-missing"]) == 0
+    assert capsys.readouterr().err.count("hint: `make spin` adds spin") == 2

@@ -1,0 +1,124 @@
+"""The lab removes what carries its marker, and nothing else."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import provision_interpreters
+import pytest
+
+from headway.lab import environments
+from headway.lab.interpreters import discover
+from headway.lab.own_folders import OWN, is_own, mark, remove_own
+
+
+def filled(folder: Path) -> Path:
+    (folder / "deep" / "er").mkdir(parents=True)
+    (folder / "deep" / "er" / "file").write_text("x")
+    (folder / "file").write_text("x")
+    return folder
+
+
+def pid_of_nobody() -> int:
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    return gone.pid
+
+
+def test_an_own_folder_goes_with_what_is_in_it(tmp_path):
+    """A link in it is removed, and not followed."""
+    folder, other = filled(tmp_path / "own"), filled(tmp_path / "other")
+    mark(folder)
+    (folder / "link").symlink_to(other)
+
+    assert remove_own(folder)
+    assert not folder.exists()
+    assert (other / "deep" / "er" / "file").exists()
+
+
+@pytest.mark.parametrize("how", ["unmarked", "linked to", "marked by a link", "marked by a folder"])
+def test_another_folder_stays(tmp_path, how):
+    """Whatever its name is; also where the marker, or the folder, is a link."""
+    folder = path = filled(tmp_path / "folder")
+    if how == "linked to":
+        mark(folder)
+        path = tmp_path / "link"
+        path.symlink_to(folder)
+    elif how == "marked by a link":
+        (folder / OWN).symlink_to("/dev/null")
+    elif how == "marked by a folder":
+        (folder / OWN).mkdir()
+
+    assert not is_own(path)
+    assert not remove_own(path)
+    assert (folder / "deep" / "er" / "file").exists()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
+def test_a_folder_of_another_user_stays(tmp_path):
+    """A marker is no proof where somebody else may write."""
+    folder = filled(tmp_path / "folder")
+    mark(folder)
+    os.chown(folder, 65534, 65534)
+
+    assert not remove_own(folder)
+    assert (folder / "file").exists()
+
+
+def test_a_removal_that_was_interrupted_can_be_done_again(tmp_path, monkeypatch):
+    """The marker goes last."""
+    folder = filled(tmp_path / "folder")
+    mark(folder)
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    assert not remove_own(folder)
+    assert is_own(folder)
+    monkeypatch.undo()
+    assert remove_own(folder)
+
+
+def test_libraries_of_a_user_stay(tmp_path, monkeypatch):
+    """A project `my-project-1.2` in $HEADWAY_LIBRARIES has a name like one of an installation that was killed."""
+    monkeypatch.setenv("HEADWAY_LIBRARIES", str(tmp_path))
+    project = filled(tmp_path / f"my-project-1.{pid_of_nobody()}")
+    killed = filled(tmp_path / f"3.13.0-redis-0123456789ab.{pid_of_nobody()}")
+    mark(killed)
+
+    environments.prepare([])
+
+    assert project.exists()
+    assert not killed.exists()
+
+
+def test_an_installation_replaces_no_folder_of_a_user(tmp_path, monkeypatch):
+    """Where the place of a library is taken by something else, its cells are left out and the reason is said."""
+    interpreter = discover()[0][0]
+    monkeypatch.setenv("HEADWAY_LIBRARIES", str(tmp_path))
+    monkeypatch.setenv("HEADWAY_UV", "/bin/true")
+    taken = filled(environments._folder(interpreter, "redis"))
+
+    libraries = environments.prepare([(interpreter, "redis")])
+
+    assert "was not made by Headway" in libraries.why_not(interpreter.id, ["redis"])
+    assert (taken / "file").exists()
+
+
+def test_an_interpreter_replaces_no_folder_of_a_user(tmp_path):
+    """A folder named `3.14` in $HEADWAY_INTERPRETERS that we did not begin stays."""
+    target = next(one for one in provision_interpreters.TARGETS if one.name == "3.14")
+    site = provision_interpreters.Site(tmp_path, tmp_path, 1, with_tests=False, talk=provision_interpreters.Talk())
+    taken = filled(tmp_path / "3.14")
+
+    with (
+        pytest.raises(provision_interpreters.ProvisionError, match="was not made by Headway"),
+        provision_interpreters.prefix_folder(site, target),
+    ):
+        raise AssertionError("never reached")
+    assert (taken / "file").exists()
+
+    shutil.rmtree(taken)
+    mark(filled(tmp_path / "3.14.part"))
+    with provision_interpreters.prefix_folder(site, target) as part:
+        assert [path.name for path in part.iterdir()] == [OWN]
+        part.rename(taken)
+    assert not taken.exists()

@@ -1,0 +1,140 @@
+"""What `headway top` shows where there is little room, no colour, or a hostile name; and what it is not for."""
+
+import asyncio
+import os
+import threading
+from dataclasses import replace
+
+import pytest
+from live_image import make_snapshot
+
+from headway.cli import top_view
+from headway.cli.main import main
+from headway.cli.top_app import TopApp
+from headway.live.counters import difference
+from headway.live.watch import Sample
+
+S = 1_000_000_000
+HOSTILE = "[@click=app.quit]x[/]"
+
+
+def sample(*names, pid=1):
+    """A sample of threads at their busiest: every figure is as long as it gets."""
+    rows = [{"serial": serial, "name": name, "state": "holding"} for serial, name in enumerate(names, 1)]
+    most = {"hold_ns": S, "wait_ns": S, "holds": 99_999, "waits": 99_999, "forced": 99_999, "worst_wait_ns": 12_300_000}
+    busy = [{**row, **most, "since_ns": 1, "waits_of": {24: 99_999}} for row in rows]
+    rates = difference(make_snapshot(S, *rows), make_snapshot(2 * S, *busy))
+    return Sample(pid, "app.py", True, rates, rates)
+
+
+class Still:
+    """A monitor that always sees the same."""
+
+    alive = True
+
+    def __init__(self, *samples):
+        self._samples = list(samples)
+
+    def sample(self):
+        return self._samples
+
+
+@pytest.mark.parametrize("columns", [80, 90, 100, 111, 112, 200, None])
+def test_no_figure_is_cut_off(columns):
+    """At 80 columns, too, each column's name and each figure is there; names of threads give way, and states' times."""
+    seen = sample("MainThread", "ThreadPoolExecutor-17_executor-3")
+    heading, *rows = top_view.block([seen], columns)[-3:]
+
+    assert heading.split() == " ".join(top_view.COLUMNS).split()
+    assert all(len(line) < (columns or 1000) for line in (heading, *rows))
+    assert all(row.split()[-8:] == ["99,999", "12.3", "ms", "12.3", "ms", "12.3", "ms", "99,999"] for row in rows)
+    assert ("holding 2 s" in rows[0]) == (columns is None or columns >= 112)
+    assert "MainThread" in heading + rows[0] + rows[1]
+
+
+def run_app(size, samples, use):
+    async def go():
+        app = TopApp(Still(*samples), 1000)
+        async with app.run_test(size=size) as pilot:
+            app.look()
+            await pilot.pause()
+            return await use(app, pilot)
+
+    return asyncio.run(go())
+
+
+def test_the_app_fits_80_columns():
+    """Nothing of the table lies to the right of the screen; when the terminal grows, so do the names."""
+
+    async def use(app, pilot):
+        table = app.query_one("#threads")
+        widths = [table.virtual_size.width]
+        await pilot.resize_terminal(140, 24)
+        app.look()
+        await pilot.pause()
+        widths.append(table.virtual_size.width)
+        return widths, table.get_row_at(0)[1].plain
+
+    (narrow, wide), state = run_app((80, 24), [sample("MainThread", "ThreadPoolExecutor-17_executor-3")], use)
+    assert narrow <= 80 < wide <= 140
+    assert state.startswith("holding 2 s")
+
+
+def test_a_name_is_no_markup():
+    """A thread's name cannot bind an action to a click, nor colour anything."""
+
+    async def use(app, _pilot):
+        return app.query_one("#threads").get_row_at(0)[0]
+
+    name = run_app((120, 24), [sample(HOSTILE)], use)
+    assert name.plain.strip() == HOSTILE
+    assert not name.spans
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_no_color_means_none(monkeypatch, no_color):
+    """In the full-screen view, too: not even greys."""
+    monkeypatch.setenv("NO_COLOR", no_color)
+    if not no_color:
+        monkeypatch.delenv("NO_COLOR")
+
+    async def use(app, pilot):
+        colours = set()
+        for line in app.screen._compositor.render_strips():
+            shown = line
+            for one in app._filters:
+                if one.enabled:
+                    shown = shown.apply_filter(one, app.screen.background_colors[1])
+            colours |= {part.style.color for part in shown if part.style} | {
+                part.style.bgcolor for part in shown if part.style
+            }
+        return {one for one in colours if one is not None and not one.is_default}
+
+    colours = run_app((80, 24), [sample("MainThread")], use)
+    assert bool(colours) != bool(no_color)
+
+
+def test_a_thread_is_no_process(capsys):
+    """The id of a thread is told as such, with its process; nothing is attached to."""
+    done = threading.Event()
+    told = []
+    thread = threading.Thread(target=lambda: (told.append(threading.get_native_id()), done.wait()))
+    thread.start()
+    try:
+        while not told:
+            os.sched_yield()
+        code = main(["top", str(told[0])])
+    finally:
+        done.set()
+        thread.join()
+
+    assert code == 2
+    said = capsys.readouterr().err
+    assert f"{told[0]} is a thread of process {os.getpid()}" in said
+    assert f"`headway top {os.getpid()}`" in said
+
+
+def test_heads_are_lines():
+    """A program's name of two lines is shown on one."""
+    seen = replace(sample("a\nb"), program="x\ny\x1b[2J")
+    assert all(line.isprintable() for line in top_view.block([seen]))
