@@ -100,20 +100,23 @@ static int look_and_wait(pthread_cond_t *cond, pthread_mutex_t *mutex,
     if (gil == NULL || acquire) {
         return hw__real.timedwait(cond, mutex, deadline);
     }
-    if (!hw__gil_enter(gil)) {
-        return wait_for_it(gil, cond, mutex, deadline);
+    if (!hw__waits_already(gil)) {
+        if (!hw__gil_enter(gil)) {
+            return wait_for_it(gil, cond, mutex, deadline);
+        }
+        hw__on_wait(gil);
+        hw__gil_leave(gil);
     }
 
     struct hw__gil_memory *memory = hw__gil_of_cond(cond);
     unsigned long switches = HW__READ(memory->switch_number);
-    hw__on_wait(gil);
-    hw__gil_leave(gil);
     int result = wait_for_it(gil, cond, mutex, deadline);
     /* The mutex is held again. The interpreter asks for a drop under this very condition
      * (take_gil() in Python/ceval_gil.c). The record may have been given to another GIL in the
      * meantime. */
     if (result == ETIMEDOUT && HW__READ(memory->locked) != 0 &&
         HW__READ(memory->switch_number) == switches &&
+        !atomic_load_explicit(&gil->requested, memory_order_relaxed) &&
         atomic_load_explicit(&gil->memory, memory_order_relaxed) == memory && hw__gil_enter(gil)) {
         hw__on_request(gil);
         hw__gil_leave(gil);

@@ -36,7 +36,9 @@ enum { LATENCY, LEAST_SLICE, CREDIT, HOLD, GRACE };
 #define LAST_PRIORITY own[1] /* ... which had this priority */
 #define CLOCK own[2]         /* the virtual time that the slowest has come to; grows only */
 
-/* So many slices of its own time may a thread be ahead of the others. */
+/* So many slices of its own time may a thread be ahead of the others: of those that `latency_us`
+ * makes, however short. Among thousands it would wait for half a minute until all of them had come
+ * as far as it by the least slice. */
 #define MOST_DEBT_SLICES 2
 
 /* The least that a thread is expected to need: those that need less are equals. */
@@ -55,9 +57,13 @@ static int64_t virtual_now(const struct hw_policy_gil *gil, const struct hw_poli
     return holder->VIRTUAL + scaled(holder, gil->now_ns - holder->acquired_ns);
 }
 
-static int64_t slice_ns(const struct hw_policy_gil *gil) {
+static int64_t share_ns(const struct hw_policy_gil *gil) {
     int64_t others = gil->waiting;
-    int64_t share = option_ns(gil, LATENCY) / (others < 2 ? 2 : others);
+    return option_ns(gil, LATENCY) / (others < 2 ? 2 : others);
+}
+
+static int64_t slice_ns(const struct hw_policy_gil *gil) {
+    int64_t share = share_ns(gil);
     int64_t least = option_ns(gil, LEAST_SLICE);
     return share < least ? least : share;
 }
@@ -115,7 +121,7 @@ static void arrive(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     if (thread->VIRTUAL < least || !thread->KNOWN) {
         thread->VIRTUAL = least;
     }
-    int64_t most = clock + scaled(thread, MOST_DEBT_SLICES * slice_ns(gil));
+    int64_t most = clock + scaled(thread, MOST_DEBT_SLICES * share_ns(gil));
     if (thread->VIRTUAL > most) {
         thread->VIRTUAL = most;
     }

@@ -67,6 +67,10 @@
 #define NEXT_SLEEP_NS (5 * MS)
 #define OTHERS_SLEEP_NS (50 * MS)
 
+/* One of those others wakes so often at most: thousands would else keep all cores from everything
+ * else. Who goes next is looked after all the more often, the more there are. */
+#define OTHERS_EACH_NS (100 * US)
+
 /* How soon who goes next looks by itself while the GIL is free or in hands that will let it go any
  * moment, at first and at most. */
 #define GUARD_NS (150 * US)
@@ -104,6 +108,7 @@ static void begin_wait(struct hw__sched *sched, struct hw__runner *runner, int64
     runner->stuck_ns = sched->stuck_ns;
     runner->guard_ns = GUARD_NS;
     runner->seen.ready_ns = now;
+    hw__watchdog_crowd(sched, sched->queue.count + 1, now);
     sched->policy->ready(&sched->view, &runner->seen);
 }
 
@@ -147,7 +152,9 @@ static int64_t due(struct hw__sched *sched, const struct hw__runner *runner, int
 static int64_t sleep_ns(struct hw__sched *sched, const struct hw__runner *runner, int64_t due_ns) {
     if (hw__waiters_first(&sched->queue) != runner) {
         /* Longer than who goes before it, or all would wake to ask for the same. */
-        return least(due_ns + NEXT_SLEEP_NS, OTHERS_SLEEP_NS);
+        int64_t sleep = least(due_ns + NEXT_SLEEP_NS, OTHERS_SLEEP_NS);
+        int64_t crowd = (int64_t)sched->queue.count * OTHERS_EACH_NS;
+        return sleep > crowd ? sleep : crowd;
     }
     int64_t most = NEXT_SLEEP_NS;
     bool any_moment = sched->holder == NULL || hw__habits_short(sched, sched->holder);

@@ -12,6 +12,15 @@
 #include "headway/schedule.h"
 #include "schedule/waiters.h"
 
+/* The most that waited at once in each of the last 34 s (64 times 2^29 ns). */
+#define HW__CROWD_SHIFT 29
+#define HW__CROWD_SPANS 64
+
+struct hw__crowd {
+    int64_t span; /* which one `now_ns >> HW__CROWD_SHIFT` is; the others are those before it */
+    uint32_t most[HW__CROWD_SPANS]; /* by span, modulo their number */
+};
+
 /* Of a GIL, at the same index as its record; lives as long as the process. Guarded by the GIL's
  * mutex. */
 struct hw__sched {
@@ -41,6 +50,7 @@ struct hw__sched {
     int missed;         /* times in a row that a waiter found the GIL free by itself */
     struct hw__ticks ticks;
     struct hw_schedule_counts counts;
+    struct hw__crowd crowd;
 };
 
 /* The engine's own options; written while no policy is on, though a thread may still be waking from

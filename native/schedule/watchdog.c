@@ -35,9 +35,31 @@ static int64_t starves_after(const struct hw__sched *sched, const struct hw__run
     return others > own ? limit_ns * others / own : limit_ns;
 }
 
-/* Of the GIL, from which on one of them is left out. */
-static uint64_t starves_after_releases(const struct hw__sched *sched) {
-    return STARVED_TURNS * ((uint64_t)sched->queue.count + 1);
+void hw__watchdog_next_span(struct hw__sched *sched, int64_t span) {
+    struct hw__crowd *crowd = &sched->crowd;
+    int64_t first = later(crowd->span + 1, span - HW__CROWD_SPANS + 1);
+    for (int64_t i = first; i <= span; i++) {
+        crowd->most[i % HW__CROWD_SPANS] = sched->queue.count; /* nobody came, some may have gone */
+    }
+    crowd->span = span;
+}
+
+/* The most that waited at once since then. */
+static uint32_t most_since(const struct hw__sched *sched, int64_t since_ns) {
+    const struct hw__crowd *crowd = &sched->crowd;
+    uint32_t most = sched->queue.count;
+    int64_t oldest = crowd->span - HW__CROWD_SPANS + 1;
+    for (int64_t i = later(oldest, since_ns >> HW__CROWD_SHIFT); i <= crowd->span; i++) {
+        uint32_t one = crowd->most[i % HW__CROWD_SPANS];
+        most = one > most ? one : most;
+    }
+    return most;
+}
+
+/* Of the GIL, from which on this waiter is left out. */
+static uint64_t starves_after_releases(const struct hw__sched *sched,
+                                       const struct hw__runner *runner) {
+    return STARVED_TURNS * ((uint64_t)most_since(sched, runner->seen.ready_ns) + 1);
 }
 
 const char *hw__watchdog_finds(struct hw__sched *sched, const struct hw__runner *runner,
@@ -51,7 +73,7 @@ const char *hw__watchdog_finds(struct hw__sched *sched, const struct hw__runner 
         /* Neither is so where one thread is in a long call of C that cannot let go, or was. */
         int64_t excused_ns = sched->stuck_ns - runner->stuck_ns;
         excused_ns += sched->asked ? hw__watchdog_stuck_ns(held_ns) : held_ns; /* see below */
-        if (sched->releases - runner->releases > starves_after_releases(sched) &&
+        if (sched->releases - runner->releases > starves_after_releases(sched, runner) &&
             waited_ns - excused_ns > starves_after(sched, runner, limit_ns)) {
             return "it let a thread starve";
         }

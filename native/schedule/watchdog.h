@@ -11,6 +11,23 @@
  * of C that cannot let go. */
 int64_t hw__watchdog_stuck_ns(int64_t held_ns);
 
+/* For hw__watchdog_crowd(): what comes belongs to a later span. */
+void hw__watchdog_next_span(struct hw__sched *sched, int64_t span);
+
+/* So many wait now, or want to: they are remembered for those that have to wait for all of them,
+ * and find few left when they look. */
+static inline void hw__watchdog_crowd(struct hw__sched *sched, uint32_t waiting, int64_t now_ns) {
+    struct hw__crowd *crowd = &sched->crowd;
+    int64_t span = now_ns >> HW__CROWD_SHIFT;
+    uint32_t *most = &crowd->most[span % HW__CROWD_SPANS];
+    if (span != crowd->span) {
+        hw__watchdog_next_span(sched, span);
+    }
+    if (*most < waiting) {
+        *most = waiting;
+    }
+}
+
 /* What is wrong with the policy, found by a waiter that has slept and was not called; NULL:
  * nothing. */
 const char *hw__watchdog_finds(struct hw__sched *sched, const struct hw__runner *runner,

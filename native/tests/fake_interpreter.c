@@ -76,6 +76,7 @@ __attribute__((noinline)) static void take_gil(struct fake_gil *gil, struct fake
         int result = pthread_cond_timedwait(&memory->cond, gil->mutex, &deadline);
         if (result == ETIMEDOUT && HW__READ(memory->locked) && memory->switch_number == switches) {
             atomic_store(&gil->drop_request, 1);
+            atomic_fetch_add(&gil->asked, 1);
         }
     }
     pthread_mutex_lock(&memory->switch_mutex);

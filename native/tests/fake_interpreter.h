@@ -24,6 +24,7 @@ struct fake_gil {
     uint64_t before[5];
     struct hw__gil_memory memory;
     _Atomic int drop_request; /* what is an eval_breaker's bit in CPython */
+    atomic_long asked;        /* how often a waiter has set it */
     pthread_mutex_t *mutex;   /* `memory.mutex`, but for an interpreter that we do not know */
     pthread_mutex_t elsewhere;
     bool no_switching; /* built without FORCE_SWITCHING: `switch_cond` is not signalled */

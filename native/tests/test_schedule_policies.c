@@ -10,7 +10,8 @@
 
 #include "headway/schedule.h"
 
-#define MAX_THREADS 40
+#define MAX_THREADS 400
+#define CROWD 400
 #define MS 1000000
 #define STEP 10000 /* ns; a holder is looked at so often */
 
@@ -303,6 +304,21 @@ static void test_bounded_debt(void) {
     T_TRUE(caller->worst_wait_ns < 150LL * MS);
 }
 
+/* Among a crowd that always wants the GIL, each for a little, neither: it waits until each of them
+ * has come as far as it, and that is so many times its debt. */
+static void test_bounded_debt_in_a_crowd(void) {
+    begin(&hw__policy_fair);
+    struct actor *caller = add(20LL * MS, 0);
+    caller->deaf_ns = 20LL * MS;
+    while (machine.count < CROWD) {
+        add(2 * STEP, STEP);
+    }
+    run(2000LL * MS);
+    T_TRUE(caller->turns > 2);
+    T_TRUE(caller->worst_wait_ns > 42LL * MS);
+    T_TRUE(caller->worst_wait_ns < 600LL * MS);
+}
+
 /* A priority is worth GIL time: five steps are about a factor of three. */
 static void test_priority_hint(void) {
     begin(&hw__policy_fair);
@@ -373,6 +389,7 @@ int main(void) {
     T_RUN(test_many_fakes);
     T_RUN(test_bounded_credit);
     T_RUN(test_bounded_debt);
+    T_RUN(test_bounded_debt_in_a_crowd);
     T_RUN(test_priority_hint);
     T_RUN(test_urgent_hint);
     return 0;

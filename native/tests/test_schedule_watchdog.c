@@ -72,6 +72,28 @@ static void test_many_wait(void) {
     }
 }
 
+/* When most of them have gone, who waited for all of them is not left out either. */
+static void test_a_crowd_that_has_gone(void) {
+    set_up(2 * LIMIT_MS, 3 * MOST_WAITERS, 3);
+    T_SAME(STARVES, finds()); /* of a crowd nothing is known */
+    hw__watchdog_crowd(&sched, MOST_WAITERS, LIMIT_MS / 2 * MS);
+    hw__watchdog_crowd(&sched, 3, (2 * LIMIT_MS - 1) * MS);
+    T_SAME("", finds());
+    waiter.seen.ready_ns = LIMIT_MS / 4 * MS;
+    T_SAME("", finds());
+    waiter.seen.ready_ns = (2 * LIMIT_MS - LIMIT_MS - 100) * MS; /* it came when they had gone */
+    T_SAME(STARVES, finds());
+    sched.releases = 50 * MOST_WAITERS;
+    waiter.seen.ready_ns = 1;
+    T_SAME(STARVES, finds()); /* too often, also for so many */
+    /* Longer ago than is remembered. */
+    sched.releases = 3 * MOST_WAITERS;
+    hw__watchdog_crowd(&sched, 3, 100LL * LIMIT_MS * MS);
+    sched.view.now_ns = (100LL * LIMIT_MS + 1) * MS;
+    holder.seen.acquired_ns = sched.view.now_ns;
+    T_SAME(STARVES, finds());
+}
+
 /* Who is less urgent waits longer, by as much as the other is worth more. */
 static void test_priorities(void) {
     const struct {
@@ -135,6 +157,7 @@ int main(void) {
     t_start();
     T_RUN(test_starves);
     T_RUN(test_many_wait);
+    T_RUN(test_a_crowd_that_has_gone);
     T_RUN(test_priorities);
     T_RUN(test_long_calls);
     T_RUN(test_stopped_process);

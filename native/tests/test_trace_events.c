@@ -127,6 +127,44 @@ static void test_forced(void) {
     trace_close(&trace);
 }
 
+/* Of many that wait for one hold, each asking again and again, the first request is told, and no
+ * other. */
+static void test_a_hold_is_asked_once(void) {
+    struct world_worker workers[WORKERS];
+    memset(workers, 0, sizeof workers);
+    world_start("asked.hwt");
+    long asked = atomic_load(&fake_main_gil()->asked);
+    for (int i = 0; i < WORKERS; i++) {
+        workers[i].gil = fake_main_gil();
+        workers[i].rounds = 1;
+        world_go(&workers[i]);
+    }
+    while (atomic_load(&fake_main_gil()->asked) < asked + 3L * WORKERS) {
+        sched_yield(); /* with the GIL */
+    }
+    for (int i = 0; i < WORKERS; i++) {
+        world_join(workers[i].thread);
+    }
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("asked.hwt"));
+    int64_t let_go = INT64_MAX;
+    for (size_t i = 0; i < trace.event_count; i++) {
+        const struct hw__event *event = &trace.events[i].event;
+        if (trace.events[i].serial == 1 && event->kind == HW__RELEASE && event->time_ns < let_go) {
+            let_go = event->time_ns;
+            T_EQ(HW__FORCED, event->flags & HW__FORCED);
+        }
+    }
+    int requests = 0;
+    for (size_t i = 0; i < trace.event_count; i++) {
+        const struct hw__event *event = &trace.events[i].event;
+        requests += event->kind == HW__REQUEST && event->time_ns < let_go;
+    }
+    T_EQ(1, requests);
+    trace_check_slots(&trace);
+    trace_close(&trace);
+}
+
 /* A new switch interval is told with the next acquire. */
 static void test_interval_changes(void) {
     world_start("interval.hwt");
@@ -239,6 +277,7 @@ int main(void) {
     T_RUN(test_one_thread);
     T_RUN(test_header);
     T_RUN(test_forced);
+    T_RUN(test_a_hold_is_asked_once);
     T_RUN(test_interval_changes);
     T_RUN(test_threads_fight);
     T_RUN(test_times);

@@ -31,6 +31,10 @@
 /* So often what threads have in chunks that they still write to is copied: with thousands of
  * threads that is thousands of writes. Who dies meanwhile leaves it in the memory. */
 #define OPEN_PERIOD_NS 250000000
+/* It takes at most one part in so many of our time: a program with thousands of threads needs the
+ * core more than a reader needs its last second. */
+#define OPEN_SHARE 50
+#define OPEN_MOST_NS 2000000000
 #define MOST_MEMORY_CHUNKS (1u << 20)
 #define NO_PLACE (-1)
 
@@ -85,7 +89,7 @@ struct hw_collection {
     uint64_t dropped, overwritten;
     int64_t overwritten_until_ns;
     int64_t slots_ns;       /* when the slots were last copied */
-    int64_t open_ns;        /* when the open chunks were last copied */
+    int64_t open_ns;        /* when the open chunks are to be copied again */
     int64_t known_until_ns; /* what was recorded before is in the file */
     int error;
     bool is_full; /* the file system has no room: the file grows no more */
@@ -473,7 +477,7 @@ void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state
     bool over = atomic_load(&to->header->end_ns) != 0; /* before the chunks: they are final then */
     bool complete = last || over;
     shrink(to);
-    bool with_open = complete || now - to->open_ns > OPEN_PERIOD_NS;
+    bool with_open = complete || now >= to->open_ns;
     uint32_t turns = find_turns(to, with_open);
     int32_t closed = 0;
     for (uint32_t turn = 0; turn < turns; turn++) {
@@ -492,7 +496,9 @@ void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state
         to->slots_ns = now;
     }
     if (with_open) {
-        to->open_ns = now;
+        int64_t pause_ns = (hw_now_ns() - now) * OPEN_SHARE;
+        pause_ns = pause_ns > OPEN_MOST_NS ? OPEN_MOST_NS : pause_ns;
+        to->open_ns = now + (pause_ns < OPEN_PERIOD_NS ? OPEN_PERIOD_NS : pause_ns);
         to->known_until_ns = began_ns;
     }
     copy_header(to, complete);

@@ -147,6 +147,15 @@ static void change(struct hw__thread *thread, uint32_t state, int64_t now_ns) {
     SET(thread->slot->state, state);
 }
 
+/* The GIL that the calling thread is known to wait for, and in which session. */
+static __thread const struct hw__gil *waits_for __attribute__((tls_model("initial-exec")));
+static __thread uint64_t waits_in __attribute__((tls_model("initial-exec")));
+
+bool hw__waits_already(const struct hw__gil *gil) {
+    return waits_for == gil &&
+           waits_in == atomic_load_explicit(&hw__session.id, memory_order_relaxed);
+}
+
 void hw__on_wait(struct hw__gil *gil) {
     int64_t now;
     struct hw__thread *thread = enter(gil, &now);
@@ -154,6 +163,8 @@ void hw__on_wait(struct hw__gil *gil) {
         return;
     }
     thread->waiting_since_ns = now;
+    waits_for = gil;
+    waits_in = hw__session.id;
     /* It has run no Python since it let the GIL go: it is where it was then. */
     uint32_t node = thread->node_gil == gil->index ? thread->node : 0;
     hw__thread_emit(thread, HW__WAIT, gil->index, node, 0, now);
@@ -163,7 +174,7 @@ void hw__on_wait(struct hw__gil *gil) {
 void hw__on_request(struct hw__gil *gil) {
     int64_t now;
     struct hw__thread *thread = enter(gil, &now);
-    gil->requested = true;
+    SET(gil->requested, true);
     if (thread != NULL && thread->waiting_since_ns != 0) {
         hw__thread_emit(thread, HW__REQUEST, gil->index, 0, 0, now);
     }
@@ -182,7 +193,7 @@ static void count_wait(struct hw__slot *slot, uint64_t wait_ns) {
 static void hold(struct hw__gil *gil, struct hw__thread *thread, int64_t now_ns, uint32_t flags) {
     thread->held_since_ns = now_ns;
     gil->holder = thread;
-    gil->requested = false;
+    SET(gil->requested, false);
     hw__thread_emit(thread, HW__ACQUIRE, gil->index, 0, flags, now_ns);
     ADD(thread->slot->holds, 1);
     SET(thread->slot->gil, gil->index);
@@ -207,6 +218,7 @@ static uint32_t ran(const struct hw__thread *thread, uint64_t hold_ns) {
 }
 
 void hw__on_acquire(struct hw__gil *gil) {
+    waits_for = NULL;
     int64_t now;
     struct hw__thread *thread = enter(gil, &now);
     if (thread == NULL) {
@@ -251,10 +263,11 @@ void hw__on_release(struct hw__gil *gil) {
     uint64_t hold_ns = (uint64_t)(now - thread->held_since_ns);
     thread->node =
         thread->stateless ? 0 : hw__stacks_take(gil, thread, HW__READ(memory->last_holder));
+    bool requested = atomic_load_explicit(&gil->requested, memory_order_relaxed);
     hw__thread_emit_release(thread, gil->index, thread->node,
-                            (gil->requested ? HW__FORCED : 0) | ran(thread, hold_ns), hold_ns, now);
+                            (requested ? HW__FORCED : 0) | ran(thread, hold_ns), hold_ns, now);
     thread->held_since_ns = 0;
-    thread->was_forced = gil->requested;
+    thread->was_forced = requested;
     thread->hold_ns += hold_ns;
     struct hw__slot *slot = thread->slot;
     ADD(slot->hold_ns, hold_ns);
@@ -262,7 +275,7 @@ void hw__on_release(struct hw__gil *gil) {
         thread->worst_hold_ns = hold_ns;
         SET(slot->worst_hold_ns, hold_ns);
     }
-    if (gil->requested) {
+    if (requested) {
         ADD(slot->forced, 1);
     }
     change(thread, HW__SLOT_IDLE, now);

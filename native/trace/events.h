@@ -16,7 +16,15 @@ void hw__events_init(void *is_finalizing);
 /* The caller is about to wait for the GIL; further calls before its acquire are the same wait. */
 void hw__on_wait(struct hw__gil *gil);
 
-/* The caller has waited an interval in vain and asks for a drop. */
+/* The caller's wait for this GIL is told already. Any thread may ask, without hw__gil_enter().
+ *
+ * With thousands of waiters, each of which wakes every switch interval, all cores do little else;
+ * each such call has the GIL's mutex, for which the others queue up. So where there is nothing to
+ * tell, a hook looks at this and at the GIL's own record, and at no memory of the recorder's. */
+bool hw__waits_already(const struct hw__gil *gil);
+
+/* The caller has waited an interval in vain and asks for a drop. Of a hold the first request is
+ * told: the others change nothing for the holder, and thousands of waiters make them every 5 ms. */
 void hw__on_request(struct hw__gil *gil);
 
 /* The caller has the GIL. */

@@ -128,10 +128,12 @@ struct hw__chunk {
 };
 
 /* event.kind */
-#define HW__WAIT 1u     /* begins to wait for the GIL. value: where, a stack node */
-#define HW__ACQUIRE 2u  /* has the GIL */
-#define HW__RELEASE 3u  /* lets it go. value: where, a stack node */
-#define HW__REQUEST 4u  /* waited a switch interval, and asks the holder to let go */
+#define HW__WAIT 1u    /* begins to wait for the GIL. value: where, a stack node */
+#define HW__ACQUIRE 2u /* has the GIL */
+#define HW__RELEASE 3u /* lets it go. value: where, a stack node */
+#define HW__REQUEST                                                                                \
+    4u                  /* waited a switch interval, and is the first to ask the holder to let go  \
+                         */
 #define HW__EXIT 5u     /* the thread is over */
 #define HW__PARK 6u     /* free-threaded: blocks on a lock of the interpreter. value: where */
 #define HW__UNPARK 7u   /* goes on. value: the contended object's type, a TYPE id, or 0 */

@@ -37,7 +37,7 @@ class Kind(IntEnum):
     RELEASE = 3
     """Lets the GIL go; `stack` is where."""
     REQUEST = 4
-    """Has waited a switch interval in which the GIL did not change hands, and asks the holder to let go."""
+    """Has waited a switch interval in which the GIL did not change hands, and is the first to ask the holder to let go."""
     EXIT = 5
     """The thread is over. A wait that is open then ends here."""
     PARK = 6
