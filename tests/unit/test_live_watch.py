@@ -10,7 +10,7 @@ from live_image import SLOTS_OFFSET, image, make_snapshot
 
 from headway.errors import RecordingError
 from headway.live import watch
-from headway.live.watch import History, Monitor, Watch, WatchEndedError
+from headway.live.watch import History, Monitor, Watch, WatchEndedError, incarnation_in
 from headway.traces import format as hwt
 
 
@@ -146,6 +146,25 @@ def test_the_end_of_a_recording_ends_the_watch(mapped):
         change(path, end_ns=5)
         with pytest.raises(WatchEndedError, match="was ended"):
             one.snapshot()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "there"),
+    [
+        pytest.param(3, "R", True, id="as it is"),
+        pytest.param(26, "0", True, id="no code: in the middle of exec"),
+        pytest.param(3, "Z", False, id="a zombie"),
+        pytest.param(9, str(0x4), False, id="exiting"),
+    ],
+)
+def test_a_process_is_there_until_it_exits(field, value, there):
+    """The fields are numbered as in proc(5); the program's name may hold anything."""
+    before, _, after = Path("/proc/self/stat").read_text().rpartition(")")
+    fields = after.split()
+    fields[field - 3] = value
+    stat = f"{before} ) R 0) {' '.join(fields)}"
+
+    assert (incarnation_in(stat) is not None) == there
 
 
 def test_exec_ends_the_watch(mapped, monkeypatch):

@@ -25,13 +25,24 @@ from headway.errors import RecordingError
 from headway.live.counters import Rates, Snapshot, decode, difference
 from headway.traces import format as fmt
 
-__all__ = ["History", "Monitor", "Sample", "Watch", "WatchEndedError", "counts_only", "is_recorded", "process_of"]
+__all__ = [
+    "History",
+    "Monitor",
+    "Sample",
+    "Watch",
+    "WatchEndedError",
+    "counts_only",
+    "incarnation_in",
+    "is_recorded",
+    "process_of",
+]
 
 _MEMFD = "/memfd:headway (deleted)"
 _READS = 5  # until two in a row agree about a slot
 _TRIES = 20  # at a child that records nothing (yet)
 _MOST_SLOTS = 1 << 16  # 20 MiB of counters; many times what the recorder has
 _MOST_OFFSET = 1 << 24
+_EXITING = 0x4  # PF_EXITING of the kernel's include/linux/sched.h, among the flags of /proc/PID/stat
 _FLOCK = "hhqqi"  # struct flock of fcntl(2)
 _TELLING = ["state", "serial", "since_ns", "holds", "hold_ns", "waits", "wait_ns"]
 
@@ -41,16 +52,22 @@ class WatchEndedError(RecordingError):
 
 
 def _incarnation(pid: int) -> tuple[str, ...] | None:
-    """Return what tells this process and its program from any other; None when it is over.
-
-    That is when it started, and where its program's code and stack are: exec() puts the stack elsewhere.
-    """
+    """Return what tells this process and its program from any other; None when it is over."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        return incarnation_in(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace"))
     except (FileNotFoundError, ProcessLookupError):
         return None
+
+
+def incarnation_in(stat: str) -> tuple[str, ...] | None:
+    """Return what tells a process and its program from any other, from its /proc/PID/stat (proc(5)); None when it is over.
+
+    That is when it started, and where its program's code and stack are: exec() puts the stack elsewhere. In the middle of
+    exec() the new program has no code yet, though the process is there.
+    """
+    fields = stat.rpartition(")")[2].split()
     # A process that is just exiting has no memory any more, before its state says so.
-    return None if fields[0] in "ZX" or fields[23] == "0" else (fields[19], fields[23], fields[25])
+    return None if fields[0] in "ZX" or int(fields[6]) & _EXITING else (fields[19], fields[23], fields[25])
 
 
 def _own_pid(pid: int) -> int:
