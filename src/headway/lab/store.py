@@ -18,6 +18,7 @@ from headway.errors import StoreError
 from headway.lab.design import Cell
 from headway.lab.launch import Launch
 from headway.lab.plan import cell_from_json, cell_to_json
+from headway.printable import printable
 
 __all__ = ["RunHeader", "Store", "StoredLaunch"]
 
@@ -177,7 +178,7 @@ class Store:
             yield
         except (sqlite3.Error, json.JSONDecodeError, KeyError) as error:
             raise StoreError(
-                f"the results store {self.path} cannot be used: {error}",
+                f"the results store {self.path} cannot be used: {printable(' '.join(str(error).split()))}",
                 hint="name another file with `--store`; if it is damaged, `sqlite3 FILE .recover` saves what is readable",
             ) from error
         except OSError as error:
