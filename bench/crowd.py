@@ -70,7 +70,7 @@ def launch(interpreter: Interpreter, way: str, threads: int, seconds: float, lim
                 os.killpg(process.pid, signal.SIGKILL)
         if failure:
             out, errors = process.communicate()
-        said = [line for line in errors.splitlines() if line and not line.startswith("the trace is in")]
+        said = [line for line in errors.splitlines() if line and not line.startswith("recording into")]
         try:
             found = json.loads(out.splitlines()[-1]) if not failure else {}
         except (IndexError, ValueError):

@@ -1,0 +1,40 @@
+"""A Jupyter front end: starts a kernel with the words of its command line before the kernel's own, and waits to be killed.
+
+Prints one line of JSON: what a cell printed, whether another one was interrupted, and the kernel's process id.
+"""
+
+import json
+import sys
+import time
+
+from jupyter_client.manager import KernelManager
+
+LIMIT_S = 60
+
+manager = KernelManager()
+manager.kernel_spec.argv = [*sys.argv[1:], sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+manager.start_kernel()
+client = manager.client()
+client.start_channels()
+client.wait_for_ready(timeout=LIMIT_S)
+
+
+def run(code, *, interrupt=False):
+    """Run a cell; return what it printed, and the name of its error."""
+    printed = []
+
+    def on_output(message):
+        if message["header"]["msg_type"] == "stream":
+            printed.append(message["content"]["text"])
+            if interrupt:
+                manager.interrupt_kernel()
+
+    reply = client.execute_interactive(code, timeout=LIMIT_S, output_hook=on_output)
+    return "".join(printed), reply["content"].get("ename")
+
+
+printed = run("print(6 * 7)")[0]
+pid = int(run("import os; print(os.getpid())")[0])
+_, error = run("import time; print('asleep', flush=True); time.sleep(60)", interrupt=True)
+print(json.dumps({"printed": printed, "interrupted": error == "KeyboardInterrupt", "pid": pid}), flush=True)
+time.sleep(LIMIT_S)

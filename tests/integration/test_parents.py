@@ -1,0 +1,189 @@
+"""Real parents of a program, under `headway run` and `headway trace` as bare: a Jupyter front end, and supervisord.
+
+The libraries come from the index, pinned by requirements/parents.lock, and are installed for each interpreter once.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import xmlrpc.client
+from pathlib import Path
+
+import pytest
+from locked_environment import locked_python
+from test_behaviours import INTERPRETERS, LIMIT_S, plain
+
+from headway.live.files import wait_until_finished
+
+HEADWAY = str(Path(sys.executable).with_name("headway"))
+LOCK = Path(__file__).resolve().parents[2] / "requirements" / "parents.lock"
+PARENTS = Path(__file__).with_name("parents")
+
+pytestmark = [pytest.mark.slow, pytest.mark.any_load, pytest.mark.timeout(600)]
+
+
+# What stands before a program's own command line. Each start has its own trace, in the current folder.
+BEFORE = {"bare": [], "run": [HEADWAY, "run", "--policy", "fair", "--"], "trace": [HEADWAY, "trace", "--"]}
+
+
+def wait_for(found, what, limit_s=LIMIT_S):
+    """Return the first thing that is true."""
+    deadline = time.monotonic() + limit_s
+    while not (value := found()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+    return value
+
+
+def is_there(pid):
+    """Whether a process runs."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def kernel(python, how, folder):
+    """Start a kernel from a front end, have it compute, interrupt it, and kill the front end; return what was seen."""
+    command = [python, str(PARENTS / "front_end.py"), *BEFORE[how]]
+    runtime = plain(JUPYTER_RUNTIME_DIR=str(folder), IPYTHONDIR=str(folder), JUPYTER_CONFIG_DIR=str(folder))
+    with subprocess.Popen(command, env=runtime, cwd=folder, stdout=subprocess.PIPE, text=True) as front_end:
+        seen = json.loads(front_end.stdout.readline())
+        pid = seen.pop("pid")
+        try:
+            assert is_there(pid)
+            front_end.kill()
+            front_end.wait()
+            wait_for(lambda: not is_there(pid), "the kernel outlives its front end")
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    return seen
+
+
+CONFIGURATION = """
+[unix_http_server]
+file = {folder}/supervisor.sock
+[supervisord]
+logfile = {folder}/supervisord.log
+pidfile = {folder}/supervisord.pid
+nodaemon = true
+[rpcinterface:supervisor]
+supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
+[program:app]
+command = {command}
+directory = {folder}
+startsecs = 0
+autorestart = unexpected
+exitcodes = 7
+stopasgroup = true
+stdout_logfile = {folder}/app.out
+stderr_logfile = {folder}/app.err
+"""
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """One over a Unix socket."""
+
+    def __init__(self, path):
+        super().__init__("supervisor")
+        self._path = path
+
+    def connect(self):
+        """Connect to the socket."""
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self._path)
+
+
+class Unix(xmlrpc.client.Transport):
+    """Calls over a Unix socket."""
+
+    def __init__(self, path):
+        super().__init__()
+        self._path = path
+
+    def make_connection(self, host):
+        """Return a connection, whatever the host's name; close() closes it."""
+        if self._connection[1] is None:
+            self._connection = host, UnixConnection(self._path)
+        return self._connection[1]
+
+
+def supervised(python, how, folder):
+    """Have supervisord start a program, see it die and exit, restart it, stop it, and end with it; return what was seen."""
+    folder = folder / how
+    folder.mkdir()
+    command = " ".join([*BEFORE[how], python, str(PARENTS / "supervised.py"), str(folder)])
+    configuration = folder / "supervisord.conf"
+    configuration.write_text(CONFIGURATION.format(folder=folder, command=command))
+    seen = []
+    supervisord = [python, "-m", "supervisor.supervisord", "-c", str(configuration)]
+    door = folder / "supervisor.sock"
+    with (
+        subprocess.Popen(supervisord, env=plain(), stdout=subprocess.DEVNULL) as process,
+        xmlrpc.client.ServerProxy("http://supervisor", Unix(str(door))) as proxy,
+    ):
+        server = proxy.supervisor
+        try:
+            wait_for(door.exists, "supervisord did not start")
+
+            def started(*but):
+                """Return the process id of a program that says that it has started, but for former ones."""
+                pids = (folder / "started").read_text().split() if (folder / "started").exists() else []
+                return next((int(one) for one in pids if int(one) not in but), None)
+
+            def info():
+                return server.getProcessInfo("app")
+
+            first = wait_for(started, "the program did not start")
+            seen.append(["it is supervisord's child", info()["pid"] == first])
+            os.kill(first, signal.SIGKILL)
+            second = wait_for(lambda: started(first), "it was not restarted")
+            seen.append(["restarted", info()["pid"] == second])
+            server.stopProcess("app")
+            seen.append(["stopped", info()["statename"], info()["exitstatus"], is_there(second)])
+            server.startProcess("app")
+            third = wait_for(lambda: started(first, second), "it did not start again")
+            os.kill(third, signal.SIGUSR1)
+            wait_for(lambda: info()["statename"] == "EXITED", "its exit was not seen")
+            seen.append(["exited as expected", info()["exitstatus"]])
+            server.startProcess("app")
+            fourth = wait_for(lambda: started(first, second, third), "it did not start once more")
+            process.send_signal(signal.SIGTERM)
+            seen.append(["supervisord ended", process.wait(LIMIT_S), is_there(fourth)])
+        finally:
+            process.kill()
+    seen.append((folder / "signals").read_text().split())
+    traces = list(folder.glob("*.hwt"))
+    for file in traces:
+        wait_until_finished(file)
+    assert len(traces) == (4 if how == "trace" else 0)
+    return seen
+
+
+@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.name)
+def test_a_kernel_ends_with_its_front_end(interpreter, tmp_path):
+    """A Jupyter kernel answers, is interrupted, and goes when its front end is killed: bare, scheduled and traced."""
+    python = locked_python(interpreter, LOCK, "parents")
+
+    seen = {how: kernel(python, how, tmp_path) for how in ("bare", "run", "trace")}
+
+    assert seen["bare"] == {"printed": "42\n", "interrupted": True}
+    assert seen["run"] == seen["trace"] == seen["bare"]
+
+
+@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.name)
+def test_supervisord_sees_its_program(interpreter, tmp_path):
+    """Death by a signal, an expected exit, one TERM for a group, the end of supervisord: bare, scheduled and traced."""
+    python = locked_python(interpreter, LOCK, "parents")
+
+    seen = {how: supervised(python, how, tmp_path) for how in ("bare", "run", "trace")}
+
+    assert seen["bare"][0] == ["it is supervisord's child", True]
+    assert seen["run"] == seen["trace"] == seen["bare"]
