@@ -180,6 +180,14 @@ static void on_a_full_disk(void) {
         hw_collect_pass(the_one(), 0, &state);
     }
     T_EQ(ENOSPC, state.error);
+    /* When there is room again, the file grows again. */
+    int64_t chunks = state.chunks;
+    T_EQ(0, mount(NULL, world_folder, NULL, MS_REMOUNT, "size=32m"));
+    while (state.chunks <= chunks + 3) {
+        yield((long)CHUNK_EVENTS);
+        rounds += (long)CHUNK_EVENTS;
+        hw_collect_pass(the_one(), 0, &state);
+    }
     struct trace trace = ended("full.hwt");
     T_TRUE(trace.header->overwritten_events > 0);
     T_EQ(1 + 2 * rounds, all_events(&trace));

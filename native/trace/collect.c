@@ -35,6 +35,8 @@
  * core more than a reader needs its last second. */
 #define OPEN_SHARE 50
 #define OPEN_MOST_NS 2000000000
+/* Where a file system has no room, it is asked again after so long. */
+#define FULL_NS 1000000000
 #define MOST_MEMORY_CHUNKS (1u << 20)
 #define NO_PLACE (-1)
 
@@ -92,7 +94,7 @@ struct hw_collection {
     int64_t open_ns;        /* when the open chunks are to be copied again */
     int64_t known_until_ns; /* what was recorded before is in the file */
     int error;
-    bool is_full; /* the file system has no room: the file grows no more */
+    int64_t full_until_ns; /* the file system has had no room: the file does not grow until then */
 };
 
 static _Atomic uint32_t *claim_of(const struct hw_collection *to, uint32_t i) {
@@ -272,7 +274,7 @@ static bool allocate(struct hw_collection *to, int64_t place) {
 
 /* A place for one more chunk, or NO_PLACE. */
 static int64_t new_place(struct hw_collection *to) {
-    if (to->in_use < to->limit && !to->is_full) {
+    if (to->in_use < to->limit && (to->full_until_ns == 0 || hw_now_ns() >= to->full_until_ns)) {
         int64_t place = take(&to->free);
         bool appended = place == NO_PLACE;
         if (appended) {
@@ -292,8 +294,8 @@ static int64_t new_place(struct hw_collection *to) {
         if (allocate(to, place)) {
             return place;
         }
-        /* What there is in the file must do from now on. */
-        to->is_full = true;
+        /* What there is in the file must do for now. */
+        to->full_until_ns = hw_now_ns() + FULL_NS;
         to->in_use--;
         if (appended) {
             to->place_count--;
