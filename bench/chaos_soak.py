@@ -53,6 +53,8 @@ LONG_S = 3600.0
 MOST_GROWTH_SHORT = 0.10
 WARM_S = 300.0
 LEAST_REPORT_S = 10.0
+# A report that is late is harm; harm begins with the first one.
+MOST_REPORT_S = 30.0
 # Stopped, frozen and starved in turns on a busy machine, a load may do nothing for 10 s without Headway.
 WINDOW_S = 60.0
 SETTLING_S = 30.0
@@ -333,9 +335,11 @@ def main() -> int:
     options = parser.parse_args()
     if options.duration < 30:
         parser.error(f"--duration is {options.duration:g} s, expected 30s at least")
-    options.every = max(LEAST_REPORT_S, options.duration / 60)
-    if options.duration / options.every < 4:
-        options.every = options.duration / 4
+    options.every = min(max(LEAST_REPORT_S, options.duration / 60), MOST_REPORT_S, options.duration / 4)
+    if options.patience <= 2 * options.every:
+        parser.error(
+            f"--patience is {options.patience:g} s, expected more than two reports, which come every {options.every:g} s"
+        )
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 32)
     random.seed(seed)
     signal.signal(signal.SIGTERM, end_on_signal)

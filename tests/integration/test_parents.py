@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import xmlrpc.client
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.any_load, pytest.mark.timeout(600)]
 
 # What stands before a program's own command line. Each start has its own trace, in the current folder.
 BEFORE = {"bare": [], "run": [HEADWAY, "run", "--policy", "fair", "--"], "trace": [HEADWAY, "trace", "--"]}
+
+
+def each_way(function, python, folder):
+    """Return what a function sees each way, all at once: most of it is waiting. Each has a folder of its own."""
+    for how in BEFORE:
+        (folder / how).mkdir()
+    with ThreadPoolExecutor() as pool:
+        asked = {how: pool.submit(function, python, how, folder / how) for how in BEFORE}
+        return {how: one.result() for how, one in asked.items()}
 
 
 def wait_for(found, what, limit_s=LIMIT_S):
@@ -117,8 +127,6 @@ class Unix(xmlrpc.client.Transport):
 
 def supervised(python, how, folder):
     """Have supervisord start a program, see it die and exit, restart it, stop it, and end with it; return what was seen."""
-    folder = folder / how
-    folder.mkdir()
     command = " ".join([*BEFORE[how], python, str(PARENTS / "supervised.py"), str(folder)])
     configuration = folder / "supervisord.conf"
     configuration.write_text(CONFIGURATION.format(folder=folder, command=command))
@@ -172,7 +180,7 @@ def test_a_kernel_ends_with_its_front_end(interpreter, tmp_path):
     """A Jupyter kernel answers, is interrupted, and goes when its front end is killed: bare, scheduled and traced."""
     python = locked_python(interpreter, LOCK, "parents")
 
-    seen = {how: kernel(python, how, tmp_path) for how in ("bare", "run", "trace")}
+    seen = each_way(kernel, python, tmp_path)
 
     assert seen["bare"] == {"printed": "42\n", "interrupted": True}
     assert seen["run"] == seen["trace"] == seen["bare"]
@@ -183,7 +191,7 @@ def test_supervisord_sees_its_program(interpreter, tmp_path):
     """Death by a signal, an expected exit, one TERM for a group, the end of supervisord: bare, scheduled and traced."""
     python = locked_python(interpreter, LOCK, "parents")
 
-    seen = {how: supervised(python, how, tmp_path) for how in ("bare", "run", "trace")}
+    seen = each_way(supervised, python, tmp_path)
 
     assert seen["bare"][0] == ["it is supervisord's child", True]
     assert seen["run"] == seen["trace"] == seen["bare"]
