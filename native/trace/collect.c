@@ -504,7 +504,8 @@ void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state
         to->known_until_ns = began_ns;
     }
     copy_header(to, complete);
-    atomic_store_explicit(&to->control->collected_ns, to->known_until_ns, memory_order_release);
+    atomic_store_explicit(&to->control->collected_ns, over ? INT64_MAX : to->known_until_ns,
+                          memory_order_release);
     *state = (struct hw_collect_state){
         .pid = to->header->pid,
         .ended = over,

@@ -24,7 +24,8 @@ struct hw__control {
     _Atomic uint32_t limit;
     /* Children that could not reach the collector, and so are not recorded. Relaxed: a count. */
     _Atomic uint32_t lost_children;
-    /* What was recorded before this moment is in the file. Release by the collector, acquire. */
+    /* What was recorded before this moment is in the file; INT64_MAX: all, the recording is over.
+     * Release by the collector, acquire. */
     _Atomic int64_t collected_ns;
     char file[HW__FILE_BYTES]; /* where the collector writes to; its last byte stays 0 */
 };

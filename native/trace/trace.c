@@ -5,9 +5,11 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/lease.h"
 #include "base/lock.h"
+#include "base/pause.h"
 #include "base/say.h"
 #include "base/ticks.h"
 #include "gil/hooks.h"
@@ -33,12 +35,30 @@ static void after_fork_in_child(void) {
     hw__session_after_fork();
 }
 
+/* The first process of a container takes all others with it: the collector, too. */
+#define FIRST_PID 1
+#define COLLECTED_NS 2000000000
+
+/* Waits until the collector has what there is, if it does not stand still. */
+static void await_collector(void) {
+    const struct hw__control *control = hw__session.control;
+    int64_t until_ns = hw_now_ns() + COLLECTED_NS;
+    unsigned rounds = 0;
+    while (atomic_load_explicit(&control->collected_ns, memory_order_acquire) != INT64_MAX &&
+           hw_now_ns() < until_ns) {
+        hw__pause(&rounds);
+    }
+}
+
 /* exit(): the interpreter is over, though daemon threads may run on. os._exit(), a signal and
  * exec() do not come by here. */
 __attribute__((destructor)) static void at_exit(void) {
     if (hw__session.active && !atomic_load(&hw__session.inherited)) {
         int64_t none = 0; /* else it is over already, as its lease is */
         atomic_compare_exchange_strong(&hw__session.header->end_ns, &none, hw_now_ns());
+        if (getpid() == FIRST_PID && hw__session.door[0] != '\0') {
+            await_collector();
+        }
     }
 }
 

@@ -11,9 +11,12 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from headway.live.files import lock, lock_path, unlock, wait_until_finished
+from headway.traces.model import Kind
+from headway.traces.reader import read
 
 HEADWAY = str(Path(sys.executable).with_name("headway"))
 LIMIT_S = 60
@@ -258,11 +261,16 @@ def test_the_first_process_of_a_container_waits_for_its_own_children_only(here):
         "if child == 0:\n os._exit(3)\n"
         "print(os.getpid(), os.wait() == (child, 3 << 8))\n"
         "try:\n os.wait()\nexcept ChildProcessError:\n print('no other')\n"
+        "for _ in range(1000):\n time.sleep(0)\n"
     )
     done = subprocess.run([*unshare, *trace("first.py")], capture_output=True, text=True, timeout=LIMIT_S, check=True)
 
     assert done.stdout == "1 True\nno other\n"
-    assert Path("x.hwt").exists()
+    # It takes the collector with it, and so waits for it at its end.
+    recorded = read(Path("x.hwt"))
+    assert recorded.process.ended
+    assert recorded.loss.whole
+    assert np.count_nonzero(recorded.events["kind"] == Kind.RELEASE) >= 1000
 
 
 def test_what_cannot_be_executed_ends_as_in_a_shell(here):
