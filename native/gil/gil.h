@@ -52,10 +52,10 @@ struct hw__gil {
     _Atomic bool scheduled;
 
     /* Guarded by memory->mutex, which every hook is called with, and by `busy`. */
-    bool announced; /* its META_GIL is written */
-    /* A waiter has asked the holder to let go. Relaxed: a hook may read it, too, with the mutex
-     * alone. */
-    _Atomic bool requested;
+    bool announced;         /* its META_GIL is written */
+    _Atomic bool requested; /* a waiter has asked the holder to let go. Relaxed */
+    /* ... and that is recorded. Relaxed: a hook may read it with the mutex alone. */
+    _Atomic bool request_told;
     struct hw__thread *holder; /* whose ACQUIRE we saw; NULL: nobody's */
     struct hw__thread *last;   /* whose RELEASE we saw last; NULL: nobody's */
     bool ending;               /* the interpreter is in its finalization ... */

@@ -116,7 +116,7 @@ static int look_and_wait(pthread_cond_t *cond, pthread_mutex_t *mutex,
      * meantime. */
     if (result == ETIMEDOUT && HW__READ(memory->locked) != 0 &&
         HW__READ(memory->switch_number) == switches &&
-        !atomic_load_explicit(&gil->requested, memory_order_relaxed) &&
+        !atomic_load_explicit(&gil->request_told, memory_order_relaxed) &&
         atomic_load_explicit(&gil->memory, memory_order_relaxed) == memory && hw__gil_enter(gil)) {
         hw__on_request(gil);
         hw__gil_leave(gil);

@@ -17,8 +17,9 @@
  * - Who slept does not save up: its virtual time is at most `credit_us` behind the others'. And it
  *   loses nothing: a call that lets go and comes back at once gains it nothing (the test "cpued" of
  *   bpo-7946).
- * - Who held for long in one call of C, that nobody could interrupt, pays back two slices at most:
- *   that the others were kept waiting is over, and it would wait for as long as all of them were.
+ * - Who held for long in one call of C, that nobody could interrupt, pays back two shares of
+ *   `latency_us` at most: that the others were kept waiting is over, and it would wait for as long
+ *   as all of them were.
  * - A holder that computes is left alone for `hold_us`, so that many short waiters cannot cut it to
  *   dust. */
 #include "policy/policies.h"
@@ -36,10 +37,9 @@ enum { LATENCY, LEAST_SLICE, CREDIT, HOLD, GRACE };
 #define LAST_PRIORITY own[1] /* ... which had this priority */
 #define CLOCK own[2]         /* the virtual time that the slowest has come to; grows only */
 
-/* So many slices of its own time may a thread be ahead of the others: of those that `latency_us`
- * makes, however short. Among thousands it would wait for half a minute until all of them had come
- * as far as it by the least slice. */
-#define MOST_DEBT_SLICES 2
+/* So many shares of `latency_us` may a thread be ahead of the others, however short they are: among
+ * thousands it would by the least slice wait for half a minute until all had come as far. */
+#define MOST_DEBT_SHARES 2
 
 /* The least that a thread is expected to need: those that need less are equals. */
 #define LEAST_NEED_NS 50000
@@ -121,7 +121,7 @@ static void arrive(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     if (thread->VIRTUAL < least || !thread->KNOWN) {
         thread->VIRTUAL = least;
     }
-    int64_t most = clock + scaled(thread, MOST_DEBT_SLICES * share_ns(gil));
+    int64_t most = clock + scaled(thread, MOST_DEBT_SHARES * share_ns(gil));
     if (thread->VIRTUAL > most) {
         thread->VIRTUAL = most;
     }

@@ -68,8 +68,10 @@
 #define OTHERS_SLEEP_NS (50 * MS)
 
 /* One of those others wakes so often at most: thousands would else keep all cores from everything
- * else. Who goes next is looked after all the more often, the more there are. */
+ * else. Who goes next is looked after all the more often, the more there are. Each wakes once a
+ * second all the same, well within what the watchdog allows. */
 #define OTHERS_EACH_NS (100 * US)
+#define CROWD_SLEEP_NS (1000 * MS)
 
 /* How soon who goes next looks by itself while the GIL is free or in hands that will let it go any
  * moment, at first and at most. */
@@ -153,7 +155,7 @@ static int64_t sleep_ns(struct hw__sched *sched, const struct hw__runner *runner
     if (hw__waiters_first(&sched->queue) != runner) {
         /* Longer than who goes before it, or all would wake to ask for the same. */
         int64_t sleep = least(due_ns + NEXT_SLEEP_NS, OTHERS_SLEEP_NS);
-        int64_t crowd = (int64_t)sched->queue.count * OTHERS_EACH_NS;
+        int64_t crowd = least((int64_t)sched->queue.count * OTHERS_EACH_NS, CROWD_SLEEP_NS);
         return sleep > crowd ? sleep : crowd;
     }
     int64_t most = NEXT_SLEEP_NS;

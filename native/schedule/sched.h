@@ -12,7 +12,7 @@
 #include "headway/schedule.h"
 #include "schedule/waiters.h"
 
-/* The most that waited at once in each of the last 34 s (64 times 2^29 ns). */
+/* The most that waited at once, in each of the last 64 spans of 2^29 ns: 34 s. */
 #define HW__CROWD_SHIFT 29
 #define HW__CROWD_SPANS 64
 

@@ -31,9 +31,9 @@
 /* So often what threads have in chunks that they still write to is copied: with thousands of
  * threads that is thousands of writes. Who dies meanwhile leaves it in the memory. */
 #define OPEN_PERIOD_NS 250000000
-/* It takes at most one part in so many of our time: a program with thousands of threads needs the
- * core more than a reader needs its last second. */
-#define OPEN_SHARE 50
+/* Longer, where many had something new: each takes some 10 us, and a program with thousands of
+ * threads needs the core more than a reader needs its last second. */
+#define OPEN_EACH_NS 500000
 #define OPEN_MOST_NS 2000000000
 /* Where a file system has no room, it is asked again after so long. */
 #define FULL_NS 1000000000
@@ -91,6 +91,7 @@ struct hw_collection {
     uint64_t dropped, overwritten;
     int64_t overwritten_until_ns;
     int64_t slots_ns;       /* when the slots were last copied */
+    int64_t open_written;   /* how many of them had something new in the pass under way */
     int64_t open_ns;        /* when the open chunks are to be copied again */
     int64_t known_until_ns; /* what was recorded before is in the file */
     int error;
@@ -408,6 +409,7 @@ static bool copy_chunk(struct hw_collection *to, uint32_t i) {
         source->copied = 0;
     }
     bool written = source->place != NO_PLACE && write_chunk(to, source, &head, content, used);
+    to->open_written += !closed;
     if (closed && head.kind == HW__CHUNK_EVENTS) {
         int64_t last_ns = 0;
         if (!written) {
@@ -480,6 +482,7 @@ void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state
     bool complete = last || over;
     shrink(to);
     bool with_open = complete || now >= to->open_ns;
+    to->open_written = 0;
     uint32_t turns = find_turns(to, with_open);
     int32_t closed = 0;
     for (uint32_t turn = 0; turn < turns; turn++) {
@@ -498,7 +501,7 @@ void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state
         to->slots_ns = now;
     }
     if (with_open) {
-        int64_t pause_ns = (hw_now_ns() - now) * OPEN_SHARE;
+        int64_t pause_ns = to->open_written * OPEN_EACH_NS;
         pause_ns = pause_ns > OPEN_MOST_NS ? OPEN_MOST_NS : pause_ns;
         to->open_ns = now + (pause_ns < OPEN_PERIOD_NS ? OPEN_PERIOD_NS : pause_ns);
         to->known_until_ns = began_ns;

@@ -177,6 +177,7 @@ void hw__on_request(struct hw__gil *gil) {
     SET(gil->requested, true);
     if (thread != NULL && thread->waiting_since_ns != 0) {
         hw__thread_emit(thread, HW__REQUEST, gil->index, 0, 0, now);
+        SET(gil->request_told, true);
     }
 }
 
@@ -194,6 +195,7 @@ static void hold(struct hw__gil *gil, struct hw__thread *thread, int64_t now_ns,
     thread->held_since_ns = now_ns;
     gil->holder = thread;
     SET(gil->requested, false);
+    SET(gil->request_told, false);
     hw__thread_emit(thread, HW__ACQUIRE, gil->index, 0, flags, now_ns);
     ADD(thread->slot->holds, 1);
     SET(thread->slot->gil, gil->index);
@@ -223,6 +225,8 @@ void hw__on_acquire(struct hw__gil *gil) {
     struct hw__thread *thread = enter(gil, &now);
     if (thread == NULL) {
         gil->holder = gil->last = NULL;
+        SET(gil->requested, false);
+        SET(gil->request_told, false);
         return;
     }
     struct hw__gil_memory *memory = atomic_load_explicit(&gil->memory, memory_order_relaxed);

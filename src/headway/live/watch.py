@@ -66,7 +66,7 @@ def incarnation_in(stat: str) -> tuple[str, ...] | None:
     exec() the new program has no code yet, though the process is there.
     """
     fields = stat.rpartition(")")[2].split()
-    # A process that is just exiting has no memory any more, before its state says so.
+    # A process that is just exiting may have no memory any more; its state says so later only.
     return None if fields[0] in "ZX" or int(fields[6]) & _EXITING else (fields[19], fields[23], fields[25])
 
 
