@@ -308,7 +308,11 @@ HW__RARE static bool next_chunk(struct hw__thread *thread) {
     }
     if (chunk == NULL) {
         static atomic_bool said;
-        hw__say_once(&said, "the memory for its events is full: some are not recorded");
+        bool is_refused =
+            atomic_load_explicit(&hw__session.control->limit, memory_order_relaxed) == 0;
+        hw__say_once(&said, is_refused
+                                ? "there can be no file for its trace: it is not recorded"
+                                : "the memory for its events is full: some are not recorded");
         atomic_fetch_add_explicit(&header->dropped_events, 1, memory_order_relaxed);
         return false;
     }

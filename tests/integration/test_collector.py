@@ -83,6 +83,22 @@ def test_a_report_at_once_waits_for_the_trace(here):
         assert not lock_path(Path("x.hwt")).exists()
 
 
+def test_a_trace_that_is_just_being_finished_is_overwritten_afterwards(here):
+    """The shell has the exit status of the first launch while its collector still writes: --force waits for that."""
+    Path("x.hwt").write_bytes(b"")
+    descriptor = lock(Path("x.hwt"))
+    Path("x.hwt.lock").write_text("1 1\n")  # a program that has ended
+    with subprocess.Popen(trace("--force", "works.py"), stderr=subprocess.PIPE, text=True) as one:
+        with pytest.raises(subprocess.TimeoutExpired):
+            one.wait(0.5)
+        unlock(Path("x.hwt"), descriptor)
+        _, said = one.communicate(timeout=LIMIT_S)
+
+    assert one.returncode == 0, said
+    wait_until_finished(Path("x.hwt"))
+    assert read(Path("x.hwt")).process.ended
+
+
 def test_a_report_of_what_still_runs_does_not_wait(here):
     """A program that runs is looked at as it is."""
     with subprocess.Popen(

@@ -276,6 +276,29 @@ def test_progress_goes_to_stderr_and_results_to_stdout(stored):
     assert "about" not in done.stdout.splitlines()[0]
 
 
+@pytest.mark.parametrize("command", [["doctor"], ["doctor", "--json"], ["interpreters", "--json"], ["policies"]])
+def test_a_closed_stdout_is_no_error(command):
+    """Who has closed stdout, as cron and daemons may, wants no words, and gets no traceback."""
+    shell = 'exec "$@" >&-'
+    done = subprocess.run(
+        ["sh", "-c", shell, "sh", sys.executable, "-m", "headway", *command],
+        stderr=subprocess.PIPE, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "why"), [("/etc/passwd", "it does not begin like one"), ("./nothing", "there is no such file")]
+)
+def test_a_path_that_is_no_trace_is_told(path, why):
+    """It is not looked for among the runs of a store."""
+    done = headway("report", path)
+
+    assert done.returncode == 2
+    assert f"{path} is no trace: {why}" in done.stderr
+
+
 def test_a_closed_pipe_is_no_error(stored):
     """`headway report | head` ends quietly."""
     path, _ = stored

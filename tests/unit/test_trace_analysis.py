@@ -324,6 +324,7 @@ def test_json_has_the_documented_keys():
         "overrun_max_ns",
         "overrun_threads",
         "blocked_ns",
+        "late_blocked_ns",
     }
     assert value["window"] == {"start_ns": 0, "end_ns": round(100.4 * MS), "wall_ns": round(100.4 * MS)}
     assert not [key for key in keys(value) if re.search(r"_m?s$|_us$", key) and key != "interval_us"]

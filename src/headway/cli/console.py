@@ -57,8 +57,7 @@ def complain(message: str, hint: str = "") -> None:
 
 def print_json(value: Any) -> None:
     """Print JSON to stdout."""
-    json.dump(value, sys.stdout, indent=2, allow_nan=False)
-    print()
+    print(json.dumps(value, indent=2, allow_nan=False))
 
 
 def print_plain(text: str) -> None:
@@ -76,7 +75,9 @@ def say_rendered(what: "RenderableType") -> None:
     _render(what, sys.stderr)
 
 
-def _render(what: "RenderableType", stream: TextIO) -> None:
+def _render(what: "RenderableType", stream: TextIO | None) -> None:
+    if stream is None:  # it was closed when we began
+        return
     from rich.console import Console
 
     columns = os.environ.get("COLUMNS", "")

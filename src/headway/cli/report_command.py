@@ -12,6 +12,7 @@ from headway.cli import console
 from headway.cli.html_output import add_html, check_html, write_run_page
 from headway.cli.options import add_json, add_run, add_store
 from headway.cli.trace_report import add_trace_options, is_trace, report_trace, trace_only
+from headway.errors import UsageError
 
 __all__ = ["prepare", "run"]
 
@@ -34,6 +35,11 @@ def run(arguments: argparse.Namespace) -> int:
     if is_trace(arguments.run):
         return report_trace(arguments)
     trace_only(arguments)
+    if "/" in arguments.run:  # a path, and no run's name
+        raise UsageError(
+            f"{arguments.run} is no trace: {'it does not begin like one' if Path(arguments.run).is_file() else 'there is no such file'}",
+            hint="name a file that `headway trace` wrote, or a run of the lab (`headway runs`)",
+        )
     console.check_output(arguments.pyperf, force=arguments.force)
     results = lab.load_run(arguments.run, store=arguments.store)
     if arguments.pyperf is not None:

@@ -114,7 +114,10 @@ def look_at(pid: int) -> Target:
     except (FileNotFoundError, ProcessLookupError):
         raise RecordingError(f"there is no process {pid}", hint="`pgrep -a python` lists those of Python") from None
     except PermissionError:
-        raise RecordingError(f"process {pid} belongs to someone else", hint="attach as its user, or as root") from None
+        raise RecordingError(
+            f"we may not look into process {pid}",
+            hint="attach as its user, or as root; in a container root needs CAP_SYS_PTRACE for it",
+        ) from None
     if said.get("Tgid") != str(pid):
         raise RecordingError(
             f"{pid} is a thread of process {said.get('Tgid')}", hint=f"attach to that: {said.get('Tgid')}"

@@ -32,7 +32,7 @@ _LOOK_S = 0.02
 
 
 def check_new(path: Path, *, force: bool = False) -> Path:
-    """Return the absolute path of a trace file that can be written; with `force`, what stands there is removed.
+    """Return the absolute path of a trace file that can be written; with `force`, what stands there is finished and removed.
 
     Raises:
         UsageError: It exists, or its folder does not, or cannot be written to.
@@ -47,6 +47,7 @@ def check_new(path: Path, *, force: bool = False) -> Path:
     if os.path.lexists(path):
         if not force or not path.is_file():
             raise UsageError(f"{path} exists", hint="name another file with -o, or overwrite it with --force")
+        wait_until_finished(path)  # its program has ended, and its collector is just writing the end
         for old in family_files(path):
             old.unlink()
     return path

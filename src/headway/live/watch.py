@@ -165,7 +165,8 @@ class Watch:
             raise RecordingError(f"process {pid} has ended") from None
         except PermissionError:
             raise RecordingError(
-                f"process {pid} belongs to someone else", hint="watch it as its user, or as root"
+                f"we may not look into process {pid}",
+                hint="watch it as its user, or as root; in a container root needs CAP_SYS_PTRACE for it",
             ) from None
         if header is None:
             raise RecordingError(

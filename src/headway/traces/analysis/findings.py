@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from headway.traces.analysis.advice import another_gil, in_parallel, shorter_interval
 from headway.traces.analysis.convoys import Convoy, role
-from headway.traces.analysis.hotspots import Place, own_frame
+from headway.traces.analysis.hotspots import LATE_INTERVALS, Place, own_frame
 from headway.traces.analysis.notes import NOTES
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
 from headway.traces.analysis.words import duration, listed, number, place, share
@@ -19,10 +19,8 @@ _S_NS = 1_000_000_000
 
 WORTH = 0.01
 """Of the wall time: who waits less than that does not gain from less waiting."""
-LONG_INTERVALS = 2
-"""A hold that goes on for more intervals than this after it was asked to end is not Python code between two checks."""
 LONG_WORTH = 0.005
-"""Of the wall time, waited during a place's holds."""
+"""Of the wall time, waited during a place's late holds."""
 MOST_PLACES = 3
 MOST_CONVOYS = 3
 """The report lists the others."""
@@ -112,8 +110,9 @@ def _long_holds(analysis: Analysis) -> Iterator[Finding]:
     long = [
         one
         for one in analysis.held
-        if one.overrun_max_ns > LONG_INTERVALS * analysis.interval_ns
-        and one.blocked_ns >= LONG_WORTH * analysis.wall_ns
+        if one.overrun_max_ns > LATE_INTERVALS * analysis.interval_ns
+        # Not all that waited there: in an hour of a convoy one hold of a hundred thousand is late by chance.
+        and one.late_blocked_ns >= LONG_WORTH * analysis.wall_ns
     ]
     for one in sorted(long, key=lambda one: -one.overrun_ns)[:MOST_PLACES]:
         yield _long_hold(analysis, one)
@@ -140,7 +139,7 @@ def _long_hold(analysis: Analysis, one: Place) -> Finding:
             if one.frame is not None
             else ""
         ),
-        cost_ns=one.blocked_ns,
+        cost_ns=one.late_blocked_ns,
         threads=one.overrun_threads,
         frame=one.frame,
     )

@@ -15,8 +15,19 @@ from headway.traces.analysis.intervals import Holds, Intervals
 from headway.traces.analysis.threads import Distribution, distribution
 from headway.traces.model import Frame, Trace
 
-__all__ = ["PLACES", "LongHold", "Place", "held_places", "longest_holds", "own_frame", "waited_places"]
+__all__ = [
+    "LATE_INTERVALS",
+    "PLACES",
+    "LongHold",
+    "Place",
+    "held_places",
+    "longest_holds",
+    "own_frame",
+    "waited_places",
+]
 
+LATE_INTERVALS = 2
+"""A hold that goes on for more intervals than this after it was asked to end is not Python code between two checks."""
 PLACES = 20
 """Places that are kept for each way to put them in order."""
 
@@ -40,6 +51,7 @@ class Place:
         overrun_max_ns: The longest of these.
         overrun_threads: Labels of the threads that did so longest.
         blocked_ns: Holds: how long threads waited meanwhile, all their times together.
+        late_blocked_ns: Of that, during holds that went on for more than `LATE_INTERVALS` after they had been asked.
     """
 
     frame: Frame | None
@@ -52,6 +64,7 @@ class Place:
     overrun_max_ns: int
     overrun_threads: tuple[str, ...]
     blocked_ns: int
+    late_blocked_ns: int
 
 
 @final
@@ -82,15 +95,19 @@ def own_frame(stack: Sequence[Frame]) -> Frame | None:
     return next(filter(own, stack), None)
 
 
-def held_places(trace: Trace, holds: Holds, blocked_ns: NDArray[np.int64], names: Sequence[str]) -> tuple[Place, ...]:
+def held_places(
+    trace: Trace, holds: Holds, blocked_ns: NDArray[np.int64], interval_ns: int, names: Sequence[str]
+) -> tuple[Place, ...]:
     """Return where the GIL was held: the places with most time, with the longest holds, and that blocked others most."""
-    return _places(trace, holds, names, holds.overrun_ns, blocked_ns)
+    overrun_ns = holds.overrun_ns
+    late_ns = np.where(overrun_ns > LATE_INTERVALS * interval_ns, blocked_ns, 0)
+    return _places(trace, holds, names, overrun_ns, blocked_ns, late_ns)
 
 
 def waited_places(trace: Trace, waits: Intervals, names: Sequence[str]) -> tuple[Place, ...]:
     """Return where threads waited most for a GIL, and where longest."""
     nothing = np.broadcast_to(np.int64(0), len(waits))
-    return _places(trace, waits, names, nothing, nothing)
+    return _places(trace, waits, names, nothing, nothing, nothing)
 
 
 def _maximum(group: NDArray, values: NDArray[np.int64], groups: int) -> NDArray[np.int64]:
@@ -105,6 +122,7 @@ def _places(
     names: Sequence[str],
     overrun_ns: NDArray[np.int64],
     blocked_ns: NDArray[np.int64],
+    late_ns: NDArray[np.int64],
 ) -> tuple[Place, ...]:
     if not len(intervals):
         return ()
@@ -148,6 +166,7 @@ def _places(
             overrun_max_ns=int(overrun[leading].max()),
             overrun_threads=_most(intervals.thread[mine], overrun_ns[mine], names),
             blocked_ns=int(blocked_ns[mine].sum()),
+            late_blocked_ns=int(late_ns[mine].sum()),
         )
 
     found = [place(number, frame) for number, frame in enumerate(kept)]

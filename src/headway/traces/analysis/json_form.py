@@ -94,6 +94,7 @@ def _place(one: Place, *, holds: bool = True) -> _Json:
             "overrun_max_ns": one.overrun_max_ns,
             "overrun_threads": list(one.overrun_threads),
             "blocked_ns": one.blocked_ns,
+            "late_blocked_ns": one.late_blocked_ns,
         }
     return value
 

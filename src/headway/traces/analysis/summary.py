@@ -55,7 +55,7 @@ def analyse(
         labels=names,
         threads=thread_summaries(trace, found),
         gils=gils,
-        held=held_places(trace, holds, blocked_ns, names),
+        held=held_places(trace, holds, blocked_ns, found.interval.main_ns(trace.end_ns), names),
         waited=waited_places(trace, waits, names),
         longest=longest_holds(trace, holds, names),
         contention=contention(trace, start_ns, end_ns),
