@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from apt_archive import ProvisionError, find_release_archives, keyring_of, source_options
-from provision_interpreters import PrivateApt, run_logged, scratch_folder
+from provision_interpreters import PrivateApt, find_one, run_logged, scratch_folder
 
 from headway.errors import HeadwayError
 from headway.lab.paths import cache_folder
@@ -251,6 +251,21 @@ def write_wrapper(home: Path, name: str, program: str, variables: Mapping[str, s
     wrapper = home / "bin" / name
     wrapper.write_text(text, "utf-8")
     wrapper.chmod(0o755)
+
+
+def fill_from_package(apt: ReleaseApt, work: Path, log: Path, *, package: str, program: str) -> str:
+    """Make `work`/home with one program of one package in bin, and return what it was made of.
+
+    Raises:
+        ProvisionError: some step failed.
+    """
+    packages = apt.download([package], work / "archives")
+    apt.unpack(packages, work / "root")
+    (work / "home/libexec").mkdir()
+    shutil.move(find_one(work / "root", f"usr/bin/{program}"), work / "home/libexec" / program)
+    added = add_missing_libraries(apt, program, packages, work, log)
+    write_wrapper(work / "home", program, program)
+    return f"{package} {version_of(packages[0])}" + (f" with {', '.join(added)}" if added else "")
 
 
 def runs(program: AptProgram, path: Path) -> bool:

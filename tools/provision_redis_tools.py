@@ -6,13 +6,12 @@ still runs. Skipped with a line where HEADWAY_PROVISION=no. Nothing is installed
 and what is guaranteed.
 """
 
-import shutil
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from apt_program import AptProgram, ReleaseApt, add_missing_libraries, run, run_script, version_of, write_wrapper
-from provision_interpreters import find_one
+from apt_program import AptProgram, fill_from_package, run, run_script
 
 from headway.lab.surroundings import find_redis_benchmark
 
@@ -30,28 +29,13 @@ def check_runs(program: Path, log: Path) -> None:
     run(["env", "-i", "/bin/sh", "-c", '"$0" --version || "$0" --help', program], log)
 
 
-def fill(apt: ReleaseApt, work: Path, log: Path) -> str:
-    """Make `work`/home with bin/redis-benchmark in it, and return what it was made of.
-
-    Raises:
-        ProvisionError: some step failed.
-    """
-    packages = apt.download([PACKAGE], work / "archives")
-    apt.unpack(packages, work / "root")
-    (work / "home/libexec").mkdir()
-    shutil.move(find_one(work / "root", f"usr/bin/{PROGRAM}"), work / "home/libexec" / PROGRAM)
-    added = add_missing_libraries(apt, PROGRAM, packages, work, log)
-    write_wrapper(work / "home", PROGRAM, PROGRAM)
-    return f"{PACKAGE} {version_of(packages[0])}" + (f" with {', '.join(added)}" if added else "")
-
-
 REDIS_BENCHMARK = AptProgram(
     name=PROGRAM,
     folder=PACKAGE,
     without="the lab goes on without it",
     find=find_redis_benchmark,
     check_runs=check_runs,
-    fill=fill,
+    fill=partial(fill_from_package, package=PACKAGE, program=PROGRAM),
 )
 
 

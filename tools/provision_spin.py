@@ -8,10 +8,10 @@ HEADWAY_PROVISION=no. Nothing is installed system-wide. `apt_program` tells how,
 import shutil
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from apt_program import AptProgram, ReleaseApt, add_missing_libraries, run, run_script, version_of, write_wrapper
-from provision_interpreters import find_one
+from apt_program import AptProgram, fill_from_package, run, run_script
 
 from headway.lab.paths import cache_folder
 
@@ -33,28 +33,13 @@ def check_runs(program: Path, log: Path) -> None:
     run(["env", "-i", program, "-V"], log)
 
 
-def fill(apt: ReleaseApt, work: Path, log: Path) -> str:
-    """Make `work`/home with bin/spin in it, and return what it was made of.
-
-    Raises:
-        ProvisionError: some step failed.
-    """
-    packages = apt.download([NAME], work / "archives")
-    apt.unpack(packages, work / "root")
-    (work / "home/libexec").mkdir()
-    shutil.move(find_one(work / "root", f"usr/bin/{NAME}"), work / "home/libexec" / NAME)
-    added = add_missing_libraries(apt, NAME, packages, work, log)
-    write_wrapper(work / "home", NAME, NAME)
-    return f"{NAME} {version_of(packages[0])}" + (f" with {', '.join(added)}" if added else "")
-
-
 SPIN = AptProgram(
     name=NAME,
     folder=NAME,
     without="the models are not checked",
     find=find_spin,
     check_runs=check_runs,
-    fill=fill,
+    fill=partial(fill_from_package, package=NAME, program=NAME),
 )
 
 
