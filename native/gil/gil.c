@@ -211,8 +211,7 @@ static bool register_barrier(void) {
 
 void hw__gil_record(struct hw__gil *gil) {
     gil->announced = gil->ending = false;
-    atomic_store_explicit(&gil->requested, false, memory_order_relaxed);
-    atomic_store_explicit(&gil->request_told, false, memory_order_relaxed);
+    hw__gil_forget_request(gil);
     gil->holder = gil->last = gil->ender = NULL;
     gil->last_ns = 0;
     gil->ticks = (struct hw__ticks){0};

@@ -111,6 +111,12 @@ bool hw__gil_was_main(const struct hw__gil_memory *memory);
 bool hw__gil_enter(struct hw__gil *gil);
 void hw__gil_leave(struct hw__gil *gil);
 
+/* Nobody has asked the holder to let go: a hold begins, or a session. */
+static inline void hw__gil_forget_request(struct hw__gil *gil) {
+    atomic_store_explicit(&gil->requested, false, memory_order_relaxed);
+    atomic_store_explicit(&gil->request_told, false, memory_order_relaxed);
+}
+
 /* Has the events of a GIL written from now on, as if it had had none. Not while one is being
  * written by another thread. */
 void hw__gil_record(struct hw__gil *gil);

@@ -194,8 +194,7 @@ static void count_wait(struct hw__slot *slot, uint64_t wait_ns) {
 static void hold(struct hw__gil *gil, struct hw__thread *thread, int64_t now_ns, uint32_t flags) {
     thread->held_since_ns = now_ns;
     gil->holder = thread;
-    SET(gil->requested, false);
-    SET(gil->request_told, false);
+    hw__gil_forget_request(gil);
     hw__thread_emit(thread, HW__ACQUIRE, gil->index, 0, flags, now_ns);
     ADD(thread->slot->holds, 1);
     SET(thread->slot->gil, gil->index);
@@ -225,8 +224,7 @@ void hw__on_acquire(struct hw__gil *gil) {
     struct hw__thread *thread = enter(gil, &now);
     if (thread == NULL) {
         gil->holder = gil->last = NULL;
-        SET(gil->requested, false);
-        SET(gil->request_told, false);
+        hw__gil_forget_request(gil);
         return;
     }
     struct hw__gil_memory *memory = atomic_load_explicit(&gil->memory, memory_order_relaxed);
