@@ -36,8 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
         return report_trace(arguments)
     trace_only(arguments)
     if "/" in arguments.run:  # a path, and no run's name
+        why = "it does not begin like one" if Path(arguments.run).is_file() else "there is no such file"
         raise UsageError(
-            f"{arguments.run} is no trace: {'it does not begin like one' if Path(arguments.run).is_file() else 'there is no such file'}",
+            f"{arguments.run} is no trace: {why}",
             hint="name a file that `headway trace` wrote, or a run of the lab (`headway runs`)",
         )
     console.check_output(arguments.pyperf, force=arguments.force)
