@@ -152,26 +152,17 @@ def test_a_user_of_their_own(own_place):
                 "except HeadwayError as error:\n"
                 "    sys.exit(error.message + error.hint)\n"
             )
-            done = subprocess.run(
-                [sys.executable, "-c", attaches],
-                cwd=own_place,
-                env=env,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+
+            def run_there():
+                command = [sys.executable, "-c", attaches]
+                return subprocess.run(command, cwd=own_place, env=env, capture_output=True, text=True, check=False)
+
+            done = run_there()
             assert (done.returncode, done.stdout) == (0, f"the recording into {own_place}/trace.hwt\n"), done.stderr
             assert stat.S_IMODE((own_place / "headway").stat().st_mode) == 0o700
             assert list((own_place / "headway").iterdir()) == []
             env.update(XDG_RUNTIME_DIR="/tmp", HOME="/tmp")
-            done = subprocess.run(
-                [sys.executable, "-c", attaches],
-                cwd=own_place,
-                env=env,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            done = run_there()
             assert done.returncode == 1
             assert "others may write to /tmp" in done.stderr
             assert "XDG_RUNTIME_DIR" in done.stderr

@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import xmlrpc.client
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,8 +18,9 @@ from pathlib import Path
 import pytest
 from locked_environment import locked_python
 from test_behaviours import INTERPRETERS, LIMIT_S, plain
+from test_collector import wait_for
 
-from headway.live.files import wait_until_finished
+from headway.live.files import begin_ticks, wait_until_finished
 
 HEADWAY = str(Path(sys.executable).with_name("headway"))
 LOCK = Path(__file__).resolve().parents[2] / "requirements" / "parents.lock"
@@ -42,21 +42,9 @@ def each_way(function, python, folder):
         return {how: one.result() for how, one in asked.items()}
 
 
-def wait_for(found, what, limit_s=LIMIT_S):
-    """Return the first thing that is true."""
-    deadline = time.monotonic() + limit_s
-    while not (value := found()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-    return value
-
-
-def is_there(pid):
+def is_alive(pid):
     """Whether a process runs."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    return begin_ticks(pid) is not None
 
 
 def kernel(python, how, folder):
@@ -67,10 +55,10 @@ def kernel(python, how, folder):
         seen = json.loads(front_end.stdout.readline())
         pid = seen.pop("pid")
         try:
-            assert is_there(pid)
+            assert is_alive(pid)
             front_end.kill()
             front_end.wait()
-            wait_for(lambda: not is_there(pid), "the kernel outlives its front end")
+            wait_for(lambda: not is_alive(pid), "the kernel outlives its front end")
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -155,7 +143,7 @@ def supervised(python, how, folder):
             second = wait_for(lambda: started(first), "it was not restarted")
             seen.append(["restarted", info()["pid"] == second])
             server.stopProcess("app")
-            seen.append(["stopped", info()["statename"], info()["exitstatus"], is_there(second)])
+            seen.append(["stopped", info()["statename"], info()["exitstatus"], is_alive(second)])
             server.startProcess("app")
             third = wait_for(lambda: started(first, second), "it did not start again")
             os.kill(third, signal.SIGUSR1)
@@ -164,7 +152,7 @@ def supervised(python, how, folder):
             server.startProcess("app")
             fourth = wait_for(lambda: started(first, second, third), "it did not start once more")
             process.send_signal(signal.SIGTERM)
-            seen.append(["supervisord ended", process.wait(LIMIT_S), is_there(fourth)])
+            seen.append(["supervisord ended", process.wait(LIMIT_S), is_alive(fourth)])
         finally:
             process.kill()
     seen.append((folder / "signals").read_text().split())
