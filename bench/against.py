@@ -10,9 +10,9 @@ each with its own build's bench program and library. A figure is the ratio to ol
 A measure is "trace: WORK" (a process recorded from its start), "switch: WORK" (a process in which recording is switched on
 and off) or "policy: WORK" (fair to none in one process). All figures are better when greater. A loss is an interval
 below 1 whose middle is below the interval of "old again"; losses come first. Of many figures some are losses by chance,
-about one of forty: run those again with --only.
+about one of forty: run those again with --only. Ctrl-C or SIGTERM ends the run, and prints what was measured until then.
 
-Exit status: 0 no loss, 1 a loss, 2 it could not be measured.
+Exit status: 0 no loss, 1 a loss, 2 it could not be measured, 130 or 143 ended by a signal.
 """
 
 import argparse
@@ -43,6 +43,10 @@ class Failed(Exception):  # noqa: N818  (a fact, told to the user in a line)
     """Why there is nothing to compare, in a sentence."""
 
 
+class Ended(BaseException):
+    """The run shall end: the signal's number."""
+
+
 @dataclass
 class Row:
     """A figure of a measure: ratios to old."""
@@ -50,6 +54,8 @@ class Row:
     interpreter: str
     measure: str
     figure: str
+    launches: int
+    """A side."""
     again: Interval
     new: Interval
 
@@ -127,6 +133,7 @@ def rows_of(interpreter: str, measure: str, blocks: list[dict[str, dict[str, flo
             interpreter,
             measure,
             figure,
+            len(blocks),
             *(
                 paired_ratio_interval([(block[side][figure], block[OLD][figure]) for block in blocks])
                 for side in (AGAIN, NEW)
@@ -144,13 +151,13 @@ def said(interval: Interval) -> str:
 
 def table(rows: list[Row]) -> str:
     """Losses first, and then by what the new one loses."""
-    form = "{:<6} {:<48} {:<26} {:<24} {:<24} {}"
-    lines = [form.format("", "measure", "figure", "old again to old", "new to old", "")]
+    form = "{:<6} {:<48} {:<26} {:>8}  {:<24} {:<24} {}"
+    lines = [form.format("", "measure", "figure", "launches", "old again to old", "new to old", "")]
     for row in sorted(rows, key=lambda one: (not one.is_loss, one.new.value)):
         verdict = "LOSS" if row.is_loss else ""
         lines.append(
             form.format(
-                row.interpreter, row.measure, row.figure, said(row.again), said(row.new), verdict
+                row.interpreter, row.measure, row.figure, row.launches, said(row.again), said(row.new), verdict
             ).rstrip()
         )  # fmt: skip
     return "\n".join(lines)
@@ -173,13 +180,13 @@ def parse_command_line() -> argparse.Namespace:
 
 
 def end_on_signal(number: int, _frame: object) -> NoReturn:
-    """Turn SIGTERM into an exception, so that the work tree goes."""
-    raise SystemExit(128 + number)
+    """Turn a signal into an exception, so that the work tree goes, and what was measured is printed."""
+    raise Ended(number)
 
 
-def compare(arguments: argparse.Namespace) -> list[Row]:
-    """Build, launch in turns, and return the figures. Raises Failed."""
-    rows = []
+def compare(arguments: argparse.Namespace) -> tuple[list[Row], int]:
+    """Build, launch in turns, and return the figures and the signal that ended the run early (0: none). Raises Failed."""
+    ended_by = 0
     with built(arguments.revision) as checkout, contextlib.ExitStack() as stack:
         sides = {}
         for name, where in ((OLD, checkout), (AGAIN, checkout), (NEW, ROOT)):
@@ -193,37 +200,43 @@ def compare(arguments: argparse.Namespace) -> list[Row]:
             raise Failed(f"--only {' '.join(patterns)} is like no measure; there are {', '.join(common)}")
         jobs = [(interpreter, measure) for interpreter in arguments.interpreter for measure in chosen]
         blocks: dict[tuple[str, str], list[dict[str, dict[str, float]]]] = {job: [] for job in jobs}
-        for number in range(arguments.launches):
-            for interpreter, measure in random.sample(jobs, len(jobs)):
-                print(
-                    f"block {number + 1} of {arguments.launches}: {interpreter} {measure}", file=sys.stderr, flush=True
-                )
-                order = {"measure": measure, "interpreter": interpreter}
-                order |= {"seconds": arguments.seconds, "rounds": arguments.rounds}
-                blocks[interpreter, measure].append(
-                    {name: sides[name].launch(**order) for name in random.sample(list(sides), len(sides))}
-                )
-        for (interpreter, measure), found in blocks.items():
-            rows += rows_of(interpreter, measure, found)
-    return rows
+        order = {"seconds": arguments.seconds, "rounds": arguments.rounds}
+        try:
+            for number in range(arguments.launches):
+                for interpreter, measure in random.sample(jobs, len(jobs)):
+                    print(
+                        f"block {number + 1} of {arguments.launches}: {interpreter} {measure}",
+                        file=sys.stderr, flush=True,
+                    )  # fmt: skip
+                    work = {**order, "measure": measure, "interpreter": interpreter}
+                    blocks[interpreter, measure].append(
+                        {name: sides[name].launch(**work) for name in random.sample(list(sides), len(sides))}
+                    )
+        except Ended as ended:
+            ended_by = int(ended.args[0])
+    enough = {job: found for job, found in blocks.items() if len(found) >= FEWEST}
+    return [row for job, found in enough.items() for row in rows_of(*job, found)], ended_by
 
 
 def main() -> int:
     """Print a row per figure, losses first."""
     arguments = parse_command_line()
-    signal.signal(signal.SIGTERM, end_on_signal)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end_on_signal)
     try:
-        rows = compare(arguments)
+        rows, ended_by = compare(arguments)
     except Failed as failure:
         print(f"error: {failure}", file=sys.stderr)
         return 2
+    except Ended as ended:
+        return 128 + int(ended.args[0])
     if arguments.json:
         print(json.dumps([{**asdict(row), "is_loss": row.is_loss} for row in rows], indent=1))
     else:
         load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-        print(f"{arguments.launches} launches a side against {arguments.revision}, load averages {load}")
+        print(f"against {arguments.revision}, load averages {load}{', ended early' if ended_by else ''}")
         print(table(rows))
-    return int(any(row.is_loss for row in rows))
+    return 128 + ended_by if ended_by else int(any(row.is_loss for row in rows))
 
 
 if __name__ == "__main__":
