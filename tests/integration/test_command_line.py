@@ -217,6 +217,8 @@ BAD = [
     (["report", "a.hwt", "--html", "x.html", "--thread", "io"], 2, "`--html` has all threads", "leave out"),
     (["lab", "sleep", "--html", "/nowhere/x.html"], 2, "/nowhere is not there", "make it first"),
     (["compare", "a"], 2, "required: AFTER", "--help"),
+    (["trace", "--wrong", "x"], 2, "unrecognized arguments: --wrong", "`headway trace --help`"),
+    (["top", "--wrong", "1"], 2, "unrecognized arguments: --wrong", "`headway top --help`"),
     (["dance"], 2, "invalid choice: 'dance'", "--help"),
     ([], 2, "COMMAND", "--help"),
 ]

@@ -67,8 +67,9 @@ def _command(name: str) -> Command:
     return importlib.import_module(f"headway.cli.{name}_command")
 
 
-def _parser(wanted: str | None) -> argparse.ArgumentParser:
-    """Return the parser; of the commands only the wanted one is prepared, if one is: importing all of them takes its time."""
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    """Read the command line. Of the commands only the wanted one is prepared, if one is: importing all of them takes its time."""
+    wanted = words[0] if words else None
     parser = _Parser(prog="headway", description=_DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"headway {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -85,7 +86,10 @@ def _parser(wanted: str | None) -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         command.prepare(own)
-    return parser
+    parsed, left = parser.parse_known_args(words)
+    if left:  # argparse would have the parser of all commands say so, whose help does not list the command's options
+        commands.choices[parsed.command].error(f"unrecognized arguments: {' '.join(left)}")
+    return parsed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -97,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     code = 1
     try:
-        parsed = _parser(wanted).parse_args(words)
+        parsed = _parse(words)
         code = _command(parsed.command).run(parsed)
         if sys.stdout is not None:
             sys.stdout.flush()
