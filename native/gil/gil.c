@@ -152,6 +152,8 @@ static struct hw__gil *fill(int i, struct hw__gil_memory *memory, bool main) {
     gil->main = main;
     atomic_store(&gil->recorded, false);
     atomic_store(&gil->scheduled, false);
+    atomic_store(&gil->punctual, 0);
+    atomic_store(&gil->late, 0);
     gil->interval_us = 0;
     gil->stacks = NULL;
     if (main) {

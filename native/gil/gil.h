@@ -51,6 +51,12 @@ struct hw__gil {
     /* A policy has it (schedule/engine.h): written with memory->mutex held, or by who is alone. */
     _Atomic bool scheduled;
 
+    /* How many threads sleep in the C library for it, of those that began to while it was recorded:
+     * those that wake after a switch interval, and those that sleep longer. Written with
+     * memory->mutex held, or by a fork's child; relaxed, as a hook may have found the record just
+     * before it became another GIL's. */
+    _Atomic uint32_t punctual, late;
+
     /* Guarded by memory->mutex, which every hook is called with, and by `busy`. */
     bool announced;         /* its META_GIL is written */
     _Atomic bool requested; /* a waiter has asked the holder to let go. Relaxed */

@@ -193,6 +193,79 @@ static void test_next_session_while_a_thread_waits(void) {
     fake_set_interval(fake_main_gil(), FAKE_INTERVAL_US);
 }
 
+/* Of many waiters only so many wake as early as the interpreter wants them to. */
+#define PUNCTUAL 128
+#define LATE 72
+#define EACH_NS 50000
+
+static struct timespec wanted;
+static atomic_int slept[LATE + 1]; /* by how many times EACH_NS later than wanted */
+static atomic_int asleep;
+static atomic_bool gone;
+static int (*sleep_really)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+
+static int note_and_sleep(pthread_cond_t *cond, pthread_mutex_t *mutex,
+                          const struct timespec *deadline) {
+    int64_t more_ns = (deadline->tv_sec - wanted.tv_sec) * INT64_C(1000000000) +
+                      (deadline->tv_nsec - wanted.tv_nsec);
+    T_TRUE(deadline->tv_nsec >= 0 && deadline->tv_nsec < 1000000000);
+    T_EQ(0, more_ns % EACH_NS);
+    T_TRUE(more_ns >= 0 && more_ns / EACH_NS <= LATE);
+    atomic_fetch_add(&slept[more_ns / EACH_NS], 1);
+    atomic_fetch_add(&asleep, 1); /* before it gives the mutex away */
+    int result = 0;
+    while (!atomic_load(&gone)) {
+        result = sleep_really(cond, mutex, deadline);
+    }
+    return result;
+}
+
+static void *be_one_of_many(void *unused) {
+    struct fake_gil *gil = fake_main_gil();
+    T_EQ(0, pthread_mutex_lock(gil->mutex));
+    T_EQ(0, fake_timedwait(&gil->memory.cond, gil->mutex, &wanted));
+    T_EQ(0, pthread_mutex_unlock(gil->mutex));
+    return unused;
+}
+
+static void none_sleeps_here(void) {
+    T_EQ(0, atomic_load(&hw__gils[0].punctual));
+    T_EQ(0, atomic_load(&hw__gils[0].late));
+    exit(0);
+}
+
+static void test_many_wait(void) {
+    pthread_t threads[PUNCTUAL + LATE];
+    T_EQ(0, clock_gettime(CLOCK_REALTIME, &wanted));
+    wanted.tv_sec += 3600;
+    wanted.tv_nsec = 999999999; /* the later ones are in the next second */
+    sleep_really = hw__real.timedwait;
+    hw__real.timedwait = note_and_sleep;
+    world_start("many.hwt");
+    for (int i = 0; i < PUNCTUAL + LATE; i++) {
+        T_EQ(0, pthread_create(&threads[i], NULL, be_one_of_many, NULL));
+    }
+    while (atomic_load(&asleep) < PUNCTUAL + LATE) {
+        sched_yield();
+    }
+    T_EQ(PUNCTUAL, atomic_load(&slept[0]));
+    for (int i = 1; i <= LATE; i++) {
+        T_EQ(1, atomic_load(&slept[i]));
+    }
+    world_wait(world_fork(none_sleeps_here));
+    T_EQ(0, pthread_mutex_lock(fake_main_gil()->mutex));
+    atomic_store(&gone, true);
+    T_EQ(0, pthread_cond_broadcast(&fake_main_gil()->memory.cond));
+    T_EQ(0, pthread_mutex_unlock(fake_main_gil()->mutex));
+    for (int i = 0; i < PUNCTUAL + LATE; i++) {
+        world_join(threads[i]);
+    }
+    T_EQ(0, atomic_load(&hw__gils[0].punctual));
+    T_EQ(0, atomic_load(&hw__gils[0].late));
+    T_EQ(0, hw_trace_stop());
+    hw__real.timedwait = sleep_really;
+}
+
 /* A cond that is known as a GIL's, with another mutex than that one's: nothing of ours. */
 static void test_another_mutex(void) {
     pthread_mutex_t another = PTHREAD_MUTEX_INITIALIZER;
@@ -271,6 +344,7 @@ int main(void) {
     T_RUN(test_sessions_while_threads_run);
     T_RUN(test_sessions_while_other_interpreters_run);
     T_RUN(test_asked_while_sessions_come_and_go);
+    T_RUN(test_many_wait);
     T_RUN(test_another_mutex);
     T_RUN(test_image_is_closed);
     T_RUN(test_real_time);

@@ -30,7 +30,10 @@ static void after_fork_in_child(void) {
     hw__say_after_fork();
     hw__parks_reset_in_child();
     for (int i = 0; i < hw__gil_count(); i++) {
-        atomic_store(&hw__gils[i].busy, false); /* who was is not here */
+        /* None of those is here. */
+        atomic_store(&hw__gils[i].busy, false);
+        atomic_store(&hw__gils[i].punctual, 0);
+        atomic_store(&hw__gils[i].late, 0);
     }
     hw__session_after_fork();
 }
