@@ -79,6 +79,8 @@ def test_a_good_store_is_read(good):
 )
 # SQLite's message quotes the damaged table, over several lines.
 @example(damage=[(3552, b'"')], cut=1)
+# ... and what it quotes is no UTF-8.
+@example(damage=[(3517, b"\x80")], cut=1)
 @settings(max_examples=80, deadline=None)
 def test_a_damaged_store_is_read_or_refused(good, damage, cut):
     """Bytes changed anywhere, and the end cut off."""

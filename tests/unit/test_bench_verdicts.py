@@ -23,7 +23,7 @@ def interval(value, low, high):
 
 def row(new, again=(1.0, 0.98, 1.02)):
     """A row of a figure."""
-    return against.Row("3.13", "trace: echo-1", "rate", interval(*again), interval(*new))
+    return against.Row("3.13", "trace: echo-1", "rate", 5, interval(*again), interval(*new))
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,8 @@ class Store:
         """Turn SQLite's and the file system's errors into ours."""
         try:
             yield
-        except (sqlite3.Error, json.JSONDecodeError, KeyError) as error:
+        except (sqlite3.Error, json.JSONDecodeError, UnicodeDecodeError, KeyError) as error:
+            # UnicodeDecodeError: SQLite's message quotes a damaged schema.
             raise StoreError(
                 f"the results store {self.path} cannot be used: {printable(' '.join(str(error).split()))}",
                 hint="name another file with `--store`; if it is damaged, `sqlite3 FILE .recover` saves what is readable",
