@@ -7,6 +7,9 @@ than without us. The interpreters are not built so: the sanitizer's runtime is l
 checks what they allocate. Programs are those of tests/integration/lifecycle_program.py and of sanitized_programs.py;
 the libraries of the latter are installed once for each interpreter, in the cache.
 
+`fork_storm` may fail with "no end" for the sanitizer's own sake, once in about a hundred runs: gcc 12's keeps its
+allocator's locks as they are in a forked child, where nobody gives back what another thread had.
+
 Exit codes: 0 nothing was found, 1 something was, 2 it cannot run here.
 """
 
