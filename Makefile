@@ -15,6 +15,7 @@ unexport VIRTUAL_ENV
 
 NATIVE_SOURCES := $(shell find native -name '*.[ch]' -o -name CMakeLists.txt)
 ARGS ?=
+PRESETS ?= dev asan ubsan tsan release
 
 .PHONY: help
 help: ## List the targets
@@ -25,11 +26,27 @@ lab: setup interpreters tools ## Set everything up and run the quick lab (ARGS="
 	@$(BIN)/headway lab $(ARGS)
 
 .PHONY: test
-test: setup interpreters cpython-tests tools browser ## Set everything up and run all tests: lint, types, Python, native under sanitizers, the page
+test: setup interpreters cpython-tests tools browser ## Set everything up and run the tests: lint, types, Python, native under sanitizers, the page
 	@tools/step.sh "lint and types" $(MAKE) --no-print-directory check
 	@tools/step.sh "native tests" $(MAKE) --no-print-directory test-native
 	@tools/step.sh "the page's tests" $(MAKE) --no-print-directory test-web
 	@tools/step.sh "Python tests" $(BIN)/python tools/run_tests.py $(ARGS)
+
+.PHONY: test-quick
+test-quick: setup ## The tests that start nothing: lint, types, native without sanitizers, the page, unit and property tests
+	@tools/step.sh "lint and types" $(MAKE) --no-print-directory check
+	@tools/step.sh "native tests" $(MAKE) --no-print-directory test-native PRESETS=dev
+	@tools/step.sh "the page's tests" $(MAKE) --no-print-directory test-web
+	@tools/step.sh "Python tests" $(BIN)/python tools/run_tests.py tests/unit tests/property $(ARGS)
+
+.PHONY: test-all
+test-all: ## Everything that `make test` runs, on every interpreter and with every policy; then the models, sanitizers in real programs, CPython's long tests
+	@$(MAKE) --no-print-directory test ARGS="--full $(ARGS)"
+	@tools/step.sh "models" $(MAKE) --no-print-directory model
+	@tools/step.sh "real programs under sanitizers" $(MAKE) --no-print-directory test-sanitized
+	@tools/step.sh "CPython's own thread tests, traced" $(BIN)/python tools/cpython_tests.py
+	@for policy in fair priority bfs stock; do \
+		tools/step.sh "CPython's own thread tests, $$policy" $(BIN)/python tools/cpython_tests.py --policy $$policy || exit 1; done
 
 .PHONY: setup
 setup: $(VENV)/.installed ## Create the environment from the lock and build the native library
@@ -107,8 +124,8 @@ test-web: web/node_modules/.installed ## Check the page's types, its unit tests,
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd web && node node_modules/typescript/bin/tsc --noEmit && node build.mjs --check && node test.mjs
 
 .PHONY: test-native
-test-native: | setup ## Build and test the C code: debug, then address, undefined-behaviour and thread sanitizers, then as users get it
-	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd native && for preset in dev asan ubsan tsan release; do \
+test-native: | setup ## Build and test the C code: debug, then address, undefined-behaviour and thread sanitizers, then as users get it (PRESETS="dev" for some)
+	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd native && for preset in $(PRESETS); do \
 		echo "== native, $$preset" && cmake --preset $$preset --log-level=WARNING >/dev/null && cmake --build --preset $$preset >/dev/null \
 		&& ctest --preset $$preset --parallel 2 || exit 1; done
 

@@ -1,9 +1,10 @@
-"""Fixtures for all tests: a store and caches of their own, and synthetic runs."""
+"""Fixtures for all tests: a store and caches of their own, and synthetic runs; which of them run."""
 
 import os
 import shutil
 import subprocess
 import tempfile
+import zlib
 from pathlib import Path
 
 import pytest
@@ -41,11 +42,43 @@ _ANY_LOAD = {"unit", "property"}
 """Folders of tests that start nothing and time nothing."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what may run beside others."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ours."""
+    parser.addoption(
+        "--matrix",
+        choices=("full", "sample"),
+        default="full",
+        help="a test with the mark `matrix`: with each value of its parameters, or with one, another one for each test",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what may run beside others; leave out what a sample of the matrices leaves out."""
     for item in items:
         if item.path.parent.name in _ANY_LOAD:
             item.add_marker("any_load")
+    if config.getoption("--matrix") == "sample":
+        kept = _sampled(items)
+        left_out = [item for item in items if item not in kept]
+        if left_out:
+            config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if item in kept]
+
+
+def _sampled(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return one of all tests that differ in parameters of their mark `matrix` only.
+
+    Which one, hangs on the test's name: the same in each process and on each day. Over many tests all values come in turn.
+    """
+    groups: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        mark = item.get_closest_marker("matrix")
+        values = item.callspec.params if mark and isinstance(item, pytest.Function) else {}
+        left_out = {str(getattr(values[name], "id", values[name])) for name in mark.args} if mark else set()
+        parts = item.name.partition("[")[2].rstrip("]").split("-")
+        key = "-".join([item.nodeid.partition("[")[0], *(part for part in parts if part not in left_out)])
+        groups.setdefault(key, []).append(item)
+    return {group[zlib.crc32(key.encode()) % len(group)] for key, group in groups.items()}
 
 
 def pytest_unconfigure() -> None:

@@ -1,8 +1,9 @@
 """Runs the Python tests: what is right under any load on all cores at once, then the rest one after the other.
 
-usage: run_tests.py [PYTEST ARGUMENT...]
+usage: run_tests.py [--full] [PYTEST ARGUMENT...]
 
-Exits 0 where both parts pass; a part that none of the arguments' tests belongs to passes.
+A test that does the same on each interpreter, or with each policy, runs on one of them (tests/conftest.py); with --full on
+all. Exits 0 where both parts pass; a part that none of the arguments' tests belongs to passes.
 """
 
 import subprocess
@@ -21,7 +22,9 @@ PARTS = (
 def main(arguments: list[str]) -> int:
     """Run both parts, also where the first fails; return the worst exit code."""
     restore_for_children()
-    if any(one.startswith("-m") for one in arguments):
+    full = "--full" in arguments
+    arguments = [*(one for one in arguments if one != "--full"), "--matrix", "full" if full else "sample"]
+    if any(one.startswith("-m") and not one.startswith("--") for one in arguments):
         # A choice by marker takes the place of ours: then one by one.
         return abs(subprocess.run([sys.executable, "-m", "pytest", *arguments], check=False).returncode)
     codes = []

@@ -274,6 +274,7 @@ def cpu_ticks(pid):
     return int(fields[11]) + int(fields[12])
 
 
+@pytest.mark.matrix("name")
 @pytest.mark.parametrize("state", ["computing", "sleeping", "reading", "selecting", "queueing", "writing"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_process_is_recorded_and_goes_on(tmp_path, name, state):
@@ -294,6 +295,7 @@ def test_a_process_is_recorded_and_goes_on(tmp_path, name, state):
         assert len(trace.events) > 0
 
 
+@pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", NAMES)
 def test_attaching_again_and_again(tmp_path, name):
     """Fifty recordings of one process, one after the other, are each sound, and the program ends as it would have."""
@@ -318,6 +320,7 @@ def test_the_command_records_for_a_while(tmp_path):
     assert violations(read(file)) == []
 
 
+@pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_main_thread_inside_one_long_call(tmp_path, name):
     """A main thread that runs no Python is given up on, and when it does again, it goes on and nothing is recorded."""

@@ -123,16 +123,18 @@ def worlds(tmp_path_factory):
     return world
 
 
+@pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("fact", FACTS)
 @pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.name)
+@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.id)
 def test_the_program_finds_what_it_would(interpreter, how, fact, worlds):
     """What the program can see of itself, its process and its children is as without us."""
     assert worlds(interpreter, how)["facts"][fact] == worlds(interpreter, "bare")["facts"][fact]
 
 
+@pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.name)
+@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.id)
 def test_it_is_the_process_that_was_started(interpreter, how, worlds):
     """The program has the process id of the launcher, and the parent that started it."""
     world = worlds(interpreter, how)
@@ -140,8 +142,9 @@ def test_it_is_the_process_that_was_started(interpreter, how, worlds):
     assert (world["pid"], world["parent"]) == (world["began"], os.getpid())
 
 
+@pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.name)
+@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.id)
 def test_the_environment_is_that_and_what_is_documented(interpreter, how, worlds):
     """PYTHONPATH has our archive in front, and there are variables of ours; all else is to the letter."""
     ours, bare = (worlds(interpreter, one)["environ"] for one in (how, "bare"))
@@ -723,6 +726,7 @@ def many(tmp_path_factory):
     return answers
 
 
+@pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize(
     ("kind", "name"),
     [("to the program", name) for name in COUNTED]
@@ -730,7 +734,7 @@ def many(tmp_path_factory):
     + [(kind, name) for kind in ("ignored before", "blocked before") for name in FOUND_OF_SIGNALS],
 )
 @pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.name)
+@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.id)
 def test_signals_are_as_they_would_be(interpreter, how, kind, name, many):
     """A signal is handled once, whoever it is sent to; what was ignored or blocked stays so, and nothing else is."""
     ours, bare = many(interpreter, how, kind)[name], many(interpreter, "bare", kind)[name]
@@ -740,8 +744,9 @@ def test_signals_are_as_they_would_be(interpreter, how, kind, name, many):
         assert ours[0] == 1
 
 
+@pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("name", TABLE)
-@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.name)
+@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.id)
 def test_a_program_behaves_as_it_would(interpreter, name, tmp_path):
     """The parent, and the program, see what they would see without us."""
     answers = {}

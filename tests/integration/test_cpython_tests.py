@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.any_load, pytest.mark.timeout(1200)]
 PASSED, SKIPPED, FAILED = Outcome("passed"), Outcome("skipped"), Outcome("failed")
 
 
+@pytest.mark.matrix("version")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_cpythons_own_short_tests_end_under_tracing_as_without_it(version, tmp_path):
     """Every case of CPython's short thread tests has the same outcome traced as plain."""

@@ -101,6 +101,7 @@ def in_namespace(mounts):
 
 
 @needs_namespaces
+@pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", INTERPRETERS)
 @pytest.mark.parametrize("hidden", ["mount -t tmpfs none /proc", "umount -l /proc"], ids=["empty", "unmounted"])
 def test_without_proc(name, hidden, environment_of):
@@ -112,6 +113,7 @@ def test_without_proc(name, hidden, environment_of):
 
 
 @needs_namespaces
+@pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", INTERPRETERS)
 def test_where_nothing_can_be_written(name, environment_of):
     """A file system that is read-only: everything that is mounted on the root. The collector is outside."""
@@ -134,6 +136,7 @@ LIMITS = {
 }
 
 
+@pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", INTERPRETERS)
 @pytest.mark.parametrize("limit", LIMITS)
 def test_tight_limits(name, limit, environment_of):

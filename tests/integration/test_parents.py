@@ -163,7 +163,8 @@ def supervised(python, how, folder):
     return seen
 
 
-@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.name)
+@pytest.mark.matrix("interpreter")
+@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.id)
 def test_a_kernel_ends_with_its_front_end(interpreter, tmp_path):
     """A Jupyter kernel answers, is interrupted, and goes when its front end is killed: bare, scheduled and traced."""
     python = locked_python(interpreter, LOCK, "parents")
@@ -174,7 +175,8 @@ def test_a_kernel_ends_with_its_front_end(interpreter, tmp_path):
     assert seen["run"] == seen["trace"] == seen["bare"]
 
 
-@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.name)
+@pytest.mark.matrix("interpreter")
+@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.id)
 def test_supervisord_sees_its_program(interpreter, tmp_path):
     """Death by a signal, an expected exit, one TERM for a group, the end of supervisord: bare, scheduled and traced."""
     python = locked_python(interpreter, LOCK, "parents")

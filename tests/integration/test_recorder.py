@@ -51,8 +51,9 @@ def traced(interpreter, case, folder):
     return read_family(file)
 
 
+@pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("interpreter", FOUND, ids=lambda one: one.name)
+@pytest.mark.parametrize("interpreter", FOUND, ids=lambda one: one.id)
 def test_a_program_is_as_without_the_recorder(interpreter, case, tmp_path):
     """However a program begins and ends, it says and returns what it would; its traces lack nothing and keep the laws."""
     traces = traced(interpreter, case, tmp_path)
@@ -69,7 +70,8 @@ def test_a_program_is_as_without_the_recorder(interpreter, case, tmp_path):
         assert traces[0].process.ended is ended
 
 
-@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.name)
+@pytest.mark.matrix("interpreter")
+@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 def test_threads_have_the_names_that_python_gives_them(interpreter, tmp_path):
     """Threads are named as Python names them, also those that have ended, and those of forked children."""
     traces = traced(interpreter, "fork_of_a_fork", tmp_path)
@@ -78,7 +80,7 @@ def test_threads_have_the_names_that_python_gives_them(interpreter, tmp_path):
     assert {thread.name for trace in traces for thread in trace.threads} == {"MainThread", "worker 0"}
 
 
-@pytest.mark.parametrize("interpreter", [one for one in WITH_STACKS if one.name >= "3.12"], ids=lambda one: one.name)
+@pytest.mark.parametrize("interpreter", [one for one in WITH_STACKS if one.name >= "3.12"], ids=lambda one: one.id)
 def test_each_sub_interpreter_has_a_gil_of_its_own(interpreter, tmp_path):
     """From 3.12 on each sub-interpreter's own GIL is told apart, and its code is named."""
     (trace,) = traced(interpreter, "interpreters", tmp_path)
@@ -108,7 +110,7 @@ deep(300)
 """
 
 
-@pytest.mark.parametrize("interpreter", WITH_STACKS, ids=lambda one: one.name)
+@pytest.mark.parametrize("interpreter", WITH_STACKS, ids=lambda one: one.id)
 def test_stacks_name_file_line_and_function(interpreter, tmp_path):
     """Releases have the stack at which they happened: lines, qualified names in any script, through C and generators."""
     program, file = tmp_path / "stacks.py", tmp_path / "x.hwt"
@@ -188,7 +190,8 @@ def test_the_launcher_becomes_the_program(tmp_path):
     assert "exists" in again.stderr
 
 
-@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.name)
+@pytest.mark.matrix("interpreter")
+@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 @pytest.mark.parametrize("wanted", [False, True])
 def test_a_trace_holds_no_arguments_unless_asked(interpreter, wanted, tmp_path):
     """The script's, the module's or only the interpreter's name: no argument, no code, and nothing else of argv in the file."""
@@ -255,7 +258,8 @@ assert [name for name in told if name != "MainThread"] == ["first", "third", "fo
 """
 
 
-@pytest.mark.parametrize("interpreter", FOUND, ids=lambda one: one.name)
+@pytest.mark.matrix("interpreter")
+@pytest.mark.parametrize("interpreter", FOUND, ids=lambda one: one.id)
 def test_another_tools_patch_of_threads_stays(interpreter, tmp_path):
     """Who wraps our methods of `threading.Thread` keeps that when we go; ours beneath do nothing, and are there again when we come."""
     agent = str(Path(headway.__file__).parent / "agent")

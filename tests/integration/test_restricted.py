@@ -112,9 +112,10 @@ def traced(command, folder):
     return (*done, read_family(file))
 
 
+@pytest.mark.matrix("interpreter", "action")
 @pytest.mark.parametrize("call", NUMBERS)
 @pytest.mark.parametrize("action", ["eperm", "kill"])
-@pytest.mark.parametrize("interpreter", [BY_NAME["3.13"], BY_NAME["3.13t"]], ids=lambda one: one.name)
+@pytest.mark.parametrize("interpreter", [BY_NAME["3.13"], BY_NAME["3.13t"]], ids=lambda one: one.id)
 def test_traced_under_a_filter(interpreter, action, call, tmp_path):
     """A filter that refuses a call of ours, or ends the process for it, changes nothing but what a line says."""
     numbers = ",".join(map(str, NUMBERS[call]))
@@ -134,6 +135,7 @@ def test_traced_under_a_filter(interpreter, action, call, tmp_path):
     assert [violations(trace) for trace in traces] == [[]]
 
 
+@pytest.mark.matrix("action")
 @pytest.mark.parametrize("call", NUMBERS)
 @pytest.mark.parametrize("action", ["eperm", "kill"])
 def test_scheduled_under_a_filter(action, call):
@@ -176,7 +178,7 @@ for thread in threads:
 """
 
 
-@pytest.mark.parametrize("interpreter", WITH_STACKS, ids=lambda one: one.name)
+@pytest.mark.parametrize("interpreter", WITH_STACKS, ids=lambda one: one.id)
 def test_names_of_a_subclass_of_str(interpreter, tmp_path):
     """A file's name that is no plain str is recorded as it is; nothing that lies behind it in memory."""
     code, out, said, traces = traced([interpreter.executable, "-c", STRANGE_NAMES], tmp_path)
@@ -206,7 +208,7 @@ os._exit(0)
 
 
 @pytest.mark.parametrize("kind", ["traced", "scheduled"])
-@pytest.mark.parametrize("interpreter", [BY_NAME["3.13"], BY_NAME["3.14"]], ids=lambda one: one.name)
+@pytest.mark.parametrize("interpreter", [BY_NAME["3.13"], BY_NAME["3.14"]], ids=lambda one: one.id)
 def test_130_interpreters(interpreter, kind, tmp_path):
     """Each interpreter's GIL is recorded, or scheduled, and nothing is slow. The factor is for a busy machine."""
     command = [interpreter.executable, "-c", INTERPRETERS, "130"]

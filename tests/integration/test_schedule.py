@@ -46,11 +46,12 @@ def plain():
     return {key: value for key, value in os.environ.items() if not key.startswith(("HEADWAY_P", "PYTHON"))}
 
 
+@pytest.mark.matrix("interpreter", "policy")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(
     ("interpreter", "policy"),
     [(one, "fair") for one in WITH_A_GIL] + [(BY_NAME["3.13"], name) for name in POLICIES if name != "fair"],
-    ids=lambda one: one if isinstance(one, str) else one.name,
+    ids=lambda one: one if isinstance(one, str) else one.id,
 )
 def test_a_program_is_as_without_a_policy(interpreter, policy, case, tmp_path):
     """However a program begins and ends, forks and starts others: under a policy it says and returns what it would."""
@@ -59,7 +60,7 @@ def test_a_program_is_as_without_a_policy(interpreter, policy, case, tmp_path):
     assert ran(command, scheduled_environment(policy, base=plain()), tmp_path) == ran(command, plain(), tmp_path)
 
 
-@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.name)
+@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 def test_a_trace_of_a_scheduled_program_keeps_the_laws(interpreter, tmp_path):
     """One holder at a time, takes and releases in turn, waits that end: also where the waits are a policy's."""
     file = tmp_path / "x.hwt"
@@ -114,7 +115,7 @@ print(json.dumps(answers))
 """
 
 
-@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.name)
+@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 def test_who_wants_little_is_prompt(interpreter):
     """Beside threads that compute, a sleeper wakes in a fraction of the time that it takes without a policy, or under `stock`."""
     env = scheduled_environment(None, base=plain())
@@ -169,7 +170,7 @@ print("done")
 @pytest.mark.parametrize(
     ("interpreter", "policy"),
     [(one, "fair") for one in WITH_A_GIL] + [(BY_NAME["3.13"], name) for name in POLICIES if name != "fair"],
-    ids=lambda one: one if isinstance(one, str) else one.name,
+    ids=lambda one: one if isinstance(one, str) else one.id,
 )
 def test_a_gil_that_one_thread_wants_is_left_alone(interpreter, policy):
     """While nobody else wants it the policy is told nothing; it has the GIL again as soon as somebody waits."""

@@ -142,7 +142,7 @@ def check_helped(said):
     assert said["after"] == said["before"]
 
 
-@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.name)
+@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 def test_threads_are_helped_and_left_as_they_were(interpreter):
     """On each version, with what rights the tests have."""
     said = told(interpreter, "os_slice_us=200 os_batch=1", LIMIT_S / 2)

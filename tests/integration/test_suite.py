@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,21 @@ def test_every_test_has_a_limit(request):
     """The one of the settings, where no mark names another."""
     assert 0 < float(request.config.getini("timeout")) <= 180
     assert float(request.config.getini("faulthandler_timeout")) > float(request.config.getini("timeout"))
+
+
+def test_a_sample_has_each_test_once_and_all_interpreters():
+    """`--matrix sample` takes one of the tests that differ in their interpreter only; all interpreters come in turn."""
+    full, sample = (collected("--matrix", matrix) for matrix in ("full", "sample"))
+
+    rest = Counter(name for name, _ in sample)
+    assert rest == Counter({name: 1 for name, _ in full})
+    assert {interpreter for _, interpreter in sample} == {interpreter for _, interpreter in full}
+
+
+def collected(*options):
+    """The table of behaviours' tests as (name without the interpreter, interpreter)."""
+    name = "test_a_program_behaves_as_it_would"
+    done = run_pytest("--collect-only", "-q", *options, Path(__file__).with_name("test_behaviours.py"))
+    found = [line.partition(name + "[")[2] for line in done.stdout.splitlines() if f"::{name}[" in line]
+    assert found
+    return [(one.partition("-")[2], one.partition("-")[0]) for one in found]
