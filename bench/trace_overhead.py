@@ -4,7 +4,8 @@ Each launch is a fresh process of `trace_overhead_workload.py`, bare or under on
 next to each other in drawn order. A figure is the median, over blocks, of the rate under the tool to the bare rate of
 its block, with the interval of the sign test: a host that changes speed within a block spoils that block only. The
 echo server stays on one core and our C client on another; what samples from outside goes where the system puts it.
-The rate per CPU-second of the process leaves out what other processes took, and what a tool does in its own process.
+The rate per CPU-second of the process leaves out what other processes took, and what a tool does in its own process:
+that is beside it, as the share of one core that the tool's own processes took.
 "headway on/off" is one process a block, in which recording is switched on and off: the median ratio of neighbours.
 
 The others are installed into the cache (uv) when first asked for; a tool that cannot be had, or fails, says so in its
@@ -89,6 +90,8 @@ class Launch:
     """The most memory that the process itself had."""
     tool_mib: float
     """The same of the tool's own processes."""
+    tool_cores: float
+    """How many cores those took."""
     file_bytes_per_s: float
     ending_s: float
     """From being told to end to the end, the tool's included."""
@@ -101,6 +104,16 @@ def most_mib(pid: int) -> float:
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) / 1024
     return 0.0
+
+
+def cpu_s(pids: Sequence[int]) -> float:
+    """Return the CPU time that processes have had; of those that are gone none."""
+    ticks = 0
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(fields[11]) + int(fields[12])  # utime and stime: proc(5)
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 class Talk:
@@ -184,18 +197,21 @@ class Bench:
             pid = talk.ready["pid"]
             begun = time.monotonic()
             with tool.attached(interpreter, pid, out) as helpers:
+                others = [*helpers, *([talk.process.pid] if talk.process.pid != pid else [])]
+                cpu_before_s, measured = cpu_s(others), time.monotonic()
                 rate, per_cpu_s = self._measured(talk, work, self.seconds)
-                traced_s = time.monotonic() - begun
+                now = time.monotonic()
+                traced_s = now - begun
+                tool_cores = (cpu_s(others) - cpu_before_s) / (now - measured)
                 own_mib = most_mib(pid)
-                outside = [talk.process.pid] if talk.process.pid != pid else []
-                tool_mib = sum(most_mib(other) for other in (*helpers, *outside))
+                tool_mib = sum(most_mib(other) for other in others)
             ending_s = talk.end()
             wait_until_finished(out.with_suffix(".hwt"))
             written = list(out.parent.glob("out.*"))
             if tool.writes and not written:
                 raise Failed("it wrote nothing")
             file_bytes = sum(path.stat().st_blocks * 512 for path in written)
-        return Launch(rate, per_cpu_s, own_mib, tool_mib, file_bytes / traced_s, ending_s)
+        return Launch(rate, per_cpu_s, own_mib, tool_mib, tool_cores, file_bytes / traced_s, ending_s)
 
     def switch(self, work: Work, interpreter: Interpreter) -> tuple[float, float]:
         """Run one process in which headway is switched on and off; return the ratios of both rates, on to off.
@@ -275,7 +291,7 @@ def rows(
         f"\n{interpreter.name} ({interpreter.version}) {name}: {ABOUT[name]}. Bare: {middle:,.0f} {what}, half of "
         f"{len(bare)} launches within {low:,.0f} and {high:,.0f} ({100 * (high - low) / middle:.1f} %)"
     )
-    columns = f"{'MiB more':>9}{'MiB of its own':>15}{'kB/s':>9}{'end s':>7}"
+    columns = f"{'MiB more':>9}{'its own: MiB':>13}{'cores':>7}{'kB/s':>9}{'end s':>7}"
     print(f"  {'tool':<19}{'lost':<26}{'lost per CPU-second':<26}{columns}")
     own_mib = statistics.median(launch.own_mib for launch in bare)
     missed = False
@@ -289,7 +305,8 @@ def rows(
         lost_cpu, _, _ = change([one.per_cpu_s / other.per_cpu_s for one, other in zip(launches, bare, strict=True)])
         line = f"  {tool:<19}{lost:<26}{lost_cpu:<26}"
         line += f"{statistics.median(one.own_mib for one in launches) - own_mib:>9.1f}"
-        line += f"{statistics.median(one.tool_mib for one in launches):>15.1f}"
+        line += f"{statistics.median(one.tool_mib for one in launches):>13.1f}"
+        line += f"{statistics.fmean(one.tool_cores for one in launches):>7.3f}"
         line += f"{statistics.median(one.file_bytes_per_s for one in launches) / 1e3:>9.0f}"
         line += f"{statistics.median(one.ending_s for one in launches):>7.2f}"
         if tool == "headway" and work.target is not None:
@@ -306,7 +323,7 @@ def rows(
         missed |= over
         if work.workload == "trips":
             text = trip_ns(bare, [other for _, other in switched])
-        print(f"  {'headway on/off':<19}{lost:<26}{lost_cpu:<26}{'':42}{text}")
+        print(f"  {'headway on/off':<19}{lost:<26}{lost_cpu:<26}{'':47}{text}")
     sys.stdout.flush()
     return missed
 

@@ -71,6 +71,22 @@ class Headway(Tool):
         trace = ["trace", "--no-summary", "-o", str(out.with_suffix(".hwt")), "--"]
         return [headway, *trace, interpreter.executable, "-s", *work], {}
 
+    @contextlib.contextmanager
+    def attached(self, interpreter: Interpreter, pid: int, out: Path) -> Iterator[list[int]]:
+        """See Tool: its collector, which is nobody's child, and has the trace's file open."""
+        del interpreter, pid
+        yield holders(out.with_suffix(".hwt"))
+
+
+def holders(file: Path) -> list[int]:
+    """Return the processes that have a file open."""
+    found = set()
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if link.readlink() == file:
+                found.add(int(link.parts[2]))
+    return sorted(found)
+
 
 class PySpy(Tool):
     """It samples who holds the GIL, 100 times a second by default."""
