@@ -64,9 +64,10 @@ struct hw__gil_memory *hw__hooks_resting(void) {
  * taken over meanwhile. From some thousands on these wakes take all cores, and a hand-over then
  * takes as long as all of them: the GIL of 4,400 threads that wanted it at once was passed on every
  * 10 ms instead of every 10 us. Whether a program gets there hangs on each microsecond of a
- * hand-over, and recording takes some. So while a GIL is recorded, PUNCTUAL waiters do so as ever,
- * and all further ones together every EACH_NS. */
-#define PUNCTUAL 128
+ * hand-over, and recording takes some. So while a GIL is recorded, so many waiters do so as ever,
+ * and all further ones together every EACH_NS. With 128 in place of 1,000, some hundred threads
+ * that compute had less even turns, and did twice as much as bare with a short interval. */
+unsigned hw__hooks_punctual = 1000;
 #define EACH_NS 50000
 #define LONGEST_NS 500000000
 
@@ -80,7 +81,7 @@ static struct timespec put_off(const struct timespec *deadline, uint32_t late) {
 static int sleep_recorded(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex,
                           const struct timespec *deadline) {
     uint32_t before = atomic_load_explicit(&gil->punctual, memory_order_relaxed);
-    bool late = before >= PUNCTUAL;
+    bool late = before >= hw__hooks_punctual;
     _Atomic uint32_t *sleepers = late ? &gil->late : &gil->punctual;
     before = atomic_load_explicit(sleepers, memory_order_relaxed);
     atomic_store_explicit(sleepers, before + 1, memory_order_relaxed);

@@ -74,4 +74,8 @@ struct hw__sighting {
 /* Has the hooks report the calling thread's next wait, or NULL: no more. */
 void hw__hooks_watch(struct hw__sighting *sighting);
 
+/* How many waiters of a recorded GIL wake after each switch interval; further ones sleep longer.
+ * Tests change it while nobody waits. */
+extern unsigned hw__hooks_punctual;
+
 #endif
