@@ -2,7 +2,8 @@
 
 headway becomes the program: it has the process id, the parent, the terminal and the signals that it would have without
 us. Child processes are followed, one file each. When it has ended a summary follows, where stderr is a terminal.
-Look at the trace with `headway report FILE`.
+Look at the trace with `headway report FILE`, which waits until it is whole: that is a moment after the program's end,
+when FILE.lock is gone. A script that moves or removes the file waits for that, too.
 
 A script that may be executed takes the interpreter of its first line (`#!`). Another one, and a module, takes that of
 --python, else that of the active virtual environment ($VIRTUAL_ENV), else python3 on the PATH.
