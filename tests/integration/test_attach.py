@@ -230,12 +230,12 @@ print(json.dumps([rounds, value.hex(), wrong, sorted(set(globals()) - names)]), 
 
 
 @contextlib.contextmanager
-def running(name, state):
-    """Run PROGRAM in a state; what it is yielded to may end it, else it is killed."""
+def running(name, state, limit_s=LIMIT_S):
+    """Run PROGRAM in a state; what it is yielded to may end it, else it is killed, also after its limit."""
     command = [BY_NAME[name].executable, "-u", "-c", PROGRAM, state]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, text=True, **pipes) as process:
-        limit = threading.Timer(LIMIT_S, process.kill)
+        limit = threading.Timer(limit_s, process.kill)
         limit.start()
         try:
             assert process.stdout.readline() == "ready\n"
@@ -418,10 +418,12 @@ def test_interrupted_system_calls_go_on():
 
 
 @only_x86_64
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", INJECTED)
 def test_no_signal_is_lost(name):
     """Signals that arrive while calls are queued are all handled."""
-    with running(name, "answering") as process:
+    # Each of the calls needs several turns of both processes: on a busy machine a minute is not enough for 200.
+    with running(name, "answering", limit_s=500) as process:
         assert process.stdout.readline() == "armed\n"
         with ThreadPoolExecutor(1) as other_thread:
             queued = other_thread.submit(lambda: [inject.run_soon(process.pid, "pass") for _ in range(200)])
