@@ -74,7 +74,7 @@ class Side:
         self.name = name
         self.process = subprocess.Popen(
             [str(python), "-s", str(SIDE), str(checkout)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            text=True, cwd=checkout,
+            text=True, cwd=checkout, start_new_session=True,  # a Ctrl-C is this program's alone
         )  # fmt: skip
         self.ready = self._answer()
 
