@@ -66,19 +66,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _sampled(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Return one of all tests that differ in parameters of their mark `matrix` only.
+    """Return all tests without the mark `matrix`, and one of those that differ in the mark's parameters only.
 
-    Which one, hangs on the test's name: the same in each process and on each day. Over many tests all values come in turn.
+    The test's name decides which one: it is the same in each process and on each day. Over many tests all values come in turn.
     """
+    kept: set[pytest.Item] = set()
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
         mark = item.get_closest_marker("matrix")
-        values = item.callspec.params if mark and isinstance(item, pytest.Function) else {}
-        left_out = {str(getattr(values[name], "id", values[name])) for name in mark.args} if mark else set()
-        parts = item.name.partition("[")[2].rstrip("]").split("-")
-        key = "-".join([item.nodeid.partition("[")[0], *(part for part in parts if part not in left_out)])
+        if mark is None or not isinstance(item, pytest.Function):
+            kept.add(item)
+            continue
+        values = [item.callspec.params[name] for name in mark.args]
+        left_out = {str(getattr(value, "id", value)) for value in values}
+        name, _, ids = item.nodeid.removesuffix("]").partition("[")
+        key = "-".join([name, *(part for part in ids.split("-") if part not in left_out)])
         groups.setdefault(key, []).append(item)
-    return {group[zlib.crc32(key.encode()) % len(group)] for key, group in groups.items()}
+    return kept | {group[zlib.crc32(key.encode()) % len(group)] for key, group in groups.items()}
 
 
 def pytest_unconfigure() -> None:
