@@ -56,6 +56,8 @@ static long attempt(enum hw__call call) {
         return sched_yield();
     case HW__CALL_MEMFD: /* flags that there are not */
         return syscall(SYS_memfd_create, "", ~0u) == -1 && errno == EINVAL ? 0 : -1;
+    case HW__CALL_MREMAP: /* to no bytes */
+        return syscall(SYS_mremap, NULL, 0, 0, 0, NULL) == -1 && errno == EINVAL ? 0 : -1;
     case HW__CALL_TGKILL:
         return syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), 0);
     default:

@@ -20,6 +20,7 @@ enum hw__call {
     HW__CALL_AFFINITY,   /* sched_getaffinity() */
     HW__CALL_YIELD,      /* sched_yield() */
     HW__CALL_MEMFD,      /* memfd_create() */
+    HW__CALL_MREMAP,
     HW__CALL_TGKILL,
     HW__CALLS
 };

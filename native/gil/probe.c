@@ -19,6 +19,9 @@
  * machine. Past it, the GIL that the caller holds is not the one that PyGILState_Ensure() takes. */
 #define PATIENCE_NS INT64_C(2000000000)
 
+/* Of address space that the C library keeps after the helper's end. */
+#define STACK_BYTES (512 << 10)
+
 struct helper {
     const struct hw__probe_calls *calls;
     struct hw__sighting sighting;
@@ -74,8 +77,14 @@ int hw__gil_probe(const struct hw__probe_calls *calls, struct hw__gil_memory **m
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_t attributes;
     pthread_t thread;
-    int error = -pthread_create(&thread, NULL, help, &helper);
+    int error = -pthread_attr_init(&attributes);
+    if (error == 0) {
+        (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
+        error = -pthread_create(&thread, &attributes, help, &helper);
+        pthread_attr_destroy(&attributes);
+    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error == 0) {
         void *state = calls->save();

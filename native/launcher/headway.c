@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* dist-packages is Debian's; local/lib is where its pip installs. */
@@ -106,6 +107,21 @@ static void try_versions(const char *folder, char **arguments) {
     }
 }
 
+/* Our Python cannot even tell its errors with fewer. */
+enum { LEAST_OPEN_FILES = 6 };
+
+static void check_open_files(void) {
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < LEAST_OPEN_FILES) {
+        fprintf(stderr,
+                "error: this process may open %d files, expected %d at least\n\nhint: raise the "
+                "limit, as with `ulimit -n 1024`\n",
+                (int)limit.rlim_cur, LEAST_OPEN_FILES);
+        exit(1);
+    }
+}
+
 int main(int count, char **given) {
     char self[PATH_MAX];
     char **arguments = calloc((size_t)count + OPTION_COUNT + 1, sizeof *arguments);
@@ -115,6 +131,7 @@ int main(int count, char **given) {
     if (arguments == NULL) {
         return 127;
     }
+    check_open_files();
     note_ignored();
     rename_variables();
     memcpy(arguments + 1, OPTIONS, sizeof OPTIONS);

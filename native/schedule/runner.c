@@ -8,6 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/parts.h"
+#include "base/rare.h"
 #include "base/room.h"
 #include "base/say.h"
 #include "schedule/help.h"
@@ -17,13 +19,17 @@
 /* glibc keeps the values of the first keys in the thread itself; setting a later one allocates. */
 #define KEYS_WITHOUT_ALLOCATION 32
 
-/* Fewer records are not worth a policy. */
-#define LEAST_ROOM 1024
+/* Records that are looked at first. */
+#define LOWEST 64
 
-/* Set once, before any hook looks. Pages that no thread used take no memory. */
-static struct hw__runner *runners;
+/* Records that are mapped at first. */
+#define FIRST_RUNNERS 1024
 
-static uint32_t most; /* of them; written before `runners` */
+/* The records (base/parts.h): more are mapped when so many threads are alive, and none is given
+ * back. Pages that no thread used take no memory. Release, and acquire. */
+static struct hw__runner *_Atomic parts[HW__PARTS];
+static _Atomic uint32_t mapped; /* records; likewise */
+
 static pthread_key_t key;
 static _Atomic int count;
 static _Atomic uint32_t turn; /* where to look first for a free record; any value will do */
@@ -40,37 +46,55 @@ static void on_exit_of_thread(void *value) {
     atomic_store_explicit(&runner->used, false, memory_order_release);
 }
 
+static struct hw__runner *runner_at(uint32_t i) {
+    uint32_t part = hw__part_of(i, FIRST_RUNNERS);
+    return atomic_load_explicit(&parts[part], memory_order_acquire) +
+           (i - hw__part_begin(part, FIRST_RUNNERS));
+}
+
+/* Maps the records from `begin` on, where there is none of them. Threads may do so at the same
+ * time: one of the mappings stays. Returns 0 or an errno. */
+HW__RARE static int map_more(uint32_t begin) {
+    if (begin >= HW__MAX_RUNNERS) {
+        return EAGAIN;
+    }
+    uint32_t part = hw__part_of(begin, FIRST_RUNNERS);
+    uint32_t end = hw__part_begin(part + 1, FIRST_RUNNERS);
+    if (!hw__room_for(end * sizeof(struct hw__runner))) {
+        return ENOMEM;
+    }
+    int saved = errno;
+    size_t bytes = (end - begin) * sizeof(struct hw__runner);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    int error = memory == MAP_FAILED ? errno : 0;
+    struct hw__runner *none = NULL;
+    if (error == 0 &&
+        !atomic_compare_exchange_strong(&parts[part], &none, (struct hw__runner *)memory)) {
+        munmap(memory, bytes);
+    }
+    errno = saved;
+    if (atomic_load(&parts[part]) == NULL) {
+        return error;
+    }
+    atomic_compare_exchange_strong(&mapped, &begin, end);
+    return 0;
+}
+
 int hw__runners_init(void) {
-    if (runners != NULL) {
+    if (atomic_load(&mapped) > 0) {
         return 0;
     }
     int error = pthread_key_create(&key, on_exit_of_thread);
     if (error != 0) {
         return -error;
     }
-    if (key >= KEYS_WITHOUT_ALLOCATION) {
+    error = key >= KEYS_WITHOUT_ALLOCATION ? EMFILE : map_more(0);
+    if (error != 0) {
         pthread_key_delete(key);
-        return -EMFILE;
     }
-    for (uint32_t room = HW__MAX_RUNNERS; room >= LEAST_ROOM; room /= 2) {
-        error = ENOMEM;
-        if (!hw__room_for(room * sizeof(struct hw__runner))) {
-            continue;
-        }
-        void *memory = mmap(NULL, room * sizeof(struct hw__runner), PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (memory != MAP_FAILED) {
-            most = room;
-            runners = memory;
-            return 0;
-        }
-        error = errno;
-    }
-    pthread_key_delete(key);
     return -error;
 }
-
-uint32_t hw__runners_most(void) { return most; }
 
 struct hw__runner *hw__runner_known(void) { return self; }
 
@@ -78,21 +102,23 @@ struct hw__runner *hw__runner_self(void) {
     if (self != NULL) {
         return self;
     }
-    if (runners == NULL) {
+    uint32_t room = atomic_load_explicit(&mapped, memory_order_acquire);
+    if (room == 0) {
         return NULL;
     }
-    if ((uint32_t)atomic_load(&count) >= most) {
+    if ((uint32_t)atomic_load(&count) >= room && map_more(room) != 0) {
         static atomic_bool said;
         hw__say_once(&said,
                      "more threads than the scheduler has room for: further ones wait for the "
                      "GIL as without headway");
         return NULL;
     }
+    room = atomic_load_explicit(&mapped, memory_order_acquire);
     uint32_t first = atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed);
-    for (uint32_t i = 0; i < most; i++) {
+    for (uint32_t i = 0; i < LOWEST + room; i++) {
         /* The lowest that is free, so that few pages are touched; from `turn` on where many end and
          * begin. */
-        struct hw__runner *runner = &runners[i < 64 ? i : (first + i) % most];
+        struct hw__runner *runner = runner_at(i < LOWEST ? i : (first + i) % room);
         bool used = false;
         if (!atomic_load_explicit(&runner->used, memory_order_relaxed) &&
             atomic_compare_exchange_strong(&runner->used, &used, true)) {
@@ -113,12 +139,14 @@ struct hw__runner *hw__runner_self(void) {
 }
 
 void hw__runners_after_fork(void) {
-    for (int i = 0; runners != NULL && i < (int)most && atomic_load(&count) > 0; i++) {
-        if (atomic_load_explicit(&runners[i].used, memory_order_relaxed)) {
+    uint32_t room = atomic_load(&mapped);
+    for (uint32_t i = 0; i < room && atomic_load(&count) > 0; i++) {
+        struct hw__runner *runner = runner_at(i);
+        if (atomic_load_explicit(&runner->used, memory_order_relaxed)) {
             atomic_fetch_sub(&count, 1);
-            atomic_store(&runners[i].spinning, false);
-            if (&runners[i] != self) {
-                atomic_store(&runners[i].used, false);
+            atomic_store(&runner->spinning, false);
+            if (runner != self) {
+                atomic_store(&runner->used, false);
             }
         }
     }
@@ -133,9 +161,10 @@ void hw__runners_after_fork(void) {
 
 void hw__runners_each(void (*visit)(struct hw__runner *runner)) {
     int left = atomic_load(&count);
-    for (int i = 0; runners != NULL && i < (int)most && left > 0; i++) {
-        if (atomic_load(&runners[i].used)) {
-            visit(&runners[i]);
+    uint32_t room = atomic_load(&mapped);
+    for (uint32_t i = 0; i < room && left > 0; i++) {
+        if (atomic_load(&runner_at(i)->used)) {
+            visit(runner_at(i));
             left--;
         }
     }

@@ -11,8 +11,9 @@
 
 #include "headway/policy.h"
 
-/* Alive at a time. Where memory is limited (RLIMIT_AS) there are fewer: hw__runners_most(). Further
- * ones wait as CPython has them. */
+/* Alive at a time; fewer where memory is limited (RLIMIT_AS). Further ones wait as CPython has
+ * them.
+ */
 #define HW__MAX_RUNNERS 65536
 
 struct hw__sched;
@@ -63,9 +64,6 @@ struct hw__runner {
 /* Makes the table. Returns 0 or a negative errno: -EMFILE when the process has used up the keys for
  * thread-specific data that take no allocation: nobody would tell us of a thread's end. */
 int hw__runners_init(void);
-
-/* How many there is room for; 0 before hw__runners_init(). Any thread. */
-uint32_t hw__runners_most(void);
 
 /* The calling thread's record, or NULL: there is no room. Async-signal-safe but in a thread that
  * has none yet. */

@@ -144,7 +144,7 @@ static bool have_queue(struct hw__sched *sched) {
     if (sched->queue.members == NULL) {
         int saved = errno;
         void *memory =
-            mmap(NULL, hw__runners_most() * sizeof(struct hw__runner *), PROT_READ | PROT_WRITE,
+            mmap(NULL, HW__MAX_RUNNERS * sizeof(struct hw__runner *), PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         errno = saved;
         if (memory == MAP_FAILED) {

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -28,6 +29,13 @@
 #define WORLD_TSAN 1
 #else
 #define WORLD_TSAN 0
+#endif
+
+/* These sanitizers map memory at any time, and end the process without it. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define WORLD_CAN_LIMIT 0
+#else
+#define WORLD_CAN_LIMIT 1
 #endif
 
 #define WORLD_MAX_BYTES (64 << 20)
@@ -137,6 +145,28 @@ static inline void world_start(const char *name) {
 
 /* Lets the GIL go and takes it again: what a blocking call does. */
 static inline void world_yield(void) { PyEval_RestoreThread(PyEval_SaveThread()); }
+
+/* How many mappings of recorders' memories there are. */
+static inline int world_mapped_memories(void) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    T_TRUE(maps != NULL);
+    int count = 0;
+    char line[8192];
+    while (fgets(line, sizeof line, maps) != NULL) {
+        count += strstr(line, "/memfd:headway") != NULL;
+    }
+    fclose(maps);
+    return count;
+}
+
+/* Limits the address space, as far as our own requests for it go: `bytes` is less than there is
+ * already, so nothing else can be mapped meanwhile. RLIM_INFINITY ends it. */
+static inline void world_limit_address_space(rlim_t bytes) {
+    struct rlimit limit;
+    T_EQ(0, getrlimit(RLIMIT_AS, &limit));
+    limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
+    T_EQ(0, setrlimit(RLIMIT_AS, &limit));
+}
 
 /* The interpreter's image calls the hook of this function: its slot points into the image that the
  * hooks are in. */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Where events go in a memory that nobody collects, when it is full: the oldest make room. */
+/* Where events go in a memory that nobody collects, when it is full: the oldest make room. And how
+ * much of a memory is mapped. */
 #include "gil_world.h"
 #include "trace_file.h"
 
@@ -92,6 +93,106 @@ static void test_no_chunk(void) {
     trace_close(&trace);
 }
 
+static void yield(long times) {
+    for (long i = 0; i < times; i++) {
+        world_yield();
+    }
+}
+
+/* Little of a large memory is mapped at first, and all of it when it is needed; a second time round
+ * nothing more is. No event is lost by it, and nothing stays mapped. */
+static void test_mapped_as_needed(void) {
+    enum { CHUNKS = 600 }; /* parts of 256, 256 and 88 */
+    T_EQ(0, world_try_start("large.hwt", CHUNKS * HW__CHUNK_BYTES, false));
+    T_EQ(1, world_mapped_memories());
+    T_TRUE(hw__session.mapped.bytes < 16 << 20);
+    yield(250 * (long)CHUNK_EVENTS);
+    T_EQ(1, world_mapped_memories());
+    yield(50 * (long)CHUNK_EVENTS);
+    T_EQ(2, world_mapped_memories());
+    yield(500 * (long)CHUNK_EVENTS);
+    T_EQ(3, world_mapped_memories());
+    T_EQ(0, hw_trace_stop());
+    T_EQ(0, world_mapped_memories());
+    struct trace trace = trace_open(world_path("large.hwt"));
+    T_EQ(CHUNKS, trace.header->chunk_count);
+    T_EQ(0, trace.header->dropped_events);
+    T_EQ(1 + 2 * 800 * CHUNK_EVENTS, all_events(&trace));
+    T_TRUE(trace.event_count > (CHUNKS - 2) * CHUNK_EVENTS); /* a HOLD is two */
+    for (size_t i = 1; i < trace.event_count; i++) {
+        T_TRUE(trace.events[i].event.kind != trace.events[i - 1].event.kind);
+    }
+    trace_close(&trace);
+}
+
+/* Threads that all need the next part at once get one of it. */
+static void test_mapped_by_many(void) {
+    struct world_worker worker[8] = {{.rounds = 0}};
+    T_EQ(0, world_try_start("many.hwt", 520 * HW__CHUNK_BYTES, false));
+    for (int i = 0; i < 8; i++) {
+        worker[i].gil = fake_main_gil();
+        worker[i].rounds = 50 * (long)CHUNK_EVENTS;
+        world_go(&worker[i]);
+    }
+    for (int i = 0; i < 8; i++) {
+        world_join(worker[i].thread);
+    }
+    T_TRUE(world_mapped_memories() >= 2 && world_mapped_memories() <= 3);
+    T_EQ(0, hw__session.header->dropped_events);
+    T_EQ(0, hw_trace_stop());
+    T_EQ(0, world_mapped_memories());
+    collect_forget();
+}
+
+/* A program that limits its address space when it is traced already: what is mapped has to do. */
+static void test_limited_later(void) {
+    T_EQ(0, world_try_start("limited.hwt", 1000 * HW__CHUNK_BYTES, false));
+    world_limit_address_space(32 << 20);
+    yield(300 * (long)CHUNK_EVENTS);
+    world_limit_address_space(RLIM_INFINITY);
+    T_EQ(1, world_mapped_memories());
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("limited.hwt"));
+    T_EQ(0, trace.header->dropped_events);
+    T_EQ(1 + 2 * 300 * CHUNK_EVENTS, all_events(&trace));
+    T_TRUE(trace.event_count > 250 * CHUNK_EVENTS);
+    T_TRUE(trace.event_count <= 2 * 256 * CHUNK_EVENTS);
+    trace_close(&trace);
+}
+
+/* The same of one that is collected: then events are dropped, and are counted. A child has a memory
+ * of its own, of which as little is mapped, and none of its parent's. */
+enum { COLLECTORS = 1 }; /* its mapping, which is in the parent's process, too */
+
+static void in_child(void) {
+    world_yield();
+    T_EQ(1, world_mapped_memories());
+    _exit(0);
+}
+
+static void test_collected(void) {
+    collect_forget();
+    T_EQ(0, world_try_collect("collected.hwt", 1000 * HW__CHUNK_BYTES));
+    collect_answer();
+    hw_collect_share(collected[0].collection, 1000);
+    yield(300 * (long)CHUNK_EVENTS);
+    T_EQ(COLLECTORS + 2, world_mapped_memories());
+    T_EQ(0, hw__session.header->dropped_events);
+    world_wait(world_fork(in_child));
+    if (WORLD_CAN_LIMIT) {
+        world_limit_address_space(32 << 20);
+        yield(250 * (long)CHUNK_EVENTS);
+        world_limit_address_space(RLIM_INFINITY);
+        T_EQ(COLLECTORS + 2, world_mapped_memories());
+        T_TRUE(hw__session.header->dropped_events > 0);
+    }
+    yield(250 * (long)CHUNK_EVENTS);
+    T_EQ(COLLECTORS + 3, world_mapped_memories());
+    T_EQ(0, hw_trace_stop());
+    collect_forget();
+    T_EQ(0, world_mapped_memories());
+}
+
 int main(void) {
     t_start();
     world_begin();
@@ -100,6 +201,12 @@ int main(void) {
     T_RUN(test_threads_wrap_around);
     T_RUN(test_more_threads_than_chunks);
     T_RUN(test_no_chunk);
+    T_RUN(test_mapped_as_needed);
+    T_RUN(test_mapped_by_many);
+    if (WORLD_CAN_LIMIT) {
+        T_RUN(test_limited_later);
+    }
+    T_RUN(test_collected);
     world_leave();
     return 0;
 }

@@ -27,21 +27,8 @@ static pid_t raw_fork(void (*child)(void)) {
     return pid;
 }
 
-/* How many mappings of memories there are. */
-static int mapped_memories(void) {
-    FILE *maps = fopen("/proc/self/maps", "r");
-    T_TRUE(maps != NULL);
-    int count = 0;
-    char line[8192];
-    while (fgets(line, sizeof line, maps) != NULL) {
-        count += strstr(line, "/memfd:headway") != NULL;
-    }
-    fclose(maps);
-    return count;
-}
-
 static void yield_and_stop(void) {
-    T_EQ(1, mapped_memories()); /* its own; the parent's is out of reach */
+    T_EQ(1, world_mapped_memories()); /* its own; the parent's is out of reach */
     for (int i = 0; i < YIELDS; i++) {
         world_yield();
     }

@@ -251,6 +251,68 @@ static void without_a_key(void) {
 
 static void test_without_a_key(void) { world_wait(world_fork(without_a_key)); }
 
+/* A program that limits its address space when it is traced already: of threads for which there are
+ * no records none is recorded, until there is room. */
+enum { CROWD = 600, RECORDS = 512 /* that there are at first */ };
+
+static sem_t crowd_begins[2], crowd_ends, crowd_done;
+
+static void *be_of_crowd(void *argument) {
+    struct fake_state *me = fake_state_new(fake_main_gil()); /* while memory can be had */
+    for (int i = 0; i < 2; i++) {
+        sem_wait(&crowd_begins[i]);
+        for (int n = 0; n < (i == 0 ? 2 : 1200); n++) {
+            PyEval_RestoreThread(me);
+            me = PyEval_SaveThread();
+        }
+        sem_post(&crowd_done);
+    }
+    sem_wait(&crowd_ends);
+    fake_state_free(me);
+    return argument;
+}
+
+static void crowd_round(sem_t *begins) {
+    void *me = PyEval_SaveThread();
+    for (int i = 0; i < CROWD; i++) {
+        sem_post(begins);
+    }
+    for (int i = 0; i < CROWD; i++) {
+        sem_wait(&crowd_done);
+    }
+    PyEval_RestoreThread(me);
+}
+
+static void limited_later(void) {
+    pthread_t threads[CROWD];
+    sem_init(&crowd_begins[0], 0, 0);
+    sem_init(&crowd_begins[1], 0, 0);
+    sem_init(&crowd_ends, 0, 0);
+    sem_init(&crowd_done, 0, 0);
+    world_start("");
+    for (int i = 0; i < CROWD; i++) {
+        T_EQ(0, pthread_create(&threads[i], NULL, be_of_crowd, NULL));
+    }
+    if (WORLD_CAN_LIMIT) {
+        world_limit_address_space(32 << 20);
+    }
+    crowd_round(&crowd_begins[0]);
+    world_limit_address_space(RLIM_INFINITY);
+    T_EQ(WORLD_CAN_LIMIT ? RECORDS : CROWD + 1, live_slots());
+    crowd_round(&crowd_begins[1]); /* a thread without a record asks again after 1,000 events */
+    T_EQ(CROWD + 1, live_slots());
+    for (int i = 0; i < CROWD; i++) {
+        sem_post(&crowd_ends);
+    }
+    for (int i = 0; i < CROWD; i++) {
+        world_join(threads[i]);
+    }
+    T_EQ(1, live_slots());
+    T_EQ(0, hw_trace_stop());
+}
+
+static void test_limited_later(void) { world_wait(world_fork(limited_later)); }
+
 int main(void) {
     t_start();
     world_begin();
@@ -258,6 +320,7 @@ int main(void) {
     if (!WORLD_TSAN) {
         T_RUN(test_without_a_key); /* before the key is made; thousands of threads */
     }
+    T_RUN(test_limited_later); /* before there were so many threads */
     T_RUN(test_all_are_told);
     T_RUN(test_names);
     T_RUN(test_named_by_another);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/allowed.h"
+#include "base/rare.h"
 #include "base/room.h"
 #include "headway/clock.h"
 
@@ -19,8 +21,11 @@
 #define ALIGNMENT 65536
 #define MAX_CHUNKS (1 << 20) /* 16 GiB */
 
-/* What may be taken before the collector has shared its memory out. */
+/* What may be taken before the collector has shared its memory out; no more is mapped at first. */
 #define FIRST_CHUNKS 256
+
+/* Fewer are not worth a recording. */
+#define LEAST_CHUNKS 64
 
 struct hw__session hw__session = {.fd = -1};
 
@@ -32,18 +37,30 @@ static int64_t realtime_ns(void) {
 
 static size_t round_up(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-/* Makes the memory, maps it and fills in the header. Returns its descriptor or a negative errno. */
+static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+/* The length of a further part's mapping, which begins with the last page of the part before. */
+static size_t part_bytes(const struct hw__mapped *mapped, uint32_t part) {
+    uint32_t begin = hw__part_begin(part, mapped->first_chunks);
+    uint32_t end = smaller(hw__part_begin(part + 1, mapped->first_chunks), mapped->all_chunks);
+    return (size_t)sysconf(_SC_PAGESIZE) + (size_t)(end - begin) * HW__CHUNK_BYTES;
+}
+
+/* Makes the memory, maps the first of it and fills in the header. Returns its descriptor or a
+ * negative errno. */
 static int make(uint32_t chunk_count) {
+    uint32_t first_chunks = smaller(chunk_count, FIRST_CHUNKS);
     size_t slots_offset = ALIGNMENT;
     size_t claims_offset = slots_offset + round_up(HW__MAX_THREADS * sizeof(struct hw__slot));
     size_t chunks_offset = claims_offset + round_up(chunk_count * sizeof *hw__session.claims);
     size_t bytes = chunks_offset + (size_t)chunk_count * HW__CHUNK_BYTES;
+    size_t first_bytes = chunks_offset + (size_t)first_chunks * HW__CHUNK_BYTES;
     /* The limit of files applies to memory files, too, and who goes beyond it gets a signal. */
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
         return -EFBIG;
     }
-    if (!hw__room_for(bytes)) {
+    if (!hw__room_for(first_bytes)) {
         return -ENOMEM;
     }
     if (!hw__allowed(HW__CALL_MEMFD)) {
@@ -56,7 +73,7 @@ static int make(uint32_t chunk_count) {
     void *mapping = MAP_FAILED;
     if (ftruncate(fd, (off_t)bytes) == 0 &&
         fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
-        mapping = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        mapping = mmap(NULL, first_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     }
     if (mapping == MAP_FAILED) {
         int error = -errno;
@@ -68,12 +85,15 @@ static int make(uint32_t chunk_count) {
     hw__session.control = hw__control_of(mapping);
     hw__session.slots = (struct hw__slot *)((char *)mapping + slots_offset);
     hw__session.claims = (_Atomic uint32_t *)((char *)mapping + claims_offset);
-    hw__session.chunks = (char *)mapping + chunks_offset;
+    hw__session.mapped = (struct hw__mapped){.bytes = first_bytes,
+                                             .first_chunks = first_chunks,
+                                             .all_chunks = chunk_count,
+                                             .chunks = first_chunks,
+                                             .parts = {(char *)mapping + chunks_offset}};
     hw__session.control->claims_offset = claims_offset;
     hw__session.chunk_count = chunk_count;
     bool collected = hw__session.door[0] != '\0';
-    atomic_store(&hw__session.control->limit,
-                 collected && chunk_count > FIRST_CHUNKS ? FIRST_CHUNKS : chunk_count);
+    atomic_store(&hw__session.control->limit, collected ? first_chunks : chunk_count);
     struct hw__header *header = mapping;
     header->version = HW__FORMAT_VERSION;
     header->header_bytes = HW__HEADER_BYTES;
@@ -90,8 +110,20 @@ static int make(uint32_t chunk_count) {
     return fd;
 }
 
-static void drop(void *mapping, size_t bytes) {
-    munmap(mapping, bytes);
+/* Unmaps a memory, of which that is mapped. */
+static void unmap(struct hw__header *header, const struct hw__mapped *mapped) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (uint32_t part = 1; part < HW__PARTS; part++) {
+        char *chunks = atomic_load(&mapped->parts[part]);
+        if (chunks != NULL) {
+            munmap(chunks - page, part_bytes(mapped, part));
+        }
+    }
+    munmap(header, mapped->bytes);
+}
+
+static void drop(void) {
+    unmap(hw__session.header, &hw__session.mapped);
     hw__session.header = NULL;
     hw__session.control = NULL;
 }
@@ -155,7 +187,7 @@ static int give(int fd) {
     error = hand_over(fd);
     close(fd);
     if (error != 0) {
-        drop(hw__session.header, hw__session.bytes);
+        drop();
     }
     return error;
 }
@@ -181,7 +213,7 @@ int hw__session_open(const char *door, int64_t bytes, const struct hw__session_f
     /* Less will do where the limits of the process do not allow so much. */
     do {
         fd = make((uint32_t)chunks);
-    } while ((fd == -ENOMEM || fd == -EFBIG) && (chunks /= 2) >= 64);
+    } while ((fd == -ENOMEM || fd == -EFBIG) && (chunks /= 2) >= LEAST_CHUNKS);
     if (fd < 0) {
         return fd;
     }
@@ -206,12 +238,12 @@ static void close_own(void) {
 
 void hw__session_close(void) {
     atomic_store(&hw__session.header->end_ns, hw_now_ns());
-    drop(hw__session.header, hw__session.bytes);
+    drop();
     close_own();
 }
 
 void hw__session_abandon(void) {
-    drop(hw__session.header, hw__session.bytes);
+    drop();
     close_own();
 }
 
@@ -225,7 +257,7 @@ void hw__session_after_fork(void) {
 bool hw__session_adopt(void) {
     struct hw__header *parents = hw__session.header;
     struct hw__control *parents_control = hw__session.control;
-    size_t parents_bytes = hw__session.bytes;
+    struct hw__mapped parents_mapped = hw__session.mapped;
     int saved = errno;
     close_own(); /* the parent's */
     int error = -ENOTSUP;
@@ -247,7 +279,7 @@ bool hw__session_adopt(void) {
             atomic_fetch_add_explicit(&parents_control->lost_children, 1, memory_order_relaxed);
         }
     }
-    munmap(parents, parents_bytes);
+    unmap(parents, &parents_mapped);
     if (error != 0) {
         hw__session.header = NULL;
         hw__session.control = NULL;
@@ -275,16 +307,67 @@ static void count_overwritten(struct hw__header *header, struct hw__chunk *chunk
     }
 }
 
-static struct hw__chunk *chunk_at(uint64_t i) {
-    return (struct hw__chunk *)(hw__session.chunks + i * HW__CHUNK_BYTES);
+/* A chunk that is mapped. */
+static struct hw__chunk *chunk_at(uint32_t i) {
+    struct hw__mapped *mapped = &hw__session.mapped;
+    uint32_t part = hw__part_of(i, mapped->first_chunks);
+    char *chunks = atomic_load_explicit(&mapped->parts[part], memory_order_acquire);
+    return (struct hw__chunk *)(chunks + (size_t)(i - hw__part_begin(part, mapped->first_chunks)) *
+                                             HW__CHUNK_BYTES);
+}
+
+#ifdef __SANITIZE_THREAD__
+static uint32_t index_of(const struct hw__chunk *chunk) {
+    uint32_t count = atomic_load(&hw__session.mapped.chunks);
+    for (uint32_t i = 0; i < count; i++) {
+        if (chunk_at(i) == chunk) {
+            return i;
+        }
+    }
+    abort();
+}
+#endif
+
+/* Maps the chunks from `begin` on, where none of them is. There is no descriptor any more: a
+ * mapping of length 0 of the last page there is, made longer, goes on in the same memory
+ * (mremap(2)). Threads may do so at the same time: one of the mappings stays. Returns whether there
+ * is one. */
+HW__RARE static bool map_more(uint32_t begin) {
+    struct hw__mapped *mapped = &hw__session.mapped;
+    if (begin >= mapped->all_chunks || !hw__allowed(HW__CALL_MREMAP)) {
+        return false;
+    }
+    uint32_t part = hw__part_of(begin, mapped->first_chunks);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = part_bytes(mapped, part);
+    uint32_t more = (uint32_t)((bytes - page) / HW__CHUNK_BYTES);
+    if (!hw__room_for(mapped->bytes + (size_t)(begin + more) * HW__CHUNK_BYTES)) {
+        return false;
+    }
+    int saved = errno;
+    char *last = (char *)chunk_at(begin - 1) + HW__CHUNK_BYTES - page;
+    char *mapping = mremap(last, 0, bytes, MREMAP_MAYMOVE), *none = NULL;
+    errno = saved;
+    if (mapping == MAP_FAILED) {
+        return atomic_load(&mapped->chunks) > begin;
+    }
+    if (!atomic_compare_exchange_strong(&mapped->parts[part], &none, mapping + page)) {
+        munmap(mapping, bytes);
+    }
+    atomic_compare_exchange_strong(&mapped->chunks, &begin, begin + more);
+    return true;
 }
 
 /* The lowest free chunk, claimed: so few pages are used, again and again, and they are warm. */
 static struct hw__chunk *take_free(uint64_t *sequence) {
     struct hw__header *header = hw__session.header;
-    uint32_t limit = atomic_load_explicit(&hw__session.control->limit, memory_order_relaxed);
-    limit = limit < hw__session.chunk_count ? limit : hw__session.chunk_count;
+    uint32_t limit =
+        smaller(atomic_load_explicit(&hw__session.control->limit, memory_order_relaxed),
+                hw__session.chunk_count);
     for (uint32_t i = 0; i < limit; i++) {
+        uint32_t mapped = atomic_load_explicit(&hw__session.mapped.chunks, memory_order_acquire);
+        if (i >= mapped && !map_more(mapped)) {
+            return NULL;
+        }
         uint32_t no = HW__CLAIM_FREE;
         _Atomic uint32_t *claim = &hw__session.claims[i];
         if (atomic_load_explicit(claim, memory_order_relaxed) == HW__CLAIM_FREE &&
@@ -300,11 +383,18 @@ static struct hw__chunk *take_free(uint64_t *sequence) {
 /* The next chunk in turn: one that was never taken, or the oldest that is closed. */
 static struct hw__chunk *take_oldest(uint64_t *sequence) {
     struct hw__header *header = hw__session.header;
-    uint32_t count = hw__session.chunk_count;
     /* Twice round is enough to find one that is closed, if there is one. */
-    for (uint64_t tries = 0; tries < 2ULL * count; tries++) {
+    for (uint64_t tries = 0; tries < 2ULL * hw__session.chunk_count; tries++) {
         uint64_t n = atomic_fetch_add_explicit(&header->chunks_taken, 1, memory_order_relaxed);
-        struct hw__chunk *chunk = chunk_at(n % count);
+        uint32_t count = hw__session.chunk_count;
+        uint32_t i = (uint32_t)(n % count);
+        uint32_t mapped = atomic_load_explicit(&hw__session.mapped.chunks, memory_order_acquire);
+        if (i >= mapped && !map_more(mapped)) {
+            /* What is mapped has to do. */
+            atomic_compare_exchange_strong(&hw__session.chunk_count, &count, mapped);
+            continue;
+        }
+        struct hw__chunk *chunk = chunk_at(i);
         *sequence = n;
         if (n < count) {
             return chunk;
@@ -343,8 +433,8 @@ void hw__session_close_chunk(struct hw__chunk *chunk, uint32_t kind) {
 #ifdef __SANITIZE_THREAD__
         /* The next owner comes after us by way of the collector, which has the memory at another
          * address, where the sanitizer does not see it. */
-        size_t i = (size_t)((char *)chunk - hw__session.chunks) / HW__CHUNK_BYTES;
-        atomic_store_explicit(&hw__session.claims[i], HW__CLAIM_TAKEN, memory_order_release);
+        atomic_store_explicit(&hw__session.claims[index_of(chunk)], HW__CLAIM_TAKEN,
+                              memory_order_release);
 #endif
         atomic_store_explicit(&chunk->state, HW__CHUNK_CLOSED, memory_order_release);
     }

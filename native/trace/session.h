@@ -22,6 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/parts.h"
 #include "trace/control.h"
 #include "trace/format.h"
 
@@ -40,6 +41,16 @@ struct hw__session_facts {
     const char *program;
 };
 
+/* What of a session's memory is mapped. The first mapping has the header, the slots, the claims and
+ * the first chunks; more chunks are mapped when so many are needed. */
+struct hw__mapped {
+    size_t bytes;                   /* of the first mapping */
+    uint32_t first_chunks;          /* in it; a power of two where there are more */
+    uint32_t all_chunks;            /* of the memory, be they mapped or not */
+    _Atomic uint32_t chunks;        /* that can be used. Release, and acquire */
+    char *_Atomic parts[HW__PARTS]; /* of chunks (base/parts.h). Release, and acquire */
+};
+
 struct hw__session {
     /* What each event looks at stands together. */
     _Atomic uint64_t id; /* changes with each session and in each child; 0: there never was one */
@@ -53,10 +64,10 @@ struct hw__session {
     _Atomic int inherited;
     char door[HW__DOOR_BYTES]; /* the collector's socket; "": there is none */
     int fd;                    /* of a session without a collector, for others to find; else -1 */
-    size_t bytes;
+    size_t bytes;              /* of the memory, be they mapped or not */
     struct hw__slot *slots;
-    char *chunks;
     _Atomic uint32_t *claims;
+    struct hw__mapped mapped;
     /* What the memory says of it may be changed from outside. 0: it only counts. Relaxed. */
     _Atomic uint32_t chunk_count;
 };
@@ -89,7 +100,7 @@ bool hw__session_adopt(void);
 /* Marks the session as inherited, in the child. Async-signal-safe. */
 void hw__session_after_fork(void);
 
-/* Takes a chunk. Lock-free, without a system call.
+/* Takes a chunk. Lock-free, and without a system call but where more of the memory is to be mapped.
  *
  * Returns it open and empty, or NULL when there is none. */
 struct hw__chunk *hw__session_chunk(uint32_t kind, uint32_t owner, int32_t tid);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/allowed.h"
+#include "base/parts.h"
 #include "base/rare.h"
 #include "base/room.h"
 #include "base/say.h"
@@ -33,9 +34,10 @@
 
 #define CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
 
-/* `capacity` records of address space, touched where used; made once, never given back. */
-static struct hw__thread *threads;
-static uint32_t capacity;
+/* The records: RECENT are mapped at first, more when so many threads are alive. They are touched
+ * where used, and never given back. Release, and acquire or relaxed: whoever has the index of a
+ * record has it from somebody who saw its part. */
+static struct hw__thread *_Atomic parts[HW__PARTS];
 
 static _Atomic uint32_t high_water; /* no record at or above it was ever used in this session */
 /* Where to look first for one of the RECENT; any value will do. Begins at 0 in each session, so
@@ -62,8 +64,14 @@ static HW__TLS uint64_t self_session;
 static HW__TLS uint64_t refused_session;
 static HW__TLS uint32_t refused_events;
 
+static struct hw__thread *record(uint32_t i) {
+    uint32_t part = hw__part_of(i, RECENT);
+    return atomic_load_explicit(&parts[part], memory_order_acquire) +
+           (i - hw__part_begin(part, RECENT));
+}
+
 static void push_free(struct hw__thread *thread) {
-    uint64_t index = (uint64_t)(thread - threads) + 1;
+    uint64_t index = (uint64_t)thread->index + 1;
     uint64_t head = atomic_load_explicit(&free_records, memory_order_relaxed), next;
     do {
         thread->next_free = (uint32_t)head;
@@ -80,15 +88,15 @@ static struct hw__thread *pop_free(void) {
         }
         /* Records are never unmapped: one that was overtaken can be read. */
         next = (head >> 32) << 32 |
-               atomic_load_explicit(&threads[(uint32_t)head - 1].next_free, memory_order_relaxed);
+               atomic_load_explicit(&record((uint32_t)head - 1)->next_free, memory_order_relaxed);
     } while (!atomic_compare_exchange_weak_explicit(&free_records, &head, next,
                                                     memory_order_acquire, memory_order_acquire));
-    return &threads[(uint32_t)head - 1];
+    return record((uint32_t)head - 1);
 }
 
 static void release(struct hw__thread *thread) {
     atomic_store_explicit(&thread->used, 0, memory_order_release);
-    if (thread - threads >= RECENT) {
+    if (thread->index >= RECENT) {
         push_free(thread);
     }
 }
@@ -114,24 +122,32 @@ static void on_exit_of_thread(void *value) {
     hw__registry_unlock();
 }
 
-static int make_records(void) {
-    for (uint32_t count = HW__MAX_THREADS; count >= RECENT; count /= 2) {
-        if (!hw__room_for(count * sizeof *threads)) {
-            continue;
-        }
-        void *records = mmap(NULL, count * sizeof *threads, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (records != MAP_FAILED) {
-            threads = records;
-            capacity = count;
-            return 0;
-        }
+/* Maps the part that has record `i`, where there is room for it. Threads may do so at the same
+ * time: one of the mappings stays. Returns whether it is there. */
+HW__RARE static bool have_record(uint32_t i) {
+    uint32_t part = hw__part_of(i, RECENT);
+    if (atomic_load_explicit(&parts[part], memory_order_acquire) != NULL) {
+        return true;
     }
-    return -ENOMEM;
+    uint32_t begin = hw__part_begin(part, RECENT), end = hw__part_begin(part + 1, RECENT);
+    if (!hw__room_for(end * sizeof(struct hw__thread))) {
+        return false;
+    }
+    int saved = errno;
+    size_t bytes = (end - begin) * sizeof(struct hw__thread);
+    void *mapping = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct hw__thread *none = NULL;
+    if (mapping != MAP_FAILED &&
+        !atomic_compare_exchange_strong(&parts[part], &none, (struct hw__thread *)mapping)) {
+        munmap(mapping, bytes);
+    }
+    errno = saved;
+    return atomic_load_explicit(&parts[part], memory_order_acquire) != NULL;
 }
 
 int hw__threads_init(void) {
-    if (threads == NULL && make_records() != 0) {
+    if (!have_record(0)) {
         return -ENOMEM;
     }
     if (!key_made) {
@@ -148,7 +164,7 @@ int hw__threads_init(void) {
 void hw__threads_forget(void) {
     uint32_t n = atomic_load(&high_water);
     for (uint32_t i = 0; i < n; i++) {
-        atomic_store_explicit(&threads[i].used, 0, memory_order_relaxed);
+        atomic_store_explicit(&record(i)->used, 0, memory_order_relaxed);
     }
     atomic_store(&high_water, 0);
     atomic_store(&turn, 0);
@@ -170,7 +186,7 @@ static void sweep(void) {
     int saved = errno;
     for (uint32_t n = 0; n < SWEEP_RECORDS && n < count; n++) {
         struct hw__thread *thread =
-            &threads[atomic_fetch_add_explicit(&place, 1, memory_order_relaxed) % count];
+            record(atomic_fetch_add_explicit(&place, 1, memory_order_relaxed) % count);
         /* Taken back to 1 meanwhile, so that of two who sweep one frees it. */
         uint32_t in_use = 2;
         if (!atomic_compare_exchange_strong(&thread->used, &in_use, 1)) {
@@ -197,32 +213,37 @@ static void raise_high_water(uint32_t to) {
     }
 }
 
-static bool claim_at(uint32_t i) {
+static bool is_claimed(struct hw__thread *thread) {
     uint32_t no = 0;
-    return atomic_load_explicit(&threads[i].used, memory_order_relaxed) == 0 &&
-           atomic_compare_exchange_strong(&threads[i].used, &no, 1);
+    return atomic_load_explicit(&thread->used, memory_order_relaxed) == 0 &&
+           atomic_compare_exchange_strong(&thread->used, &no, 1);
 }
 
-/* A record that nobody uses, marked as used; or NULL. In no more time for many threads than for
- * few: it is called with a GIL's mutex held. */
-static struct hw__thread *claim(void) {
+/* A record that nobody uses, marked as used; or NULL, and `*full` tells whether there are too many
+ * threads, or there is no memory for more. In no more time for many threads than for few: it is
+ * called with a GIL's mutex held. */
+static struct hw__thread *claim(bool *full) {
     for (uint32_t tries = 0; tries < RECENT; tries++) {
         uint32_t i = atomic_fetch_add_explicit(&turn, 1, memory_order_relaxed) % RECENT;
-        if (claim_at(i)) {
+        struct hw__thread *thread = record(i);
+        if (is_claimed(thread)) {
+            thread->index = i;
             raise_high_water(i + 1);
-            return &threads[i];
+            return thread;
         }
     }
     struct hw__thread *thread = pop_free();
     if (thread == NULL) {
         uint32_t i = atomic_load_explicit(&fresh, memory_order_relaxed);
         do {
-            if (i >= capacity) {
+            *full = i >= HW__MAX_THREADS;
+            if (*full || !have_record(i)) {
                 return NULL;
             }
         } while (!atomic_compare_exchange_weak_explicit(&fresh, &i, i + 1, memory_order_relaxed,
                                                         memory_order_relaxed));
-        thread = &threads[i];
+        thread = record(i);
+        thread->index = i;
         raise_high_water(i + 1);
     }
     atomic_store_explicit(&thread->used, 1, memory_order_relaxed);
@@ -235,19 +256,22 @@ HW__RARE static struct hw__thread *begin(void) {
         refused_events--;
         return NULL;
     }
-    struct hw__thread *thread = claim();
+    bool full = false;
+    struct hw__thread *thread = claim(&full);
     if (thread == NULL && !key_usable) {
         sweep();
-        thread = claim();
+        thread = claim(&full);
     }
     if (thread == NULL) {
         static atomic_bool said;
-        hw__say_once(&said, "it has too many threads at a time: further ones are not recorded");
+        hw__say_once(
+            &said, full ? "it has too many threads at a time: further ones are not recorded"
+                        : "there is no memory for so many threads: further ones are not recorded");
         refused_session = hw__session.id;
         refused_events = STARVE_EVENTS;
         return NULL;
     }
-    struct hw__slot *slot = &hw__session.slots[thread - threads];
+    struct hw__slot *slot = &hw__session.slots[thread->index];
     int saved = errno;
     thread->slot = slot;
     thread->chunk = NULL;
@@ -381,8 +405,9 @@ static struct hw__thread *of_tid(int32_t tid) {
     }
     uint32_t n = atomic_load(&high_water);
     for (uint32_t i = 0; i < n; i++) {
-        if (atomic_load(&threads[i].used) == 2 && threads[i].tid == tid) {
-            return &threads[i];
+        struct hw__thread *thread = record(i);
+        if (atomic_load(&thread->used) == 2 && thread->tid == tid) {
+            return thread;
         }
     }
     return NULL;

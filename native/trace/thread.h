@@ -67,6 +67,7 @@ struct hw__thread {
         next_free;    /* index plus 1, while it is on the stack of free records; relaxed */
     uint32_t starved; /* events to drop before it asks for a chunk again */
     uint32_t serial;
+    uint32_t index; /* of the record and of its slot; set by whoever claims it */
     int32_t tid;
     struct hw__recent recent[HW__RECENT];
     struct hw__frame frames[HW__MAX_DEPTH];

@@ -68,9 +68,9 @@ def environment_of(request, tmp_path):
         yield scheduled_environment("fair"), "scheduled", trace
 
 
-def run(command, threads=2, env=None, **options):
+def run(command, threads=2, env=None, program=PROGRAM, words=(), **options):
     return subprocess.run(
-        [*command, "-c", PROGRAM, str(threads)],
+        [*command, "-c", program, str(threads), *words],
         env=env,
         capture_output=True,
         text=True,
@@ -165,6 +165,32 @@ def test_hardly_any_address_space(name, environment_of):
 
     command = [INTERPRETERS[name]]
     check(run(command, 1, preexec_fn=restrict), run(command, 1, env=env, preexec_fn=restrict), what, trace)
+
+
+LIMITS_ITSELF = """
+import re, resource, sys
+with open("/proc/self/status") as status:
+    there = int(re.search("VmSize:\\s+(\\d+)", status.read())[1]) << 10
+most = int(sys.argv[2]) if len(sys.argv) > 2 else there + {room}
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+held = [bytearray(1 << 20) for _ in range(40)]
+print(most)
+"""
+ROOM_MIB = 190
+"""What a program that limits itself leaves itself. A fifth of it is used by its own memory, and half of it is the C
+library's for the first thread besides the main one, which is ours."""
+
+
+@pytest.mark.matrix("name")
+@pytest.mark.parametrize("name", INTERPRETERS)
+def test_a_program_that_limits_itself(name, environment_of):
+    """It lowers the limit of its address space when it is recorded or scheduled already: what we have is little."""
+    env, what, trace = environment_of
+    program = LIMITS_ITSELF.format(room=ROOM_MIB << 20) + PROGRAM
+    bare = run([INTERPRETERS[name]], program=program)
+    most = bare.stdout.split()[0]
+
+    check(bare, run([INTERPRETERS[name]], env=env, program=program, words=[most]), what, trace)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become a user who runs nothing else")
