@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -357,3 +358,103 @@ def test_which_python_a_script_gets(here):
     assert printed("--python", str(active), "app.py") == "active app.py\n"
     script.write_text("print(1)\n")
     assert printed("app.py", env=in_venv) == "active app.py\n"
+
+
+def limited(kind, soft, hard=None):
+    """Return what sets a limit of a process before it begins."""
+    return lambda: resource.setrlimit(kind, (soft, soft if hard is None else hard))
+
+
+@pytest.mark.parametrize("files", [6, 12, 23])
+def test_too_few_open_files_for_a_collector(here, files):
+    """The program runs as it would, one line says that it is not recorded and why, and nothing is left."""
+    done = subprocess.run(
+        trace("works.py"), check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S,
+        preexec_fn=limited(resource.RLIMIT_NOFILE, files),
+    )  # fmt: skip
+
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        f"works.py will not be traced, as nobody can collect: it may open {files} files, expected 24 (ulimit -n)"
+    ]
+    assert sorted(os.listdir()) == ["waits.py", "works.py"]
+
+
+def test_as_few_open_files_as_a_collector_needs(here):
+    """With one file more it does its work."""
+    subprocess.run(
+        trace("works.py"), stdin=subprocess.DEVNULL, check=True, capture_output=True, timeout=LIMIT_S,
+        preexec_fn=limited(resource.RLIMIT_NOFILE, 24),
+    )  # fmt: skip
+    wait_until_finished(Path("x.hwt"))
+
+    assert read(Path("x.hwt")).process.ended
+
+
+@pytest.mark.parametrize("files", [4, 5])
+def test_too_few_open_files_for_python(here, files):
+    """One line and what to do, no traceback."""
+    done = subprocess.run(
+        trace("works.py"), check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S,
+        preexec_fn=limited(resource.RLIMIT_NOFILE, files),
+    )  # fmt: skip
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == f"error: this process may open {files} files, expected 6 at least"
+    assert "hint:" in done.stderr
+
+
+FORKS = """
+import os, sys, threading
+held, release = os.pipe()
+ready, tell = os.pipe()
+children = []
+for _ in range(40):
+    pid = os.fork()
+    if pid == 0:
+        os.close(release)
+        one = threading.Thread(target=sum, args=(range(1000),))
+        one.start()
+        one.join()
+        os.write(tell, b".")
+        os.read(held, 1)
+        os._exit(0)
+    children.append(pid)
+for _ in children:
+    os.read(ready, 1)
+sys.stdin.readline()
+os.close(release)
+print([os.waitpid(one, 0)[1] for one in children].count(0))
+"""
+
+
+def test_more_processes_than_files_that_may_be_open(here):
+    """The collector takes what it may have: the soft limit is the program's. Where that is too little, others are recorded."""
+    Path("forks.py").write_text(FORKS)
+    for hard in (1024, 64):
+        for path in here.glob("*.hwt"):
+            path.unlink()
+        with subprocess.Popen(
+            trace("forks.py"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            preexec_fn=limited(resource.RLIMIT_NOFILE, 64, hard),
+        ) as one:  # fmt: skip
+            if hard == 1024:
+                wait_for(lambda: len(list(here.glob("x*.hwt"))) == 41, "not all are recorded")
+            output, _ = one.communicate("\n", timeout=LIMIT_S)
+        wait_until_finished(Path("x.hwt"))
+
+        assert output == "40\n"
+        assert len(list(here.glob("x*.hwt"))) > 10
+        assert all(read(path).process.pid for path in here.glob("x*.hwt"))
+
+
+def test_a_trace_is_overwritten_in_hardly_any_memory(here):
+    """What stands there is looked at without a library that needs a hundred megabytes: the program runs."""
+    for _ in range(2):
+        done = subprocess.run(
+            trace("--force", "works.py"), check=False, capture_output=True, text=True, timeout=LIMIT_S,
+            preexec_fn=limited(resource.RLIMIT_AS, 120_000 << 10),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        wait_until_finished(Path("x.hwt"))
+        Path("x.hwt").touch()

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hwt_writer import write
 from made_traces import made_trace
 
 from headway.errors import UsageError
+from headway.live import files
 from headway.live.files import check_new, family_files
+from headway.traces import format as fmt
 
 
 def traced(path, family, pid):
@@ -28,3 +31,15 @@ def test_only_traces_of_the_same_launch_belong_together(tmp_path):
     check_new(mine, force=True)
 
     assert list(tmp_path.iterdir()) == [kept]
+
+
+def test_what_is_read_of_a_header_is_there():
+    """The file's first bytes are read without numpy; what they are is said in traces.format."""
+    header = np.zeros(1, fmt.HEADER_DTYPE)
+    header["magic"] = np.frombuffer(fmt.MAGIC, header["magic"].dtype)
+    header["version"] = header["header_bytes"] = 0xFFFFFFFF
+    header["family"] = 0x0123456789ABCDEF
+
+    magic, family = files._HEADER.unpack(header.tobytes()[: files._HEADER.size])
+
+    assert (magic, family) == (files._MAGIC, (0x0123456789ABCDEF).to_bytes(8, "little"))

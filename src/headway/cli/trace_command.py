@@ -148,7 +148,7 @@ def become_traced(
         collector = DetachedCollector(door, file, lock, afterwards, max_bytes=max_bytes)
     except OSError as error:
         collector = None
-        door.close()
+        env = launch.unrecorded(env)
         console.say(f"{name} will not be traced, as nobody can collect: {error.strerror}")
     else:
         console.say(f"recording into {file}; look at it with `headway report {file}`")

@@ -6,6 +6,7 @@ and go on doing so until the process is gone: however it ended, what it recorded
 """
 
 import contextlib
+import errno
 import os
 import selectors
 import socket
@@ -21,6 +22,7 @@ from typing import Self, final
 
 from headway.errors import RecordingError
 from headway.live.channel import DOOR, private_folder
+from headway.live.files import begin_ticks
 from headway.native import CHUNK_BYTES, Collection, CollectionState
 
 __all__ = ["DEFAULT_MAX_BYTES", "DEFAULT_MEMORY_BYTES", "PROCESS_MEMORY_BYTES", "Collector", "Door", "collecting"]
@@ -111,7 +113,9 @@ class _Session:
 
     pid: int
     pidfd: int
-    """-1: it cannot be watched, or is gone already."""
+    """-1: it cannot be watched so, or is gone already."""
+    began: int | None
+    """When the process began (files.begin_ticks), where that is how it is watched."""
     file: int
     path: Path
     collection: Collection
@@ -187,7 +191,7 @@ class Collector:
         """Copy what all processes have recorded; let go of those that are gone."""
         self._share()
         for session in list(self._sessions):
-            gone = session.gone
+            gone = session.gone or (session.began is not None and begin_ticks(session.pid) != session.began)
             session.state = session.collection.copy(last=gone)
             if gone or session.state.ended:
                 if not gone:
@@ -220,7 +224,9 @@ class Collector:
         while True:
             try:
                 caller, _ = self._door.socket.accept()
-            except OSError:
+            except OSError as error:
+                if error.errno != errno.EAGAIN:  # no descriptor is left: it waits until one is, and is heard then
+                    time.sleep(_BUSY_S)
                 return
             caller.setblocking(False)
             self._callers[caller] = time.monotonic()
@@ -235,17 +241,26 @@ class Collector:
         descriptors: list[int] = []
         try:
             text, descriptors, _, _ = socket.recv_fds(caller, _HELLO.size, 1)
-            if len(text) == _HELLO.size and _HELLO.unpack(text) == (_HELLO_MAGIC, self._door.family) and descriptors:
+            if len(text) == _HELLO.size and _HELLO.unpack(text) == (_HELLO_MAGIC, self._door.family):
                 credentials = caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-                self._begin(descriptors[0], struct.unpack("3i", credentials)[0])
+                if descriptors:
+                    self._begin(descriptors[0], struct.unpack("3i", credentials)[0])
+                else:
+                    self._fail(os.strerror(errno.EMFILE))
         except BlockingIOError:
             return
-        except OSError:
-            pass  # it is not recorded; whoever called cannot be told
+        except OSError as error:
+            self._fail(error.strerror or str(error))
         finally:
             for one in descriptors:
                 os.close(one)
         self._hang_up(caller)
+
+    def _fail(self, why: str) -> None:
+        """A process that has called is not recorded; it cannot be told."""
+        problem = f"some processes are not recorded: {why}"
+        if problem not in self.problems:
+            self.problems.append(problem)
 
     def _begin(self, memory: int, pid: int) -> None:
         try:
@@ -254,18 +269,18 @@ class Collector:
             self.problems.append(f"process {pid} is not recorded: no file beside {self.file}: {error.strerror}")
             _refuse(memory)
             return
+        pidfd = -1
         try:
+            pidfd, gone = _watch(pid)
             collection = Collection(memory, file, path)
         except OSError:
             os.close(file)
             path.unlink()
+            if pidfd >= 0:
+                os.close(pidfd)
             raise
-        try:
-            pidfd = os.pidfd_open(pid) if pid > 0 else -1
-            gone = False
-        except OSError:
-            pidfd, gone = -1, True
-        session = _Session(pid, pidfd, file, path, collection, CollectionState(False, 0, 0, 0, 0, 0), gone)
+        began = begin_ticks(pid) if pidfd < 0 and not gone else None
+        session = _Session(pid, pidfd, began, file, path, collection, CollectionState(False, 0, 0, 0, 0, 0), gone)
         if pidfd >= 0:
             self._selector.register(pidfd, selectors.EVENT_READ, session)
         self._sessions.append(session)
@@ -327,6 +342,22 @@ class Collector:
             self._hang_up(caller)
         self._selector.close()
         self._door.close()
+
+
+def _watch(pid: int) -> tuple[int, bool]:
+    """Return a descriptor that tells of a process's end, -1 where there can be none, and whether it is gone already.
+
+    Raises:
+        OSError: No descriptor is left.
+    """
+    if pid <= 0:  # in a PID namespace that we do not see into
+        return -1, False
+    try:
+        return os.pidfd_open(pid), False
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
+        return -1, error.errno == errno.ESRCH  # else a kernel before 5.3, or a filter
 
 
 def _refuse(memory: int) -> None:

@@ -7,9 +7,11 @@ by a pidfd that was made before the launcher became the program, which keeps the
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import os
 import platform
+import resource
 import select
 import signal
 import sys
@@ -28,8 +30,17 @@ _CLONE = {"x86_64": 56, "aarch64": 220}  # <asm/unistd.h>
 _NAME = b"headway-collect"  # 15 characters are the most that the kernel keeps
 _LINGER_S = 1.0
 """For children of the program that begin to record after its end."""
+_LEAST_OPEN_FILES = 24
+"""Its own, and those of one process; each further process has three."""
 _ARG_START, _ARG_END = 45, 46
 """Fields of /proc/PID/stat behind the program's name."""
+
+
+def _check_open_files() -> None:
+    """Raise OSError where the collector, which may do so, could not open the files that one process needs."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if most != resource.RLIM_INFINITY and most < _LEAST_OPEN_FILES:
+        raise OSError(errno.EMFILE, f"it may open {most} files, expected {_LEAST_OPEN_FILES} (ulimit -n)")
 
 
 @final
@@ -45,7 +56,7 @@ class DetachedCollector:
         *,
         max_bytes: int = DEFAULT_MAX_BYTES,
     ) -> None:
-        """Start it.
+        """Start it. Where it cannot be, nothing of it is left: neither the door nor the lock.
 
         Args:
             door: Where the program, and its children, will call; the collector's from now on.
@@ -56,10 +67,8 @@ class DetachedCollector:
             max_bytes: What the traces may have together.
 
         Raises:
-            OSError: There can be no further process.
+            OSError: There can be no further process, or it could open too few files.
         """
-        begun, self._tell = os.pipe()
-        program = _Program(os.getpid())
         terminal = _Terminal.of(2)
 
         def work() -> None:
@@ -79,17 +88,19 @@ class DetachedCollector:
                 deadline = time.monotonic() + _LINGER_S
                 collecting.run(lambda: time.monotonic() > deadline)
 
-        try:
-            _detached(work)
-        except OSError:
-            os.close(self._tell)
-            files.lock_path(file).unlink(missing_ok=True)
-            raise
-        finally:
-            os.close(begun)
-            program.close()
+        with contextlib.ExitStack() as after, contextlib.ExitStack() as failed:
             if lock is not None:
-                os.close(lock)
+                after.callback(os.close, lock)
+                failed.callback(files.lock_path(file).unlink, missing_ok=True)
+            failed.callback(door.close)
+            _check_open_files()
+            begun, self._tell = os.pipe()
+            after.callback(os.close, begun)
+            failed.callback(os.close, self._tell)
+            program = _Program(os.getpid())
+            after.callback(program.close)
+            _detached(work)
+            failed.pop_all()
 
     def dismiss(self) -> None:
         """Tell it that the program has not begun. Where it has, the closed pipe tells."""
@@ -235,6 +246,9 @@ def _alone(*kept: int | None) -> list[int | None]:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.chdir("/")
+    with contextlib.suppress(OSError, ValueError):  # as many processes as the program may have
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     moved = [None if one is None else fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, 3) for one in kept]
     mine = {one for one in moved if one is not None}
     first = 0

@@ -4,16 +4,11 @@ import contextlib
 import fcntl
 import glob
 import os
+import struct
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headway.errors import UsageError
-
-# What reads a header is imported where one is read: `headway trace` starts a program at once, and without threads of
-# numpy's beside it when it forks.
-if TYPE_CHECKING:
-    import numpy as np
 
 __all__ = [
     "begin_ticks",
@@ -26,6 +21,11 @@ __all__ = [
     "wait_until_finished",
 ]
 
+# Not by traces.format, and so without numpy: `headway trace` starts a program at once, without threads of numpy's beside it
+# when it forks, and in whatever memory there is.
+_HEADER = struct.Struct("8s 8x 8s")
+_MAGIC = b"\x89HWT\r\n\x1a\n"
+"""The beginning of a trace: magic, version and length, and `family` (native/trace/format.h)."""
 _BEGIN_TICKS = 19
 """Field of /proc/PID/stat behind the program's name: when the process began."""
 _LOOK_S = 0.02
@@ -68,28 +68,18 @@ def family_files(path: Path) -> list[Path]:
     """Return a trace's file and those of its process's children: of the same launch, not only of a like name."""
     if not path.exists():
         return []
-    header = _header(path)
-    others = sorted(path.parent.glob(f"{glob.escape(path.stem)}.*.hwt")) if header is not None else []
-    return [path, *(other for other in others if _same_launch(header, _header(other)))]
+    family = _family(path)
+    others = sorted(path.parent.glob(f"{glob.escape(path.stem)}.*.hwt")) if family is not None else []
+    return [path, *(other for other in others if _family(other) == family)]
 
 
-def _same_launch(one: "np.void | None", other: "np.void | None") -> bool:
-    return one is not None and other is not None and bool(one["family"] == other["family"])
-
-
-def _header(path: Path) -> "np.void | None":
-    """Return a trace's header, None where there is none."""
-    import numpy as np
-
-    from headway.traces import format as fmt
-
+def _family(path: Path) -> bytes | None:
+    """Return what is the same in all traces of a launch, None where it is no trace."""
     # Who knows what has such a name: no link is followed, and a FIFO is not waited for.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with contextlib.suppress(OSError), open(os.open(path, flags), "rb", buffering=0) as file:
-        block = file.read(fmt.HEADER_DTYPE.itemsize)
-        if len(block) == fmt.HEADER_DTYPE.itemsize and block.startswith(fmt.MAGIC):
-            header: np.void = np.frombuffer(block, fmt.HEADER_DTYPE)[0]
-            return header
+        magic, family = _HEADER.unpack(file.read(_HEADER.size).ljust(_HEADER.size, b"\0"))
+        return bytes(family) if magic == _MAGIC else None
     return None
 
 

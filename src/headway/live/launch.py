@@ -28,6 +28,7 @@ __all__ = [
     "original_environment",
     "out_of_reach",
     "scheduled_environment",
+    "unrecorded",
 ]
 
 COUNT_ONLY: Mapping[str, str] = {"HEADWAY_TRACE_DOOR": ""}
@@ -66,10 +67,12 @@ def environment(variables: Mapping[str, str], *, base: Mapping[str, str] | None 
     """
     found = dict(os.environ if base is None else base)
     _lead_to_startup(found)
-    for name in [one for one in found if one.startswith("HEADWAY_TRACE_")]:
-        del found[name]  # of an outer `headway trace`
-    found.update(variables)
-    return found
+    return {**unrecorded(found), **variables}  # none of an outer `headway trace`
+
+
+def unrecorded(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without what has Python processes record."""
+    return {name: value for name, value in variables.items() if not name.startswith("HEADWAY_TRACE_")}
 
 
 def scheduled_environment(
