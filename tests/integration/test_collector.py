@@ -458,3 +458,15 @@ def test_a_trace_is_overwritten_in_hardly_any_memory(here):
         assert done.returncode == 0, done.stderr
         wait_until_finished(Path("x.hwt"))
         Path("x.hwt").touch()
+
+
+def test_what_cannot_begin_leaves_nothing(here):
+    """Without the native library there is an error, and the trace's name is free for the next launch."""
+    done = subprocess.run(
+        trace("works.py"), check=False, capture_output=True, text=True, timeout=LIMIT_S,
+        env={**os.environ, "HEADWAY_NATIVE": "/not/there.so"},
+    )  # fmt: skip
+
+    assert done.returncode != 0
+    assert "/not/there.so" in done.stderr
+    assert sorted(os.listdir()) == ["waits.py", "works.py"]

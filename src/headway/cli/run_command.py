@@ -20,7 +20,7 @@ import os
 from pathlib import Path
 
 from headway.cli import console, options
-from headway.cli.trace_command import add_arguments, add_program, become_traced, program
+from headway.cli.trace_command import Recorded, add_arguments, add_program, become_traced, program
 from headway.errors import UsageError
 
 __all__ = ["prepare", "run"]
@@ -77,7 +77,7 @@ def _cpus(text: str) -> frozenset[int]:
 def run(arguments: argparse.Namespace) -> int:
     """Become the program, scheduled."""
     from headway.live import files, launch
-    from headway.live.collect import DEFAULT_MAX_BYTES, Door
+    from headway.live.collect import DEFAULT_MAX_BYTES
     from headway.live.schedule import check
 
     policy = _policy(arguments)
@@ -93,18 +93,14 @@ def run(arguments: argparse.Namespace) -> int:
             f"CPUs {sorted(arguments.pin)} are not all there", hint=f"this process may run on {sorted(allowed)}"
         )
     command, name = program(arguments)
-    env = launch.original_environment()
-    door, lock, file = None, None, None
+    if arguments.record_arguments and arguments.trace is None:
+        raise UsageError("there is no trace to record arguments into", hint="name one with --trace")
+    base = launch.original_environment()
+    env = launch.scheduled_environment(policy, settings, switch_interval_s=arguments.switch_interval, base=base)
     if arguments.trace is not None:
         file = files.check_new(arguments.trace)
-        lock = files.lock(file)
-        door = Door(record_arguments=arguments.record_arguments)
-        env = launch.environment(door.environment(), base=env)
-    elif arguments.record_arguments:
-        raise UsageError("there is no trace to record arguments into", hint="name one with --trace")
-    env = launch.scheduled_environment(policy, settings, switch_interval_s=arguments.switch_interval, base=env)
-    if file is not None and door is not None:
-        become_traced(command, name, env, door, file, lock, max_bytes=DEFAULT_MAX_BYTES, cpus=arguments.pin)
+        recorded = Recorded(file, files.lock(file), DEFAULT_MAX_BYTES, arguments.record_arguments)
+        become_traced(command, name, env, recorded, cpus=arguments.pin)
     why = launch.out_of_reach(command)
     if why is not None and (policy is not None or arguments.switch_interval is not None):
         console.say(f"{name} is not scheduled: {why}")

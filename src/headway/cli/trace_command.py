@@ -21,15 +21,22 @@ import argparse
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NamedTuple, NoReturn
 
 from headway.cli import console
-from headway.errors import UsageError
+from headway.errors import HeadwayError, UsageError
 
-if TYPE_CHECKING:
-    from headway.live.collect import Door
-
-__all__ = ["add_arguments", "add_output", "add_program", "become_traced", "prepare", "program", "run", "summarise"]
+__all__ = [
+    "Recorded",
+    "add_arguments",
+    "add_output",
+    "add_program",
+    "become_traced",
+    "prepare",
+    "program",
+    "run",
+    "summarise",
+]
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +99,6 @@ def _size(text: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Become the program, recorded."""
     from headway.live import files, launch
-    from headway.live.collect import Door
 
     command, name = program(arguments)
     if arguments.output is not None:
@@ -100,9 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
         lock = files.lock(file)
     else:
         file, lock = _new_file(name)
-    door = Door(record_arguments=arguments.record_arguments)
-    env = launch.environment(door.environment(), base=launch.original_environment())
-    become_traced(command, name, env, door, file, lock, max_bytes=arguments.max_size, brief=arguments.no_summary)
+    recorded = Recorded(file, lock, arguments.max_size, arguments.record_arguments)
+    become_traced(command, name, launch.original_environment(), recorded, brief=arguments.no_summary)
 
 
 def _new_file(name: str) -> tuple[Path, int | None]:
@@ -117,21 +122,31 @@ def _new_file(name: str) -> tuple[Path, int | None]:
             continue
 
 
+class Recorded(NamedTuple):
+    """What a launch is recorded into."""
+
+    file: Path
+    lock: int | None
+    """What files.lock() gave."""
+    max_bytes: int
+    has_arguments: bool
+
+
 def become_traced(
     command: Sequence[str],
     name: str,
     env: Mapping[str, str],
-    door: "Door",
-    file: Path,
-    lock: int | None,
+    recorded: Recorded,
     *,
-    max_bytes: int,
     brief: bool = False,
     cpus: frozenset[int] | None = None,
 ) -> NoReturn:
-    """Start the collector, and become the program. Raises ProgramMissingError, ProgramUnfitError."""
-    from headway.live import launch
+    """Start the collector, and become the program. Raises ProgramMissingError, ProgramUnfitError, RecordingError."""
+    from headway.live import files, launch
+    from headway.live.collect import Door
     from headway.live.collector import DetachedCollector
+
+    file, lock = recorded.file, recorded.lock
 
     def afterwards(found: Sequence[Path], problems: Sequence[str]) -> None:
         for problem in problems:
@@ -145,10 +160,19 @@ def become_traced(
     if why is not None:
         console.say(f"{name} is not traced: {why}")
     try:
-        collector = DetachedCollector(door, file, lock, afterwards, max_bytes=max_bytes)
+        door = Door(record_arguments=recorded.has_arguments)
+    except HeadwayError:
+        files.unlock(file, lock)
+        raise
+    try:
+        env = launch.environment(door.environment(), base=env)
+        collector = DetachedCollector(door, file, lock, afterwards, max_bytes=recorded.max_bytes)
+    except HeadwayError:
+        door.close()
+        files.unlock(file, lock)
+        raise
     except OSError as error:
-        collector = None
-        env = launch.unrecorded(env)
+        collector, env = None, launch.unrecorded(env)
         console.say(f"{name} will not be traced, as nobody can collect: {error.strerror}")
     else:
         console.say(f"recording into {file}; look at it with `headway report {file}`")
