@@ -191,6 +191,28 @@ def test_no_gil_no_policy():
     assert done.stderr.count("\n") == 1
 
 
+READS_ITS_CHILD = """
+import subprocess, sys
+child = subprocess.run([sys.executable, "-c", "print('ran')"], capture_output=True)
+print(child.stdout, child.stderr)
+"""
+
+
+def test_what_a_program_reads_of_its_child_has_no_line_of_ours(tmp_path):
+    """The line is on the launch's stderr, once; what a child says to the program is the child's own."""
+    free = BY_NAME["3.13t"].executable
+    done = run("run", "--", free, "-c", READS_ITS_CHILD)
+
+    assert done.stdout == "b'ran\\n' b''\n"
+    assert done.stderr.count("is not scheduled") == 1
+
+    # What a shell starts is the first that can say it, wherever its stderr goes.
+    log = tmp_path / "log"
+    done = run("run", "--", "sh", "-c", f"{free} -c 'print(1)' 2> {log}; true")
+    assert done.stderr == ""
+    assert log.read_text().count("is not scheduled") == 1
+
+
 @pytest.mark.parametrize("asked", [(), ("--switch-interval", "0.001"), ("--pin", str(min(os.sched_getaffinity(0))))])
 @pytest.mark.parametrize("isolated", [[], ["-I"], ["-BE"], ["-W", "error", "-S"]])
 def test_who_is_out_of_reach_is_told(asked, isolated):

@@ -93,8 +93,25 @@ def errno_name(number):
 
 
 def say(text):
-    """Say a line on stderr, past Python's own streams."""
+    """Say a line on stderr, past Python's own streams, at a process's start.
+
+    Not in what a recorded or scheduled Python has started with a stderr of its own choice: that is the program's to read,
+    and the launch has said its line. HEADWAY_STDERR: device and inode of the launch's stderr.
+    """
     try:
-        os.write(2, ("headway: %s\n" % text).encode("utf-8", "replace"))
+        if not _is_captured():
+            os.write(2, ("headway: %s\n" % text).encode("utf-8", "replace"))
     except OSError:
         pass  # no stderr: nobody listens
+
+
+def _is_captured():
+    launch, name = os.environ.get("HEADWAY_STDERR"), os.path.basename(os.environ.get("HEADWAY_NATIVE", ""))
+    here = os.fstat(2)
+    if not launch or not name or launch == "%d:%d" % (here.st_dev, here.st_ino):
+        return False
+    try:
+        with open("/proc/%d/maps" % os.getppid(), "rb") as maps:
+            return name.encode() in maps.read()
+    except OSError:
+        return False
