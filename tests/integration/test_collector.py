@@ -365,7 +365,7 @@ def limited(kind, soft, hard=None):
     return lambda: resource.setrlimit(kind, (soft, soft if hard is None else hard))
 
 
-@pytest.mark.parametrize("files", [6, 12, 23])
+@pytest.mark.parametrize("files", [6, 12, 15])
 def test_too_few_open_files_for_a_collector(here, files):
     """The program runs as it would, one line says that it is not recorded and why, and nothing is left."""
     done = subprocess.run(
@@ -375,7 +375,7 @@ def test_too_few_open_files_for_a_collector(here, files):
 
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
-        f"works.py will not be traced, as nobody can collect: it may open {files} files, expected 24 (ulimit -n)"
+        f"works.py will not be traced, as nobody can collect: it may open {files} files, expected 16 (ulimit -n)"
     ]
     assert sorted(os.listdir()) == ["waits.py", "works.py"]
 
@@ -384,7 +384,7 @@ def test_as_few_open_files_as_a_collector_needs(here):
     """With one file more it does its work."""
     subprocess.run(
         trace("works.py"), stdin=subprocess.DEVNULL, check=True, capture_output=True, timeout=LIMIT_S,
-        preexec_fn=limited(resource.RLIMIT_NOFILE, 24),
+        preexec_fn=limited(resource.RLIMIT_NOFILE, 16),
     )  # fmt: skip
     wait_until_finished(Path("x.hwt"))
 

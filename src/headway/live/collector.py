@@ -30,7 +30,7 @@ _CLONE = {"x86_64": 56, "aarch64": 220}  # <asm/unistd.h>
 _NAME = b"headway-collect"  # 15 characters are the most that the kernel keeps
 _LINGER_S = 1.0
 """For children of the program that begin to record after its end."""
-_LEAST_OPEN_FILES = 24
+_LEAST_OPEN_FILES = 16
 """Its own, and those of one process; each further process has three."""
 _ARG_START, _ARG_END = 45, 46
 """Fields of /proc/PID/stat behind the program's name."""
