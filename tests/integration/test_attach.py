@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -438,11 +437,11 @@ def test_no_signal_is_lost(name):
 @pytest.mark.parametrize("name", INJECTED)
 def test_a_call_that_would_wait_is_undone(monkeypatch, name):
     """Where the queue's lock is held, the call is given up on; lock, main thread and program are as they were."""
-    find = inject._find
+    call = inject._Tracee.call
     monkeypatch.setattr(inject, "_TRIES", 3)
     with running(name, "locked") as process:
         function, lock = json.loads(process.stdout.readline())
-        monkeypatch.setattr(inject, "_find", lambda *a: replace(find(*a), queue=function, run=lock))
+        monkeypatch.setattr(inject._Tracee, "call", lambda thread, *_, **to: call(thread, function, lock, 1, **to))
         with pytest.raises(RecordingError, match="is locked"):
             inject.run_soon(process.pid, "pass")
         finish(process)

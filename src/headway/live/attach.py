@@ -281,7 +281,7 @@ def _asked(target: Target, channel: Channel, code: str, patience_s: float, check
     """Have the process run the code, and return its connection."""
     if target.version < _ASKED:
         # No names are left in __main__, no file is left open, and nothing is raised in the middle of the program.
-        run_soon(target.pid, f"try:\n exec(compile({code!r}, 'headway', 'exec'), {{}})\nexcept BaseException:\n pass\n")
+        run_soon(target.pid, code)
         connection = channel.accept(target.pid, patience_s, check)
     else:
         script = os.fsencode(channel.write_script(code))
@@ -297,7 +297,8 @@ def _asked(target: Target, channel: Channel, code: str, patience_s: float, check
         _check_goes_on(target)
         raise RecordingError(
             f"the main thread of process {target.pid} has run no Python for {patience_s:g} s",
-            hint="it is inside one long C call, such as a blocking read or join(): wait longer (--patience), or"
+            hint="it is inside one long C call, such as a blocking read or join(), or refuses new code (an audit hook, the"
+            " recursion limit): wait longer (--patience), or"
             " start the program with `headway trace`",
         )
     return connection

@@ -1,11 +1,12 @@
 """Have the main thread of a running CPython process queue a call: what attaching rests on before CPython 3.14.
 
 The thread is stopped by ptrace (it alone: the others go on), has its registers pointed at `Py_AddPendingCall`, and gets
-them back when that returns, well under a millisecond later. The queued call, of `PyRun_SimpleString`, is then made by
-the interpreter itself where it also runs signal handlers: in the main thread, between two bytecodes, with the GIL held.
+them back when that returns, well under a millisecond later. The queued call, of a few instructions that run Python
+statements and never fail (stub.py), is then made by the interpreter itself where it also runs signal handlers: in the
+main thread, between two bytecodes, with the GIL held.
 
-What the process has is not touched: the call has a stack and a text of its own, in memory that the thread is made to
-map; signals that arrive meanwhile wait; and a system call that the stop interrupted is restarted by the kernel, for its
+What the process has is not touched: the call has a stack, a text and instructions of its own, in memory that the thread
+is made to map; signals that arrive meanwhile wait; and a system call that the stop interrupted is restarted by the kernel, for its
 number and its result are put back as well. Only where the kernel restarts nothing, whoever stops the process
 (epoll_wait, sigtimedwait, semop), it fails with EINTR, as after Ctrl-Z and fg; Python repeats the first two itself.
 
@@ -32,7 +33,7 @@ import signal
 import struct
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ from typing import Any, NamedTuple, final
 
 from headway.errors import RecordingError
 from headway.live.memory import Memory, mappings, python_symbols, status
+from headway.live.stub import NEEDED, WHERE_THERE_ARE, machine_code
 
 __all__ = ["check_state", "run_soon"]
 
@@ -53,6 +55,7 @@ _PATIENCE_S = 5.0
 
 _STACK_BYTES = 32 << 10
 """The call's own; the dynamic linker, which may run first, puts the vector registers there: up to 11 KB."""
+_MOST_CODE = 512
 _PAGE = 4096
 
 # <linux/ptrace.h>, <asm/ptrace-abi.h>, <linux/elf.h>
@@ -64,12 +67,13 @@ _NT_X86_XSTATE = 0x202
 _XSTATE_ROOM = 64 << 10  # the kernel tells how much of it is used
 _DEBUG_REGISTERS = 848  # offsetof(struct user, u_debugreg)
 _WALL, _NOTHREAD = 0x40000000, 0x20000000  # <linux/wait.h>
+_READ, _WRITE, _EXECUTE = 1, 2, 4  # <linux/mman.h>
 _MMAP, _MUNMAP, _FUTEX = 9, 11, 202  # <asm/unistd_64.h>
 _RESTARTED = {-512, -513, -514, -516}  # ERESTARTSYS and its like: what interrupted system calls have in rax
 _TF, _DF, _AC = 0x100, 0x400, 0x40000
 _OWN_SIGNALS = (signal.SIGTRAP, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 
-_QUEUE, _RUN = "Py_AddPendingCall", "PyRun_SimpleString"
+_QUEUE = "Py_AddPendingCall"
 _WAITING = ("PyMutex_Lock", "_PyParkingLot_Park")
 """CPython 3.13: where the wait for a lock begins, and where the thread is entered among those that wait."""
 
@@ -79,10 +83,9 @@ _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c
 
 
 def run_soon(pid: int, text: str) -> None:
-    """Have the main thread of a process run Python statements, in `__main__`, at its next safe point.
+    """Have the main thread of a process run Python statements, in names of their own, at its next safe point.
 
-    They must not raise: that would be a SystemError in the middle of the program. Returns when they are queued. Where
-    the process is a child of this one, nobody else may wait for it meanwhile (as Popen.poll does): that takes our stops.
+    What they raise is forgotten. Returns when they are queued. Where the process is a child of this one, nobody else may wait for it meanwhile (as Popen.poll does): that takes our stops.
 
     Raises:
         RecordingError: It cannot be done; the process goes on as it was.
@@ -206,20 +209,28 @@ def _attempt(pid: int, text: bytes) -> str | None:
 
 
 def _queue(thread: "_Tracee", memory: "Memory", place: "_Place", text: bytes) -> str | None:
-    room = _STACK_BYTES + -(-(len(text) + 16) // _PAGE) * _PAGE
-    # PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS
-    start = thread.system_call(place.syscall, _MMAP, 0, room, 3, 0x22, -1 & (1 << 64) - 1, 0)
-    if start > -_PAGE & (1 << 64) - 1:
-        return "it gets no memory: " + os.strerror((1 << 64) - start)
-    top = start + _STACK_BYTES
-    # The return address is no code, or where all memory is executable a breakpoint.
-    memory.write(top, b"\xcc".ljust(16, b"\0") + text)
-    memory.write(top - 8, struct.pack("<Q", top))
-    result = thread.call(place.queue, place.run, top + 16, returns_to=top, waiting=place.waiting)
-    # After a failure everything stays; else the text, for when that has been run is not ours to know: one page.
-    thread.system_call(place.syscall, _MUNMAP, start, _STACK_BYTES if result == 0 else room)
+    # Statements and instructions, which are written past the protection; and a stack.
+    room = -(-(len(text) + _MOST_CODE) // _PAGE) * _PAGE
+    start = stack = 0
+    try:
+        start = thread.map(place.syscall, room, _READ | _EXECUTE)
+        stack = thread.map(place.syscall, _STACK_BYTES, _READ | _WRITE)
+        code = start + -(-len(text) // 16) * 16
+        memory.write(start, text)
+        memory.write(code, machine_code(place.functions, start))
+        # The return address is no code, or where all memory is executable a breakpoint.
+        top = stack + _STACK_BYTES - 16
+        memory.write(top, b"\xcc".ljust(16, b"\0"))
+        memory.write(top - 8, struct.pack("<Q", top))
+    except OSError as error:
+        thread.unmap(place.syscall, start, room)
+        thread.unmap(place.syscall, stack, _STACK_BYTES)
+        return f"it gets no memory: {error.strerror}"
+    result = thread.call(place.queue, code, 0, returns_to=top, waiting=place.waiting)
+    thread.unmap(place.syscall, stack, _STACK_BYTES)
     if result == 0:
-        return None
+        return None  # when the statements have been run is not ours to know: their memory stays, a page or two
+    thread.unmap(place.syscall, start, room)
     return "its queue of pending calls is locked" if result is None else "its queue of pending calls is full"
 
 
@@ -421,6 +432,19 @@ class _Tracee:
             raise RecordingError(f"process {self._pid} could not make a system call ({signal.Signals(stop[0]).name})")
         return int(registers.rax)
 
+    def map(self, instruction: int, length: int, protection: int) -> int:
+        """Have it map memory of its own; return where. Raises OSError."""
+        # MAP_PRIVATE | MAP_ANONYMOUS
+        found = self.system_call(instruction, _MMAP, 0, length, protection, 0x22, -1 & (1 << 64) - 1, 0)
+        if found > -_PAGE & (1 << 64) - 1:
+            raise OSError((1 << 64) - found, os.strerror((1 << 64) - found))
+        return found
+
+    def unmap(self, instruction: int, start: int, length: int) -> None:
+        """Have it give memory back, if there is any."""
+        if start:
+            self.system_call(instruction, _MUNMAP, start, length)
+
     def call(self, function: int, *arguments: int, returns_to: int, waiting: tuple[int, ...]) -> int | None:
         """Have it call a function; return the result (an int), or None if it would have waited for a lock.
 
@@ -498,8 +522,8 @@ class _Place:
 
     queue: int
     """Of the function that queues a call."""
-    run: int
-    """Of the function to be called."""
+    functions: Mapping[str, int]
+    """Of those that the instructions call."""
     waiting: tuple[int, ...]
     """Of the functions in which the former would begin to wait."""
     syscall: int
@@ -507,14 +531,14 @@ class _Place:
 
 
 def _find(pid: int, memory: Memory) -> _Place:
-    found = python_symbols(pid, memory, (_QUEUE, _RUN), _WAITING)
+    found = python_symbols(pid, memory, (_QUEUE, *NEEDED), (*_WAITING, *WHERE_THERE_ARE))
     if not found:
         raise RecordingError(
             f"process {pid} has no CPython in it that exports {_QUEUE}", hint="start the program with `headway trace`"
         )
     code = [(start, end, path) for start, end, rights, _, _, path in mappings(pid) if "r-x" in rights]
     waiting = tuple(found[name] for name in _WAITING if name in found)
-    return _Place(found[_QUEUE], found[_RUN], waiting, _find_syscall(memory, code))
+    return _Place(found[_QUEUE], found, waiting, _find_syscall(memory, code))
 
 
 def _find_syscall(memory: Memory, code: list[tuple[int, int, str]]) -> int:
