@@ -298,6 +298,8 @@ static void test_fork_while_threads_record(void) {
     fake_gil_init(&own);
     memset(workers, 0, sizeof workers);
     world_collect("app.hwt");
+    /* All of the memory is theirs, as the collector would say: they record as long as it takes. */
+    atomic_store(&hw__session.control->limit, hw__session.chunk_count);
     for (int i = 0; i < WORKERS; i++) {
         workers[i].gil = i == 0 ? &own : fake_main_gil();
         workers[i].stop = &stop;

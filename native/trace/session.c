@@ -330,8 +330,8 @@ static uint32_t index_of(const struct hw__chunk *chunk) {
 
 /* Maps the chunks from `begin` on, where none of them is. There is no descriptor any more: a
  * mapping of length 0 of the last page there is, made longer, goes on in the same memory
- * (mremap(2)). Threads may do so at the same time: one of the mappings stays. Returns whether there
- * is one. */
+ * (mremap(2)); the C library's realloc() makes that call, too. Threads may do so at the same time:
+ * one of the mappings stays. Returns whether there is one. */
 HW__RARE static bool map_more(uint32_t begin) {
     struct hw__mapped *mapped = &hw__session.mapped;
     if (begin >= mapped->all_chunks || !hw__allowed(HW__CALL_MREMAP)) {
@@ -340,7 +340,7 @@ HW__RARE static bool map_more(uint32_t begin) {
     uint32_t part = hw__part_of(begin, mapped->first_chunks);
     size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = part_bytes(mapped, part);
     uint32_t more = (uint32_t)((bytes - page) / HW__CHUNK_BYTES);
-    if (!hw__room_for(mapped->bytes + (size_t)(begin + more) * HW__CHUNK_BYTES)) {
+    if (!hw__room_for((size_t)(begin + more) * HW__CHUNK_BYTES)) {
         return false;
     }
     int saved = errno;
@@ -389,8 +389,10 @@ static struct hw__chunk *take_oldest(uint64_t *sequence) {
         uint32_t count = hw__session.chunk_count;
         uint32_t i = (uint32_t)(n % count);
         uint32_t mapped = atomic_load_explicit(&hw__session.mapped.chunks, memory_order_acquire);
-        if (i >= mapped && !map_more(mapped)) {
-            /* What is mapped has to do. */
+        while (i >= mapped && map_more(mapped)) {
+            mapped = atomic_load_explicit(&hw__session.mapped.chunks, memory_order_acquire);
+        }
+        if (i >= mapped) { /* what is mapped has to do, from now on */
             atomic_compare_exchange_strong(&hw__session.chunk_count, &count, mapped);
             continue;
         }
