@@ -561,11 +561,11 @@ static void test_the_interpreters_end(void) {
     trace_close(&trace);
 }
 
-/* When the table of code objects is full, stacks with further ones are unknown and counted, those
+/* When the tables of code objects are full, stacks with further ones are unknown and counted, those
  * that are known already go on. Also when it is the same unknown stack again, whose outer frames
  * are known. */
 static void test_too_many_codes(void) {
-    enum { MANY = 50000 };
+    enum { MANY = 150000 };
     struct fake_code *many = calloc(MANY, sizeof *many);
     T_TRUE(many != NULL);
     start("codes.hwt", WORLD_MAX_BYTES);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "trace/stacks.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -8,8 +9,10 @@
 #include "base/room.h"
 
 #define INDICES (HW__NO_GIL + 1) /* of records; that of no GIL is one of them */
-#define CODES 65536              /* slots of the table of code objects; powers of two */
-#define NODES (1u << 20)         /* slots of the table of stacks */
+/* Slots of the first level's tables, powers of two: 336 KiB. */
+#define CODES 2048  /* of code objects */
+#define NODES 16384 /* of stacks */
+#define LEVELS 4    /* a million stacks */
 #define MAX_LOAD(slots) ((slots) / 4 * 3)
 #define META_CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
 #define MAX_STRING_BYTES 2048u /* of a file name or a qualified name; longer ones are cut */
@@ -29,10 +32,20 @@ struct node {
     uint32_t id;
 };
 
+/* Hash tables with open addressing. When one of them is full there is another level, four times as
+ * large as the one before, for what comes then: nothing is moved, as the GIL's mutex is held
+ * meanwhile.
+ */
+struct level {
+    uint32_t code_count, node_count; /* used */
+    uint32_t code_slots, node_slots;
+    struct code *codes;
+    struct node *nodes;
+};
+
 struct hw__stacks {
-    uint32_t code_count, node_count;
-    struct code codes[CODES];
-    struct node nodes[NODES];
+    uint32_t count; /* of levels; the last one is not full */
+    struct level levels[LEVELS];
 };
 
 /* No code_type: no stacks. */
@@ -171,48 +184,114 @@ static uint32_t print_of(const struct code *code) {
     return (uint32_t)(all >> 4) ^ (uint32_t)code->first_line << 16;
 }
 
+static size_t bytes_of(uint32_t level) {
+    return (CODES * sizeof(struct code) + NODES * sizeof(struct node)) << (2 * level);
+}
+
+/* Adds a level, the first one together with its owner. Touched where it is used only. */
+HW__RARE static bool add_level(struct hw__gil *gil) {
+    uint32_t n = gil->stacks == NULL ? 0 : gil->stacks->count;
+    size_t head = n == 0 ? sizeof(struct hw__stacks) : 0, bytes = head + bytes_of(n);
+    if (n == LEVELS || !hw__room_for(bytes)) {
+        return false;
+    }
+    int saved = errno;
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    errno = saved;
+    if (memory == MAP_FAILED) {
+        return false;
+    }
+    if (n == 0) {
+        gil->stacks = (struct hw__stacks *)memory;
+    }
+    gil->stacks->levels[n] = (struct level){
+        .code_slots = CODES << (2 * n),
+        .node_slots = NODES << (2 * n),
+        .codes = (struct code *)(memory + head),
+        .nodes = (struct node *)(memory + head + (CODES << (2 * n)) * sizeof(struct code))};
+    gil->stacks->count = n + 1;
+    return true;
+}
+
+/* The last level, where that has a free slot for a code object, or a stack; else a new one, or
+ * NULL.
+ */
+static struct level *level_with_room(struct hw__gil *gil, bool for_code) {
+    struct level *last = &gil->stacks->levels[gil->stacks->count - 1];
+    bool has_room = for_code ? last->code_count < MAX_LOAD(last->code_slots)
+                             : last->node_count < MAX_LOAD(last->node_slots);
+    return has_room ? last : add_level(gil) ? last + 1 : NULL;
+}
+
+/* The slot of a code object at an address, or the one where it would be. */
+static struct code *code_slot(const struct level *level, uintptr_t address) {
+    size_t i = mix(address >> 4) & (level->code_slots - 1);
+    while (level->codes[i].address != 0 && level->codes[i].address != address) {
+        i = (i + 1) & (level->code_slots - 1);
+    }
+    return &level->codes[i];
+}
+
 /* The number of a code object, 0 where there is no room. */
 static HW__APART uint32_t code_id(struct hw__gil *gil, const struct code *looked) {
-    struct hw__stacks *stacks = gil->stacks;
-    struct code found = *looked;
-    size_t i = mix(found.address >> 4) & (CODES - 1);
-    while (stacks->codes[i].address != 0 && stacks->codes[i].address != found.address) {
-        i = (i + 1) & (CODES - 1);
+    struct code found = *looked, *slot = NULL;
+    for (uint32_t n = gil->stacks->count; n-- > 0;) {
+        slot = code_slot(&gil->stacks->levels[n], found.address);
+        if (slot->address != 0) {
+            break;
+        }
     }
-    struct code *code = &stacks->codes[i];
-    if (code->address == found.address && code->filename == found.filename &&
-        code->qualname == found.qualname && code->linetable == found.linetable &&
-        code->first_line == found.first_line) {
-        return code->id;
+    if (slot->address == found.address && slot->filename == found.filename &&
+        slot->qualname == found.qualname && slot->linetable == found.linetable &&
+        slot->first_line == found.first_line) {
+        return slot->id;
     }
-    if (code->address == 0 && stacks->code_count >= MAX_LOAD(CODES)) {
-        return 0;
+    struct level *level = NULL;
+    if (slot->address == 0) {
+        level = level_with_room(gil, true);
+        if (level == NULL) {
+            return 0;
+        }
+        slot = code_slot(level, found.address);
     }
     found.id = next_code[gil->index];
     if (!describe(gil, &found)) {
         return 0;
     }
-    stacks->code_count += code->address == 0;
+    if (level != NULL) {
+        level->code_count++;
+    }
     next_code[gil->index]++;
-    *code = found;
+    *slot = found;
     return found.id;
+}
+
+/* The slot of a stack, or the one where it would be. */
+static struct node *node_slot(const struct level *level, uint32_t parent, uint32_t code,
+                              int32_t offset) {
+    size_t mask = level->node_slots - 1;
+    size_t i = mix((uint64_t)parent << 40 ^ (uint64_t)code << 20 ^ (uint32_t)offset) & mask;
+    for (;; i = (i + 1) & mask) {
+        struct node *node = &level->nodes[i];
+        if (node->code == 0 ||
+            (node->parent == parent && node->code == code && node->offset == offset)) {
+            return node;
+        }
+    }
 }
 
 /* The number of the stack that calls `code` at `offset` from `parent`, 0 where there is no room. */
 static HW__APART uint32_t node_id(struct hw__gil *gil, uint32_t parent, uint32_t code,
                                   int32_t offset) {
-    struct hw__stacks *stacks = gil->stacks;
-    size_t i = mix((uint64_t)parent << 40 ^ (uint64_t)code << 20 ^ (uint32_t)offset) & (NODES - 1);
-    for (;; i = (i + 1) & (NODES - 1)) {
-        struct node *node = &stacks->nodes[i];
-        if (node->code == 0) {
-            break;
-        }
-        if (node->parent == parent && node->code == code && node->offset == offset) {
+    for (uint32_t n = gil->stacks->count; n-- > 0;) {
+        struct node *node = node_slot(&gil->stacks->levels[n], parent, code, offset);
+        if (node->code != 0) {
             return node->id;
         }
     }
-    if (stacks->node_count >= MAX_LOAD(NODES)) {
+    struct level *level = level_with_room(gil, false);
+    if (level == NULL) {
         return 0;
     }
     struct hw__meta_node *record = hw__meta_begin(gil, HW__META_NODE, sizeof *record);
@@ -224,8 +303,8 @@ static HW__APART uint32_t node_id(struct hw__gil *gil, uint32_t parent, uint32_t
     record->code = code;
     record->offset = offset;
     hw__meta_commit(gil, record);
-    stacks->nodes[i] = (struct node){parent, code, offset, record->id};
-    stacks->node_count++;
+    *node_slot(level, parent, code, offset) = (struct node){parent, code, offset, record->id};
+    level->node_count++;
     return record->id;
 }
 
@@ -286,21 +365,7 @@ int hw_trace_walk(const struct hw_stack_layout *where, const void *thread_state,
     return count;
 }
 
-static bool have_tables(struct hw__gil *gil) {
-    if (gil->stacks == NULL) {
-        /* Touched where it is used only: a few pages for most programs. */
-        if (!hw__room_for(sizeof(struct hw__stacks))) {
-            return false;
-        }
-        void *tables = mmap(NULL, sizeof(struct hw__stacks), PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (tables == MAP_FAILED) {
-            return false;
-        }
-        gil->stacks = tables;
-    }
-    return true;
-}
+static bool have_tables(struct hw__gil *gil) { return gil->stacks != NULL || add_level(gil); }
 
 /* Gives the frames of thread->frames from `from` (the outermost is 0) on their nodes. Returns the
  * innermost one's, or 0 where there was no room: then less deep ones are kept. */
@@ -421,8 +486,12 @@ uint32_t hw__stacks_take(struct hw__gil *gil, struct hw__thread *thread, const v
 }
 
 void hw__stacks_drop(struct hw__gil *gil) {
-    if (gil->stacks != NULL) {
-        munmap(gil->stacks, sizeof *gil->stacks);
-    }
+    struct hw__stacks *stacks = gil->stacks;
     gil->stacks = NULL;
+    for (uint32_t n = stacks == NULL ? 0 : stacks->count; n-- > 1;) {
+        munmap(stacks->levels[n].codes, bytes_of(n));
+    }
+    if (stacks != NULL) {
+        munmap(stacks, sizeof *stacks + bytes_of(0));
+    }
 }

@@ -8,8 +8,8 @@
  * apart by its names, its line table and its first line.
  *
  * Equal stacks get the same number: a stack is its innermost code object and offset, and the stack
- * that called it. Both tables are of fixed size and mapped per GIL; when one is full, new stacks
- * are recorded as unknown and counted in `lost_stacks`. */
+ * that called it. The tables are mapped per GIL, more of them when they are full; where there can
+ * be no more, new stacks are recorded as unknown and counted in `lost_stacks`. */
 #ifndef HEADWAY_TRACE_STACKS_H
 #define HEADWAY_TRACE_STACKS_H
 
