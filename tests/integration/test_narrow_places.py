@@ -170,23 +170,25 @@ def test_hardly_any_address_space(name, environment_of):
 LIMITS_ITSELF = """
 import re, resource, sys
 with open("/proc/self/status") as status:
-    there = int(re.search("VmSize:\\s+(\\d+)", status.read())[1]) << 10
+    there = int(re.search("{figure}:\\s+(\\d+)", status.read())[1]) << 10
 most = int(sys.argv[2]) if len(sys.argv) > 2 else there + {room}
-resource.setrlimit(resource.RLIMIT_AS, (most, most))
+resource.setrlimit(resource.{limit}, (most, most))
 held = [bytearray(1 << 20) for _ in range(40)]
 print(most)
 """
-ROOM_MIB = 190
-"""What a program that limits itself leaves itself. A fifth of it is used by its own memory, and half of it is the C
-library's for the first thread besides the main one, which is ours."""
+ROOM_MIB = {"RLIMIT_AS": 190, "RLIMIT_DATA": 70}
+"""What a program that limits itself leaves itself. It uses 40 itself, and each of its threads has a stack of 8. Of address
+space the C library takes 64 more for the first thread besides the main one, which is ours."""
+FIGURES = {"RLIMIT_AS": "VmSize", "RLIMIT_DATA": "VmData"}
 
 
 @pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", INTERPRETERS)
-def test_a_program_that_limits_itself(name, environment_of):
-    """It lowers the limit of its address space when it is recorded or scheduled already: what we have is little."""
+@pytest.mark.parametrize("limit", ROOM_MIB)
+def test_a_program_that_limits_itself(name, limit, environment_of):
+    """It lowers a limit of its memory when it is recorded or scheduled already: what we have is little."""
     env, what, trace = environment_of
-    program = LIMITS_ITSELF.format(room=ROOM_MIB << 20) + PROGRAM
+    program = LIMITS_ITSELF.format(limit=limit, figure=FIGURES[limit], room=ROOM_MIB[limit] << 20) + PROGRAM
     bare = run([INTERPRETERS[name]], program=program)
     most = bare.stdout.split()[0]
 
