@@ -201,6 +201,8 @@ class Harm:
     failures: list[str] = field(default_factory=list)
     longest_s: float = 0.0
     """Of the pauses of the whole program."""
+    stood_still: bool = False
+    """The program said nothing for too long."""
     kinds: dict[str, Callable[[], None]] = field(default_factory=dict)
     _order: list[str] = field(default_factory=list)
 

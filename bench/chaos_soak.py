@@ -117,9 +117,12 @@ def run(options: argparse.Namespace, interpreter: Interpreter, folder: Path, fou
             reading = threading.Thread(target=read_reports, args=(process, course), daemon=True)
             reading.start()
             attachable = not options.bare and is_attachable(interpreter)
+            begun_s = time.monotonic()
             harm = harmed(options, process, course, Harm(0, disk, cgroups, attachable, options.bound), trace, kept)
+            # Harm ends before the program's time is over.
+            left_s = 0.0 if harm.stood_still else max(0.0, begun_s + options.duration - time.monotonic())
             try:
-                found["exit_code"] = process.wait(options.patience)
+                found["exit_code"] = process.wait(left_s + options.patience)
             except subprocess.TimeoutExpired:
                 missed.append(f"it did not end within {options.patience:g} s of its time, or stood still so long")
                 found["exit_code"] = None
@@ -171,7 +174,8 @@ def harmed(
                 harm.pid = course.reports[0]["pid"]
                 if harm.cgroups is not None:
                     harm.cgroups.take(harm.pid)
-        if now_s - seen_s > options.patience or now_s - begun_s > options.duration * 0.97:
+        harm.stood_still = now_s - seen_s > options.patience
+        if harm.stood_still or now_s - begun_s > options.duration * 0.97:
             break
         if not is_late and now_s - begun_s > options.duration * 0.9 and harm.disk is not None and harm.pid:
             is_late = True
