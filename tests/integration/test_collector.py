@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from headway.live import collect, collector
 from headway.live.files import lock, lock_path, unlock, wait_until_finished
 from headway.traces.model import Kind
 from headway.traces.reader import read
@@ -470,3 +471,20 @@ def test_what_cannot_begin_leaves_nothing(here):
     assert done.returncode != 0
     assert "/not/there.so" in done.stderr
     assert sorted(os.listdir()) == ["waits.py", "works.py"]
+
+
+def test_a_collector_that_fails_leaves_nothing(here, monkeypatch):
+    """Neither its socket nor the lock."""
+
+    def fail(*_, **__):
+        raise MemoryError
+
+    door = collect.Door()
+    descriptor = lock(here / "x.hwt")
+    monkeypatch.setattr(collect, "Collector", fail)
+    detached = collector.DetachedCollector(door, here / "x.hwt", descriptor, lambda *_: None)
+    os.close(detached._tell)  # as where this process becomes the program
+    door.socket.close()
+
+    wait_for(lambda: not door.folder.exists(), "the door is still there")
+    wait_for(lambda: not lock_path(here / "x.hwt").exists(), "the lock is still there")

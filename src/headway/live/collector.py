@@ -75,18 +75,20 @@ class DetachedCollector:
             begun_, lock_, listener, program.descriptor = _alone(begun, lock, door.socket.fileno(), program.descriptor)
             if listener is not None:
                 door.moved(listener)
-            if begun_ is not None and os.read(begun_, 1):
-                door.close()  # it was never begun
-                files.unlock(file, lock_)
-                return
-            with collect.Collector(door, file, max_bytes=max_bytes) as collecting:
-                collecting.run(program.ended)
-                files.unlock(file, lock_)
-                if terminal is not None and terminal.reopen():
-                    afterwards(collecting.files, collecting.problems)
-                # A child that it has left behind may be just beginning to record.
-                deadline = time.monotonic() + _LINGER_S
-                collecting.run(lambda: time.monotonic() > deadline)
+            # However it ends, neither the door nor the lock stays.
+            with contextlib.ExitStack() as last, contextlib.ExitStack() as locked:
+                last.callback(door.close)
+                locked.callback(files.unlock, file, lock_)
+                if begun_ is not None and os.read(begun_, 1):
+                    return  # it was never begun
+                with collect.Collector(door, file, max_bytes=max_bytes) as collecting:
+                    collecting.run(program.ended)
+                    locked.close()
+                    if terminal is not None and terminal.reopen():
+                        afterwards(collecting.files, collecting.problems)
+                    # A child that it has left behind may be just beginning to record.
+                    deadline = time.monotonic() + _LINGER_S
+                    collecting.run(lambda: time.monotonic() > deadline)
 
         with contextlib.ExitStack() as after, contextlib.ExitStack() as failed:
             if lock is not None:
