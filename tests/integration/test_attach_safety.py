@@ -328,12 +328,12 @@ def test_an_attach_that_is_ended_while_it_waits(tmp_path, name, number):
 
 def asked(pid, name):
     """The process's memory says that it is to run something: a script's path, or a text to be compiled."""
-    wanted = b"/script.py\0" if name in ASKED else b"_headway()\\n"
+    wanted = b"/script.py\0" if name in ASKED else b"    _headway()\n"
     maps = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
     with Memory(pid) as memory:
         for addresses, rights, *_ in maps:
             begin, end = (int(address, 16) for address in addresses.split("-"))
-            if rights.startswith("rw") and end - begin <= 16 << 20:
+            if rights.startswith(("rw", "r-xp")) and end - begin <= 16 << 20:
                 with contextlib.suppress(OSError):
                     if wanted in memory.read(begin, end - begin):
                         return True
