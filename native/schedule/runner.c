@@ -5,12 +5,9 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/parts.h"
-#include "base/rare.h"
-#include "base/room.h"
 #include "base/say.h"
 #include "schedule/help.h"
 #include "schedule/sched.h"
@@ -25,10 +22,9 @@
 /* Records that are mapped at first. */
 #define FIRST_RUNNERS 1024
 
-/* The records (base/parts.h): more are mapped when so many threads are alive, and none is given
- * back. Pages that no thread used take no memory. Release, and acquire. */
-static struct hw__runner *_Atomic parts[HW__PARTS];
-static _Atomic uint32_t mapped; /* records; likewise */
+/* More records are mapped when so many threads are alive. */
+static struct hw__parts runners = {.item_bytes = sizeof(struct hw__runner), .first = FIRST_RUNNERS};
+static _Atomic uint32_t mapped; /* records. Release, and acquire */
 
 static pthread_key_t key;
 static _Atomic int count;
@@ -46,39 +42,16 @@ static void on_exit_of_thread(void *value) {
     atomic_store_explicit(&runner->used, false, memory_order_release);
 }
 
-static struct hw__runner *runner_at(uint32_t i) {
-    uint32_t part = hw__part_of(i, FIRST_RUNNERS);
-    return atomic_load_explicit(&parts[part], memory_order_acquire) +
-           (i - hw__part_begin(part, FIRST_RUNNERS));
-}
+static struct hw__runner *runner_at(uint32_t i) { return hw__parts_at(&runners, i); }
 
-/* Maps the records from `begin` on, where there is none of them. Threads may do so at the same
- * time: one of the mappings stays. Returns 0 or an errno. */
-HW__RARE static int map_more(uint32_t begin) {
-    if (begin >= HW__MAX_RUNNERS) {
-        return EAGAIN;
+/* Maps the records from `begin` on, where there is none of them. Returns whether they are there. */
+static bool map_more(uint32_t begin) {
+    if (begin >= HW__MAX_RUNNERS || !hw__parts_have(&runners, begin)) {
+        return false;
     }
-    uint32_t part = hw__part_of(begin, FIRST_RUNNERS);
-    uint32_t end = hw__part_begin(part + 1, FIRST_RUNNERS);
-    if (!hw__room_for(end * sizeof(struct hw__runner))) {
-        return ENOMEM;
-    }
-    int saved = errno;
-    size_t bytes = (end - begin) * sizeof(struct hw__runner);
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    int error = memory == MAP_FAILED ? errno : 0;
-    struct hw__runner *none = NULL;
-    if (error == 0 &&
-        !atomic_compare_exchange_strong(&parts[part], &none, (struct hw__runner *)memory)) {
-        munmap(memory, bytes);
-    }
-    errno = saved;
-    if (atomic_load(&parts[part]) == NULL) {
-        return error;
-    }
+    uint32_t end = hw__part_begin(hw__part_of(begin, FIRST_RUNNERS) + 1, FIRST_RUNNERS);
     atomic_compare_exchange_strong(&mapped, &begin, end);
-    return 0;
+    return true;
 }
 
 int hw__runners_init(void) {
@@ -89,7 +62,7 @@ int hw__runners_init(void) {
     if (error != 0) {
         return -error;
     }
-    error = key >= KEYS_WITHOUT_ALLOCATION ? EMFILE : map_more(0);
+    error = key >= KEYS_WITHOUT_ALLOCATION ? EMFILE : map_more(0) ? 0 : ENOMEM;
     if (error != 0) {
         pthread_key_delete(key);
     }
@@ -106,7 +79,7 @@ struct hw__runner *hw__runner_self(void) {
     if (room == 0) {
         return NULL;
     }
-    if ((uint32_t)atomic_load(&count) >= room && map_more(room) != 0) {
+    if ((uint32_t)atomic_load(&count) >= room && !map_more(room)) {
         static atomic_bool said;
         hw__say_once(&said,
                      "more threads than the scheduler has room for: further ones wait for the "

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,7 +10,6 @@
 #include "base/allowed.h"
 #include "base/parts.h"
 #include "base/rare.h"
-#include "base/room.h"
 #include "base/say.h"
 #include "gil/gil.h"
 #include "headway/clock.h"
@@ -34,10 +32,8 @@
 
 #define CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
 
-/* The records: RECENT are mapped at first, more when so many threads are alive. They are touched
- * where used, and never given back. Release, and acquire or relaxed: whoever has the index of a
- * record has it from somebody who saw its part. */
-static struct hw__thread *_Atomic parts[HW__PARTS];
+/* RECENT records are mapped at first, more when so many threads are alive. */
+static struct hw__parts records = {.item_bytes = sizeof(struct hw__thread), .first = RECENT};
 
 static _Atomic uint32_t high_water; /* no record at or above it was ever used in this session */
 /* Where to look first for one of the RECENT; any value will do. Begins at 0 in each session, so
@@ -64,11 +60,7 @@ static HW__TLS uint64_t self_session;
 static HW__TLS uint64_t refused_session;
 static HW__TLS uint32_t refused_events;
 
-static struct hw__thread *record(uint32_t i) {
-    uint32_t part = hw__part_of(i, RECENT);
-    return atomic_load_explicit(&parts[part], memory_order_acquire) +
-           (i - hw__part_begin(part, RECENT));
-}
+static struct hw__thread *record(uint32_t i) { return hw__parts_at(&records, i); }
 
 static void push_free(struct hw__thread *thread) {
     uint64_t index = (uint64_t)thread->index + 1;
@@ -122,32 +114,8 @@ static void on_exit_of_thread(void *value) {
     hw__registry_unlock();
 }
 
-/* Maps the part that has record `i`, where there is room for it. Threads may do so at the same
- * time: one of the mappings stays. Returns whether it is there. */
-HW__RARE static bool have_record(uint32_t i) {
-    uint32_t part = hw__part_of(i, RECENT);
-    if (atomic_load_explicit(&parts[part], memory_order_acquire) != NULL) {
-        return true;
-    }
-    uint32_t begin = hw__part_begin(part, RECENT), end = hw__part_begin(part + 1, RECENT);
-    if (!hw__room_for(end * sizeof(struct hw__thread))) {
-        return false;
-    }
-    int saved = errno;
-    size_t bytes = (end - begin) * sizeof(struct hw__thread);
-    void *mapping = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    struct hw__thread *none = NULL;
-    if (mapping != MAP_FAILED &&
-        !atomic_compare_exchange_strong(&parts[part], &none, (struct hw__thread *)mapping)) {
-        munmap(mapping, bytes);
-    }
-    errno = saved;
-    return atomic_load_explicit(&parts[part], memory_order_acquire) != NULL;
-}
-
 int hw__threads_init(void) {
-    if (!have_record(0)) {
+    if (!hw__parts_have(&records, 0)) {
         return -ENOMEM;
     }
     if (!key_made) {
@@ -237,7 +205,7 @@ static struct hw__thread *claim(bool *full) {
         uint32_t i = atomic_load_explicit(&fresh, memory_order_relaxed);
         do {
             *full = i >= HW__MAX_THREADS;
-            if (*full || !have_record(i)) {
+            if (*full || !hw__parts_have(&records, i)) {
                 return NULL;
             }
         } while (!atomic_compare_exchange_weak_explicit(&fresh, &i, i + 1, memory_order_relaxed,
