@@ -13,8 +13,7 @@ from headway.lab.interpreters import discover
 
 HEADWAY = str(Path(sys.executable).with_name("headway"))
 BY_NAME = {one.name: one for one in reversed(discover()[0])}
-NAMES = [name for name in ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.13t", "3.14", "3.15") if name in BY_NAME]
-CALLED = [name for name in NAMES if name not in ("3.14", "3.15")]
+CALLED = [name for name in ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.13t") if name in BY_NAME]
 QUIET = ("3.11", "3.12", "3.13", "3.13t")
 LIMIT_S = 60.0
 

@@ -366,13 +366,18 @@ def limited(kind, soft, hard=None):
     return lambda: resource.setrlimit(kind, (soft, soft if hard is None else hard))
 
 
+def traced_under(kind, limit, *options):
+    """Trace works.py under a limit of the whole launch."""
+    return subprocess.run(
+        trace(*options, "works.py"), check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=LIMIT_S, preexec_fn=limited(kind, limit),
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("files", [6, 12, 15])
 def test_too_few_open_files_for_a_collector(here, files):
     """The program runs as it would, one line says that it is not recorded and why, and nothing is left."""
-    done = subprocess.run(
-        trace("works.py"), check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S,
-        preexec_fn=limited(resource.RLIMIT_NOFILE, files),
-    )  # fmt: skip
+    done = traced_under(resource.RLIMIT_NOFILE, files)
 
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
@@ -383,10 +388,8 @@ def test_too_few_open_files_for_a_collector(here, files):
 
 def test_as_few_open_files_as_a_collector_needs(here):
     """With one file more it does its work."""
-    subprocess.run(
-        trace("works.py"), stdin=subprocess.DEVNULL, check=True, capture_output=True, timeout=LIMIT_S,
-        preexec_fn=limited(resource.RLIMIT_NOFILE, 16),
-    )  # fmt: skip
+    done = traced_under(resource.RLIMIT_NOFILE, 16)
+    assert done.returncode == 0, done.stderr
     wait_until_finished(Path("x.hwt"))
 
     assert read(Path("x.hwt")).process.ended
@@ -395,10 +398,7 @@ def test_as_few_open_files_as_a_collector_needs(here):
 @pytest.mark.parametrize("files", [4, 5])
 def test_too_few_open_files_for_python(here, files):
     """One line and what to do, no traceback."""
-    done = subprocess.run(
-        trace("works.py"), check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S,
-        preexec_fn=limited(resource.RLIMIT_NOFILE, files),
-    )  # fmt: skip
+    done = traced_under(resource.RLIMIT_NOFILE, files)
 
     assert done.returncode == 1
     assert done.stderr.splitlines()[0] == f"error: this process may open {files} files, expected 6 at least"
@@ -430,7 +430,7 @@ print([os.waitpid(one, 0)[1] for one in children].count(0))
 
 
 def test_more_processes_than_files_that_may_be_open(here):
-    """The collector takes what it may have: the soft limit is the program's. Where that is too little, others are recorded."""
+    """The collector takes what it may have: the soft limit is the program's. Where the hard limit is too little, some are recorded."""
     Path("forks.py").write_text(FORKS)
     for hard in (1024, 64):
         for path in here.glob("*.hwt"):
@@ -452,10 +452,7 @@ def test_more_processes_than_files_that_may_be_open(here):
 def test_a_trace_is_overwritten_in_hardly_any_memory(here):
     """What stands there is looked at without a library that needs a hundred megabytes: the program runs."""
     for _ in range(2):
-        done = subprocess.run(
-            trace("--force", "works.py"), check=False, capture_output=True, text=True, timeout=LIMIT_S,
-            preexec_fn=limited(resource.RLIMIT_AS, 120_000 << 10),
-        )  # fmt: skip
+        done = traced_under(resource.RLIMIT_AS, 120_000 << 10, "--force")
         assert done.returncode == 0, done.stderr
         wait_until_finished(Path("x.hwt"))
         Path("x.hwt").touch()
