@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: MIT
 #include "base/allowed.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <linux/membarrier.h>
+#include <linux/version.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-#define STACK_BYTES (64 * 1024)
-#define STATUS_BYTES 4096 /* of /proc/self/status, of which the line is in the first half */
+#define ROOM_BYTES (64 * 1024) /* for what is tried, and the stack of who tries it */
+#define STATUS_BYTES 4096      /* of /proc/self/status, of which the line is in the first half */
 
 static atomic_bool forbidden[HW__CALLS];
 static atomic_bool looked;
@@ -24,14 +32,41 @@ bool hw__allowed(enum hw__call call) {
     return !atomic_load_explicit(&forbidden[call], memory_order_relaxed);
 }
 
-/* What the process tries that is thrown away. It shares this memory, so it changes nothing else. */
+/* What the process tries that is thrown away. It changes nothing else of our memory. */
 struct trial {
     int next;              /* the call that it is at, which it may not survive */
-    int errors[HW__CALLS]; /* errno of each */
+    int errors[HW__CALLS]; /* errno of each; at first not 0 of those that need no trial */
 };
+
+/* The kernel has looked at the call: it went well, or the descriptor that there is not was seen. */
+static bool was_made(long result) { return result >= 0 || errno == EBADF; }
+
+/* Each of them, and most with a descriptor that there is not. */
+static bool can_send(void) {
+    struct sockaddr nowhere = {.sa_family = AF_UNIX};
+    struct msghdr nothing = {0};
+    char byte;
+    socklen_t bytes = sizeof byte;
+    (void)getpid();
+    (void)getppid();
+    (void)geteuid();
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return (fd >= 0 || errno == EMFILE || errno == ENFILE) &&
+           was_made(connect(-1, &nowhere, sizeof nowhere)) &&
+           was_made(getsockopt(-1, SOL_SOCKET, SO_PEERCRED, &byte, &bytes)) &&
+           was_made(sendmsg(-1, &nothing, MSG_NOSIGNAL)) && was_made(ftruncate(-1, 0)) &&
+           was_made(fcntl(-1, F_ADD_SEALS, 0)) && was_made(close(fd));
+}
 
 static long attempt(enum hw__call call) {
     switch (call) {
+    case HW__CALL_LIMIT: {
+        /* With 1 there is no core file, nor anything for a program that core files are piped to
+         * (core(5)). What is refused here does no harm. */
+        struct rlimit least = {1, 1};
+        (void)setrlimit(RLIMIT_CORE, &least);
+        return 0;
+    }
     case HW__CALL_MEMBARRIER:
         return syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0);
     case HW__CALL_VM_READ: {
@@ -60,6 +95,16 @@ static long attempt(enum hw__call call) {
         return syscall(SYS_mremap, NULL, 0, 0, 0, NULL) == -1 && errno == EINVAL ? 0 : -1;
     case HW__CALL_TGKILL:
         return syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), 0);
+    case HW__CALL_NAME: {
+        char name[16];
+        return prctl(PR_GET_NAME, name);
+    }
+    case HW__CALL_CLOCK: {
+        struct timespec now;
+        return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    }
+    case HW__CALL_SEND:
+        return can_send() ? 0 : -1;
     default:
         return 0;
     }
@@ -67,9 +112,14 @@ static long attempt(enum hw__call call) {
 
 static int try_all(void *argument) {
     struct trial *trial = argument;
+    if (trial->next > HW__CALL_LIMIT && trial->errors[HW__CALL_LIMIT] == 0) {
+        (void)attempt(HW__CALL_LIMIT); /* it is another process than the one that tried it */
+    }
     for (; trial->next < HW__CALLS; trial->next++) {
-        errno = 0;
-        trial->errors[trial->next] = attempt((enum hw__call)trial->next) < 0 ? errno : 0;
+        if (trial->errors[trial->next] == 0) {
+            errno = 0;
+            trial->errors[trial->next] = attempt((enum hw__call)trial->next) < 0 ? errno : 0;
+        }
     }
     return 0;
 }
@@ -87,17 +137,42 @@ static bool is_filtered(void) {
     return line == NULL || line[sizeof "\nSeccomp:"] != '0';
 }
 
+bool hw__trial_may_share(const void *vdso) {
+    const ElfW(Ehdr) *file = vdso;
+    if (file == NULL || memcmp(file->e_ident, ELFMAG, SELFMAG) != 0) {
+        return false;
+    }
+    const ElfW(Phdr) *parts = (const void *)((const char *)vdso + file->e_phoff);
+    for (int i = 0; i < file->e_phnum; i++) {
+        if (parts[i].p_type != PT_NOTE) {
+            continue;
+        }
+        const char *at = (const char *)vdso + parts[i].p_offset, *end = at + parts[i].p_filesz;
+        while ((size_t)(end - at) >= sizeof(ElfW(Nhdr))) {
+            const ElfW(Nhdr) *note = (const void *)at;
+            const char *name = at + sizeof *note, *text = name + (note->n_namesz + 3) / 4 * 4;
+            uint32_t version;
+            if (note->n_type == 0 && note->n_namesz == sizeof "Linux" &&
+                note->n_descsz == sizeof version && memcmp(name, "Linux", sizeof "Linux") == 0) {
+                memcpy(&version, text, sizeof version);
+                return version >= KERNEL_VERSION(5, 16, 0);
+            }
+            at = text + (note->n_descsz + 3) / 4 * 4;
+        }
+    }
+    return false;
+}
+
 /* As vfork(), but without SIGCHLD: the program is not to learn of it, nor to wait for it. */
-static void try_in_child(struct trial *trial, char *stack) {
-    /* Signals of the terminal or to the process group are not for it: it shares our memory. */
+static void try_in_child(struct trial *trial, char *stack_end, int flags) {
+    /* Signals of the terminal or to the process group are not for it, nor is the program's own
+     * handler of what a filter traps: a forced signal that is blocked ends it. */
     sigset_t all, before;
     sigfillset(&all);
-    sigdelset(&all, SIGSYS); /* of a filter that traps */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int pid = clone(try_all, stack + STACK_BYTES, CLONE_VM | CLONE_VFORK, trial);
+    int pid = clone(try_all, stack_end, CLONE_VFORK | flags, trial);
     if (pid < 0) {
         trial->next = HW__CALLS; /* not to be known: each caller sees what it gets */
-        memset(trial->errors, 0, sizeof trial->errors);
     } else {
         int status;
         while (waitpid(pid, &status, (int)__WCLONE) < 0 && errno == EINTR) {
@@ -109,27 +184,43 @@ static void try_in_child(struct trial *trial, char *stack) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
+void hw__allowed_try(bool share) {
+    void *room = mmap(NULL, ROOM_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED) {
+        return;
+    }
+    struct trial *trial = room;
+    for (int i = 0; i < HW__CALLS; i++) {
+        trial->errors[i] = atomic_load(&forbidden[i]) ? EPERM : 0;
+    }
+    while (trial->next < HW__CALLS) {
+        try_in_child(trial, (char *)room + ROOM_BYTES, share ? CLONE_VM : 0);
+    }
+    for (int i = 0; i < HW__CALLS; i++) {
+        atomic_store(&forbidden[i], trial->errors[i] != 0);
+    }
+    munmap(room, ROOM_BYTES);
+}
+
+static void try_calls(void) {
+    int saved = errno;
+    hw__allowed_try(hw__trial_may_share((const void *)(uintptr_t)getauxval(AT_SYSINFO_EHDR)));
+    errno = saved;
+}
+
 void hw__allowed_look(void) {
     if (atomic_exchange(&looked, true)) {
         return;
     }
     int saved = errno;
-    char *stack = MAP_FAILED;
-    if (is_filtered()) {
-        stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    }
-    if (stack != MAP_FAILED) {
-        struct trial trial = {.next = 0};
-        while (trial.next < HW__CALLS) {
-            try_in_child(&trial, stack);
-        }
-        for (int i = 0; i < HW__CALLS; i++) {
-            atomic_store(&forbidden[i], trial.errors[i] != 0);
-        }
-        munmap(stack, STACK_BYTES);
-    }
+    bool filtered = is_filtered();
     errno = saved;
+    if (filtered) {
+        try_calls();
+    }
 }
+
+void hw__allowed_look_again(void) { try_calls(); }
 
 void hw__allowed_forget(void) {
     for (int i = 0; i < HW__CALLS; i++) {

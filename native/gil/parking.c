@@ -141,8 +141,11 @@ static void look(sem_t *semaphore, uintptr_t caller, struct hw__park *park) {
  * again, which is such a wait. */
 static bool begin(sem_t *semaphore, uintptr_t caller, struct hw__park *park) {
     int saved = errno;
-    look(semaphore, caller, park);
-    bool told = hw__on_park(park);
+    bool told = hw__parks_wanted();
+    if (told) {
+        look(semaphore, caller, park);
+        told = hw__on_park(park);
+    }
     errno = saved;
     return told;
 }

@@ -80,6 +80,20 @@ static void *name_itself(void *argument) {
     return NULL;
 }
 
+/* Takes the GIL so many times, in a thread that Python has no name for. */
+static void *take_unnamed(void *times) {
+    struct fake_state *me = fake_state_new(fake_main_gil());
+    T_EQ(0, pthread_setname_np(pthread_self(), "by-the-os"));
+    for (int i = 0; i < *(int *)times; i++) {
+        PyEval_RestoreThread(me);
+        PyEval_SaveThread();
+    }
+    /* The name that it has when it ends does not matter, if it has been asked for before. */
+    T_EQ(0, pthread_setname_np(pthread_self(), "at-its-end"));
+    fake_state_free(me);
+    return NULL;
+}
+
 /* The chunk of a thread, by its serial. */
 static const struct hw__chunk *chunk_of(const struct trace *trace, uint32_t serial) {
     for (uint32_t i = 0; trace_chunk(trace, i) != NULL; i++) {
@@ -117,6 +131,21 @@ static void test_names(void) {
     T_EQ(gettid() + 1000000, record->tid);
     T_EQ(strlen("nobody"), record->name_bytes);
     T_EQ(0, memcmp("nobody", record + 1, record->name_bytes));
+    trace_close(&trace);
+}
+
+/* The OS is asked for the name of such a thread, after some events or at its end. */
+static void test_names_by_the_os(void) {
+    int once = 1, often = 100;
+    world_start("os_names.hwt");
+    run_thread(take_unnamed, &once);
+    run_thread(take_unnamed, &often);
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("os_names.hwt"));
+    T_EQ(0, strcmp("at-its-end", chunk_of(&trace, 2)->name));
+    T_EQ(0, strcmp("by-the-os", chunk_of(&trace, 3)->name));
+    T_EQ(0, strcmp("by-the-os", trace.slots[2].name));
+    T_EQ(0, chunk_of(&trace, 3)->named);
     trace_close(&trace);
 }
 
@@ -323,6 +352,7 @@ int main(void) {
     T_RUN(test_limited_later); /* before there were so many threads */
     T_RUN(test_all_are_told);
     T_RUN(test_names);
+    T_RUN(test_names_by_the_os);
     T_RUN(test_named_by_another);
     T_RUN(test_ends_in_another_session);
     T_RUN(test_destructors_that_use_python);

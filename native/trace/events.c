@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/allowed.h"
 #include "base/lease.h"
 #include "base/rare.h"
 #include "headway/clock.h"
@@ -236,7 +237,8 @@ void hw__on_acquire(struct hw__gil *gil) {
         gil->interval_us = interval_us;
     }
     /* Of those that waited, and those that compute: they do one of both at each turn. */
-    bool measured = thread->waiting_since_ns != 0 || thread->was_forced;
+    bool measured =
+        (thread->waiting_since_ns != 0 || thread->was_forced) && hw__allowed(HW__CALL_CLOCK);
     thread->cpu_at_acquire_ns = measured ? cpu_ns() : 0;
     if (thread->waiting_since_ns != 0) {
         uint64_t wait_ns = (uint64_t)(now - thread->waiting_since_ns);
@@ -418,17 +420,21 @@ static uint32_t type_id(const struct hw__park *park) {
  */
 static bool contention(const struct hw__park *park) { return park->kind != HW__PARK_LOCK; }
 
-bool hw__on_park(const struct hw__park *park) {
+bool hw__parks_wanted(void) {
     if (!begin_telling()) {
         return false;
     }
-    if (hw__lease_over(&hw__leases[HW__LEASE_TRACE], hw_now_ns())) {
+    bool over = hw__lease_over(&hw__leases[HW__LEASE_TRACE], hw_now_ns());
+    if (over) {
         abandon(NULL, hw_now_ns());
-        atomic_fetch_sub(&telling, 1);
-        return false;
     }
-    if (atomic_load(&hw__session.inherited) != 0 && !adopt()) {
-        atomic_fetch_sub(&telling, 1);
+    bool wanted = !over && (atomic_load(&hw__session.inherited) == 0 || adopt());
+    atomic_fetch_sub(&telling, 1);
+    return wanted;
+}
+
+bool hw__on_park(const struct hw__park *park) {
+    if (!begin_telling()) {
         return false;
     }
     struct hw__thread *thread = hw__thread_self();

@@ -40,8 +40,12 @@ struct hw__gil *hw__on_new_gil(struct hw__gil_memory *memory);
 /* The GIL is being destroyed; its mutex is not held. */
 void hw__on_gil_end(struct hw__gil *gil, struct hw__gil_memory *memory);
 
-/* The caller is about to block on a lock, without a GIL. Returns whether there was a session; then
- * hw__on_unpark() follows when it goes on. */
+/* Whether the calling thread's park is to be told, and so looked at: there is a session that wants
+ * it. In a forked child it makes the child's own, before anything else is called there. */
+bool hw__parks_wanted(void);
+
+/* The caller is about to block on a lock, without a GIL; hw__parks_wanted() has just been true.
+ * Returns whether it is told; then hw__on_unpark() follows when the caller goes on. */
 bool hw__on_park(const struct hw__park *park);
 void hw__on_unpark(const struct hw__park *park);
 

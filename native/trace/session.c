@@ -262,7 +262,9 @@ bool hw__session_adopt(void) {
     close_own(); /* the parent's */
     int error = -ENOTSUP;
     if (hw__session.door[0] != '\0' || parents->chunk_count == 0) {
-        int fd = make(parents->chunk_count);
+        hw__allowed_look_again(); /* for a filter that the program has installed since */
+        bool allowed = hw__allowed(HW__CALL_LIMIT) && hw__allowed(HW__CALL_SEND);
+        int fd = allowed ? make(parents->chunk_count) : -EPERM;
         error = fd < 0 ? fd : 0;
         if (error == 0) {
             struct hw__header *header = hw__session.header;

@@ -30,6 +30,11 @@
 #define SWEEP_RECORDS 256
 #define SWEEP_NS 100000000
 
+/* After so many events a thread that Python has not named is asked for the name that the OS knows.
+ * Python names its own threads before, so that none of their hooks makes that system call: a
+ * seccomp filter of the program may end it for one that CPython itself does not make. */
+#define UNNAMED_EVENTS 16
+
 #define CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
 
 /* RECENT records are mapped at first, more when so many threads are alive. */
@@ -45,6 +50,9 @@ static _Atomic uint32_t fresh;
  * index plus 1, or 0; the upper half changes with each push, so that a pop that was overtaken
  * fails. Release and acquire. */
 static _Atomic uint64_t free_records;
+
+/* Of the thread that began the first session: further threads inherit it. */
+static char os_name[16];
 
 static pthread_key_t key;
 static bool key_made, key_usable;
@@ -98,6 +106,22 @@ static void close_chunk(struct hw__thread *thread) {
         hw__session_close_chunk(thread->chunk, HW__CHUNK_EVENTS);
     }
     thread->chunk = NULL;
+    thread->room = 0;
+}
+
+static void ask_os_name(struct hw__thread *thread) {
+    thread->asked = true;
+    if (thread->named || !hw__allowed(HW__CALL_NAME)) {
+        return;
+    }
+    int saved = errno;
+    char name[sizeof os_name] = "";
+    prctl(PR_GET_NAME, name);
+    errno = saved;
+    memcpy(thread->slot->name, name, sizeof name);
+    if (thread->chunk != NULL) {
+        memcpy(thread->chunk->name, name, sizeof name);
+    }
 }
 
 static void on_exit_of_thread(void *value) {
@@ -105,6 +129,9 @@ static void on_exit_of_thread(void *value) {
     hw__registry_lock();
     if (hw__session.active && !atomic_load(&hw__session.inherited) &&
         thread == hw__thread_known()) {
+        if (!thread->asked) {
+            ask_os_name(thread);
+        }
         hw__thread_emit(thread, HW__EXIT, 0, 0, 0, hw__thread_now(thread));
         close_chunk(thread);
         atomic_store_explicit(&thread->slot->state, HW__SLOT_FREE, memory_order_relaxed);
@@ -125,6 +152,9 @@ int hw__threads_init(void) {
         }
         key_made = true;
         key_usable = key < KEYS_WITHOUT_ALLOCATION;
+    }
+    if (hw__allowed(HW__CALL_NAME)) {
+        prctl(PR_GET_NAME, os_name);
     }
     return 0;
 }
@@ -244,11 +274,11 @@ HW__RARE static struct hw__thread *begin(void) {
     thread->slot = slot;
     thread->chunk = NULL;
     thread->open = NULL;
-    thread->fill = thread->starved = 0;
+    thread->fill = thread->room = thread->starved = 0;
     thread->serial = 1 + atomic_fetch_add(&header->thread_count, 1);
     thread->tid = (int32_t)syscall(SYS_gettid);
     thread->start_ns = hw_now_ns();
-    thread->named = false;
+    thread->named = thread->asked = false;
     thread->held_since_ns = thread->waiting_since_ns = 0;
     thread->hold_ns = thread->wait_ns = 0;
     thread->was_forced = thread->stateless = false;
@@ -260,7 +290,7 @@ HW__RARE static struct hw__thread *begin(void) {
     memset(thread->recent, 0, sizeof thread->recent);
     memset(slot, 0, sizeof *slot);
     slot->tid = thread->tid;
-    prctl(PR_GET_NAME, slot->name); /* 16 bytes */
+    memcpy(slot->name, os_name, sizeof os_name);
     atomic_store(&slot->since_ns, thread->start_ns);
     atomic_store(&slot->serial, thread->serial);
     atomic_store(&slot->state, HW__SLOT_IDLE);
@@ -284,11 +314,21 @@ struct hw__thread *hw__thread_self(void) {
     return thread != NULL ? thread : begin();
 }
 
-/* Takes the next chunk, or counts an event as dropped. Returns whether there is one. */
-HW__RARE static bool next_chunk(struct hw__thread *thread) {
+/* Takes the next chunk, or counts an event as dropped. Returns whether there is room for one. */
+HW__RARE static bool make_room(struct hw__thread *thread) {
     struct hw__header *header = hw__session.header;
     if (header->chunk_count == 0) {
-        return false; /* counters only: nobody asked for events */
+        /* Counters only: nobody asked for events. Nothing is filled, so they can be counted here.
+         */
+        if (!thread->asked && ++thread->fill == UNNAMED_EVENTS) {
+            ask_os_name(thread);
+        }
+        return false;
+    }
+    if (thread->chunk != NULL && thread->room < CAPACITY) {
+        ask_os_name(thread);
+        thread->room = CAPACITY;
+        return true;
     }
     close_chunk(thread);
     struct hw__chunk *chunk = NULL;
@@ -313,6 +353,7 @@ HW__RARE static bool next_chunk(struct hw__thread *thread) {
     chunk->named = thread->named;
     thread->chunk = chunk;
     thread->fill = 0;
+    thread->room = thread->asked ? CAPACITY : UNNAMED_EVENTS * sizeof(struct hw__event);
     return true;
 }
 
@@ -325,13 +366,10 @@ void hw__thread_emit(struct hw__thread *thread, uint32_t kind, uint32_t gil, uin
                      uint32_t flags, int64_t now_ns) {
     thread->last_ns = now_ns;
     thread->open = NULL;
-    struct hw__chunk *chunk = thread->chunk;
-    if (chunk == NULL || thread->fill + sizeof(struct hw__event) > CAPACITY) {
-        if (!next_chunk(thread)) {
-            return;
-        }
-        chunk = thread->chunk;
+    if (thread->fill + sizeof(struct hw__event) > thread->room && !make_room(thread)) {
+        return;
     }
+    struct hw__chunk *chunk = thread->chunk;
     struct hw__event *event =
         (struct hw__event *)((char *)chunk + HW__CHUNK_HEADER_BYTES + thread->fill);
     event->time_ns = now_ns;

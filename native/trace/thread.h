@@ -45,16 +45,18 @@ struct hw__thread {
     _Alignas(64) struct hw__slot *slot;
     struct hw__chunk *chunk; /* NULL: none yet */
     struct hw__event *open;  /* its last event, where that is an ACQUIRE; else NULL */
-    uint32_t fill;           /* bytes in `chunk` */
-    uint32_t node;           /* its stack when it last let a GIL go ... */
+    uint32_t fill;           /* bytes in `chunk` ... */
+    uint32_t room;           /* ... and how many there may be before make_room(); 0: no chunk */
     int64_t last_ns;         /* when its last event was */
     int64_t held_since_ns;   /* 0: does not hold */
     int64_t waiting_since_ns;
     uint64_t hold_ns;  /* in holds and waits that ended, in this session */
+    uint32_t node;     /* its stack when it last let a GIL go ... */
     uint16_t node_gil; /* ... in the ids of this one */
     uint16_t depth;    /* of `frames`, which stand from the outermost */
     bool was_forced;   /* its last release was */
-    bool named;        /* its slot's name is Python's */
+    bool named;        /* its slot's name is Python's ... */
+    bool asked;        /* ... or the one that the OS knew when it was asked */
     bool stateless;    /* its PyThreadState may be gone: see events.c */
 
     int64_t cpu_at_acquire_ns; /* its CPU time when its hold began; 0: not measured */

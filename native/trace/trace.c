@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/lease.h"
 #include "base/lock.h"
@@ -59,7 +58,7 @@ __attribute__((destructor)) static void at_exit(void) {
     if (hw__session.active && !atomic_load(&hw__session.inherited)) {
         int64_t none = 0; /* else it is over already, as its lease is */
         atomic_compare_exchange_strong(&hw__session.header->end_ns, &none, hw_now_ns());
-        if (getpid() == FIRST_PID && hw__session.door[0] != '\0') {
+        if (hw__session.header->pid == FIRST_PID && hw__session.door[0] != '\0') {
             await_collector();
         }
     }

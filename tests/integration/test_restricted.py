@@ -152,6 +152,80 @@ def test_scheduled_under_a_filter(action, call):
     assert (code, out, lines(said)) == (0, "done\n", expected)
 
 
+# A program that installs a filter itself: only calls that the bare program makes are allowed, and it ends for any other.
+SHUTS_ITSELF_IN = """
+import ctypes, os, struct, sys, threading, time
+calls = [int(number) for number in sys.argv[2].split(",")]
+kill, allow = struct.pack("HBBI", 0x06, 0, 0, 0x80000000), struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000)
+program = struct.pack("HBBI", 0x20, 0, 0, 0)
+program += b"".join(struct.pack("HBBI", 0x15, 0, 1, number) + allow for number in calls) + kill
+buffer = ctypes.create_string_buffer(program)
+libc = ctypes.CDLL(None, use_errno=True)
+argument = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer)))
+def work():
+    for _ in range(30):
+        sum(range(3000))
+        time.sleep(0.0005)
+def threads():
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+def fork():
+    for work in (threads, lambda: None, threads):
+        pid = os.fork()
+        if pid == 0:
+            work()
+            os._exit(7)
+        print(os.waitpid(pid, 0)[1], flush=True)
+work_of = {"nothing": lambda: None, "threads": threads, "fork": fork, "a call of ours": os.getppid}[sys.argv[1]]
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, argument, 0, 0):
+    sys.exit("no filter: " + os.strerror(ctypes.get_errno()))
+work_of()
+print("done", flush=True)
+"""
+# What CPython and the C library call in that, and clock_gettime(), which is no system call where it tells a thread nothing of itself.
+THEIRS = {
+    "x86_64": "0 1 3 5 7 8 9 10 11 12 13 14 15 23 28 35 56 60 61 131 186 202 204 228 230 231 257 262 270 273 318 334 435",
+    "aarch64": "63 64 57 80 73 62 222 226 215 214 134 135 139 72 233 101 220 93 132 260 178 98 123 113 115 94 56 79 99 278 293 435",
+}[platform.machine()].split()
+THREAD_S_NAME = {"x86_64": "157", "aarch64": "167"}[platform.machine()]  # prctl(), which CPython calls from 3.14 on
+SCHED_YIELD = {"x86_64": "24", "aarch64": "124"}[platform.machine()]
+
+
+def shut_in(interpreter, work, *more):
+    """Return the command that runs that work under the filter."""
+    theirs = [*THEIRS, *more]
+    theirs += [THREAD_S_NAME] if interpreter.name in ("3.14", "3.15") else []
+    theirs += [SCHED_YIELD] if interpreter.name == "3.13t" else []
+    return [interpreter.executable, "-c", SHUTS_ITSELF_IN, work, ",".join(theirs)]
+
+
+SHUT_IN = [
+    pytest.param(BY_NAME[name], work, id=f"{name}-{work}")
+    for name in ("3.8", "3.11", "3.13", "3.13t", "3.14", "3.15")
+    for work in ("nothing", "threads", "fork")
+    if (name, work) != ("3.13t", "threads")  # which calls process_vm_readv(): docs/decisions/013
+]
+
+
+@pytest.mark.matrix("interpreter", "work")
+@pytest.mark.parametrize(("interpreter", "work"), SHUT_IN)
+def test_a_filter_of_the_program_s_own(interpreter, work, tmp_path):
+    """A program that shuts itself in lives, traced and scheduled, with no other call than it makes bare; its children live, unrecorded."""
+    bare = run(shut_in(interpreter, work), plain())
+    assert bare == (0, ("1792\n" * 3 if work == "fork" else "") + "done\n", "")
+    assert run(shut_in(interpreter, "a call of ours"), plain())[0] == -31  # SIGSYS: the filter does forbid
+
+    *done, traces = traced(shut_in(interpreter, work), tmp_path)
+
+    assert tuple(done) == bare
+    assert [violations(trace) for trace in traces] == [[]]
+    if interpreter.name != "3.13t":
+        assert run(shut_in(interpreter, work, SCHED_YIELD), scheduled_environment("fair", base=plain())) == bare
+
+
 def test_errno_is_the_program_s_own(tmp_path):
     """A missing file is FileNotFoundError, also beside a thread that stops the world."""
     command = [BY_NAME["3.13t"].executable, "-c", ERRNO]
