@@ -103,6 +103,7 @@ FAILS: dict[str, dict[str, Sequence[str]]] = {
         "MUTATION_LOOK_RELAXED": ("C11",),
         "MUTATION_COUNT_RELAXED": ("SC", "C11"),
         "CHILD MUTATION_LOST_IS_OWN": ORDERS,
+        "CHILD MUTATION_LEASE_FIRST": ORDERS,
     },
     "generation": {"MUTATION_ADOPT_UNLOCKED": ORDERS, "MUTATION_WATCHDOG_UNLOCKED": ORDERS},
     "reborn": {"MUTATION_ANY_RECORD": NO_ORDER, "FEW": NO_ORDER},

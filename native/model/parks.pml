@@ -4,7 +4,8 @@
  * ends meanwhile. There is no GIL's mutex: who tells counts itself in `telling`, then looks whether
  * the door is open; who ends the session closes the door, then waits for the count to be 0.
  *
- * teller() is hw__on_park() or hw__on_unpark(): begin_telling(), the event, the count again.
+ * teller() is hw__parks_wanted(), then hw__on_park() or hw__on_unpark(): begin_telling(), the event,
+ * the count again.
  * session() is hw__parks_begin(), then hw__parks_stop(), after which the memory is unmapped.
  * CHILD: a forked child instead, whose first event makes the session its own (adopt()) and finds
  * that it cannot.
@@ -72,24 +73,39 @@ inline exchange_if(t, x, expected, value, was) {
     }
 }
 
+/* begin_telling() */
+inline begin(t, may, n) {
+#ifdef MUTATION_LOOK_FIRST
+    load(t, DOOR, LOOK, may);
+    count(t, 1, n)
+#else
+    count(t, 1, n);
+    load(t, DOOR, LOOK, may)
+#endif
+}
+
 proctype teller(byte t) {
     byte may, n, left = 2;
     do
     :: left > 0 ->
         left--;
-#ifdef MUTATION_LOOK_FIRST
-        load(t, DOOR, LOOK, may);
-        count(t, 1, n);
-#else
-        count(t, 1, n);
-        load(t, DOOR, LOOK, may);
-#endif
+        begin(t, may, n);
         if
         :: may ->
+#ifdef MUTATION_LEASE_FIRST /* as it was */
+            assert(mapped);
+#endif
 #ifdef CHILD
             load(t, INHERITED, SEQ, may);
             if :: may != OWN -> adopt(t, may) :: else -> may = true fi;
 #endif
+            if :: may -> assert(mapped) :: else fi /* a lease that is over is noted there */
+        :: else
+        fi;
+        count(t, -1, n);
+        if
+        :: may ->
+            begin(t, may, n);
             if
             :: may ->
                 assert(mapped);
@@ -100,10 +116,10 @@ proctype teller(byte t) {
                 unlock(t, META);
                 assert(mapped)
             :: else
-            fi
+            fi;
+            count(t, -1, n)
         :: else
-        fi;
-        count(t, -1, n)
+        fi
     :: else -> break
     od
 }

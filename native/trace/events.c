@@ -424,11 +424,13 @@ bool hw__parks_wanted(void) {
     if (!begin_telling()) {
         return false;
     }
-    bool over = hw__lease_over(&hw__leases[HW__LEASE_TRACE], hw_now_ns());
-    if (over) {
-        abandon(NULL, hw_now_ns());
+    /* In a child that could have no memory of its own, nothing of the session's may be touched. */
+    bool wanted = atomic_load(&hw__session.inherited) == 0 || adopt();
+    int64_t now = hw_now_ns();
+    if (wanted && hw__lease_over(&hw__leases[HW__LEASE_TRACE], now)) {
+        abandon(NULL, now);
+        wanted = false;
     }
-    bool wanted = !over && (atomic_load(&hw__session.inherited) == 0 || adopt());
     atomic_fetch_sub(&telling, 1);
     return wanted;
 }
