@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Run CPython's own thread tests on each interpreter, plainly and traced by Headway, and print the difference.
 
-    python tools/cpython_tests.py [--interpreter 3.13 ...] [--tests test_thread ...] [--short] [--policy fair]
+    python tools/cpython_tests.py [--interpreter 3.13 ...] [--tests test_thread ...] [--short] [--policy none fair ...]
 
-With --policy, "traced" is traced and with its GIL scheduled by that policy.
+With --policy, "traced" is traced and with its GIL scheduled by each of those policies in turn ("none": traced alone);
+what a module does plainly is looked at once for all of them.
 
 Exit status: 0 every case has the same outcome both ways, 1 some case is worse under tracing, or a traced run was not
 traced, 2 wrong usage. stdout is the table (or JSON), stderr is talk.
@@ -61,6 +62,7 @@ from headway.errors import HeadwayError
 from headway.lab import Interpreter, discover
 from headway.live.collect import collecting
 from headway.live.launch import environment, scheduled_environment
+from headway.live.schedule import check
 from headway.native import library_path
 
 RECORDER = Path(__file__).with_name("cpython_test_recorder.py")
@@ -93,6 +95,8 @@ LEFT_OUT = {
 }
 RESOURCES = "all,-network,-urlfetch,-largefile,-gui,-audio"
 RERUNS = 2
+# Traced, and CPython schedules its GIL itself.
+NO_POLICY = "none"
 # test_multiprocessing_spawn takes up to half of it on two busy cores, all others a sixth.
 TIMEOUT_S = 900.0
 # What one traced process may record: these tests start thousands.
@@ -103,10 +107,11 @@ EXIT_CODES = ExitCodes(ok=0, failed=2, nothing_ran=4)
 
 @dataclass
 class Report:
-    """What is known of one test module on one interpreter."""
+    """What is known of one test module on one interpreter, traced and under one policy."""
 
     interpreter: str
     module: str
+    policy: str = NO_POLICY
     borrowed_from: str = ""
     plain: Run | None = None
     traced: Run | None = None
@@ -129,7 +134,7 @@ class Job:
     Attributes:
         tests: The folder of the test modules.
         logs: Where to leave each run's output, or None.
-        policy: Which schedules the GIL of the traced run; "" for none.
+        policies: Those that schedule the GIL of the traced runs, in turn; NO_POLICY is one, too.
     """
 
     interpreter: Interpreter
@@ -138,7 +143,7 @@ class Job:
     borrowed_from: str
     timeout_s: float
     logs: Path | None
-    policy: str = ""
+    policies: tuple[str, ...] = (NO_POLICY,)
 
     @property
     def title(self) -> str:
@@ -146,18 +151,18 @@ class Job:
         return f"{self.interpreter.id} {self.module}"
 
 
-def traced_environment(folder: Path, variables: Mapping[str, str], policy: str = "") -> dict[str, str]:
+def traced_environment(folder: Path, variables: Mapping[str, str], policy: str = NO_POLICY) -> dict[str, str]:
     """The same, such that every Python process that inherits it is recorded by a collector with these variables.
 
     Raises:
         NativeError: The native library is missing or does not fit.
     """
     found = environment(variables, base=plain_environment(folder))
-    return scheduled_environment(policy, base=found) if policy else found
+    return found if policy == NO_POLICY else scheduled_environment(policy, base=found)
 
 
-def run(job: Job, name: str, *, traced: bool, only: Collection[str] = ()) -> Run:
-    """Run the module once, or some of its cases; `name` is that of the log.
+def run(job: Job, name: str, *, policy: str | None = None, only: Collection[str] = ()) -> Run:
+    """Run the module once, or some of its cases: plainly, or traced with that policy; `name` is that of the log.
 
     Raises:
         NativeError: The native library, for tracing, is missing or does not fit.
@@ -169,7 +174,7 @@ def run(job: Job, name: str, *, traced: bool, only: Collection[str] = ()) -> Run
             (folder / "output.txt").open("wb") as output,
             collecting(folder / "traces/test.hwt", max_bytes=TRACE_BYTES) as door,
         ):
-            env = traced_environment(folder, door.environment(), job.policy) if traced else plain_environment(folder)
+            env = traced_environment(folder, door.environment(), policy) if policy else plain_environment(folder)
             ending = run_session(command, env, folder, output.fileno(), job.timeout_s)
         seconds = time.monotonic() - begun_s
         outcomes = read_outcomes(folder / "outcomes.jsonl")
@@ -215,30 +220,38 @@ def borrow(package: Path, copy: Path) -> None:
 # ---- both ways ----
 
 
-def compare(job: Job, *, plain_only: bool = False) -> Report:
-    """Run the module both ways, run what differs again, and say what is to be made of it."""
-    report = Report(job.interpreter.id, job.module, job.borrowed_from)
-    report.plain = run(job, "plain", traced=False)
-    talk(job, "plain", report.plain)
-    if report.plain.count("passed") == 0 and report.plain.outcomes[PROCESS].is_bad:
-        report.error = f"no case passes plainly: {report.plain.outcomes[PROCESS].reason}"
+def compare(job: Job, *, plain_only: bool = False) -> list[Report]:
+    """Run the module plainly and traced with each policy, and say what is to be made of it: a report a policy."""
+    plain = run(job, "plain")
+    talk(job, "plain", plain)
+    report = Report(job.interpreter.id, job.module, borrowed_from=job.borrowed_from, plain=plain)
+    if plain.count("passed") == 0 and plain.outcomes[PROCESS].is_bad:
+        report.error = f"no case passes plainly: {plain.outcomes[PROCESS].reason}"
     if plain_only or report.error:
-        return report
-    report.traced = run(job, "traced", traced=True)
-    talk(job, "traced", report.traced)
-    plain_runs, traced_runs = [report.plain], [report.traced]
-    cases = differing(report.plain, report.traced)
+        return [report]
+    return [compare_with(job, plain, policy) for policy in job.policies]
+
+
+def compare_with(job: Job, plain: Run, policy: str) -> Report:
+    """Run the module traced with a policy, and run what differs from a plain run again."""
+    way = "traced" if policy == NO_POLICY else f"traced-{Path(policy).stem}"  # it may be a library's path
+    traced = run(job, way, policy=policy)
+    talk(job, way, traced)
+    report = Report(job.interpreter.id, job.module, policy, job.borrowed_from, plain, traced)
+    plain_runs, traced_runs = [plain], [traced]
+    cases = differing(plain, traced)
     # A name that regrtest cannot look for, such as "setUpClass (x.Y)" or PROCESS, takes the whole module.
     only = cases if all(re.fullmatch(r"[\w.]+", case) for case in cases) else ()
     for attempt in range(1, RERUNS + 1) if cases else ():
-        for runs, is_traced in ((plain_runs, False), (traced_runs, True)):
-            name = f"{'traced' if is_traced else 'plain'}-again-{attempt}"
-            runs.append(run(job, name, traced=is_traced, only=only))
+        for runs, name, one in (
+            (plain_runs, f"plain-beside-{way}-{attempt}", None),
+            (traced_runs, f"{way}-again-{attempt}", policy),
+        ):
+            runs.append(run(job, name, policy=one, only=only))
             talk(job, name, runs[-1])
     for case in cases:
-        plain = tuple(outcome_of(done, case) for done in plain_runs)
-        traced = tuple(outcome_of(done, case) for done in traced_runs)
-        report.differences.append(Difference(case, verdict(plain, traced), plain, traced))
+        outcomes = [tuple(outcome_of(done, case) for done in runs) for runs in (plain_runs, traced_runs)]
+        report.differences.append(Difference(case, verdict(*outcomes), *outcomes))
     if not all(done.trace_files for done in traced_runs):
         report.error = "was not traced: a traced run left no trace"
     return report
@@ -296,17 +309,17 @@ def jobs_for(
     *,
     timeout_s: float = TIMEOUT_S,
     logs: Path | None = None,
-    policy: str = "",
+    policies: Sequence[str] = (NO_POLICY,),
 ) -> Iterator[Job]:
     """Those of `modules` that the interpreter has, or can borrow."""
     tests = tests_folder(interpreter)
     for module in modules:
         if has_module(tests, module):
-            yield Job(interpreter, module, tests, "", timeout_s, logs, policy)
+            yield Job(interpreter, module, tests, "", timeout_s, logs, tuple(policies))
         elif module in BORROWED:
             lender = next(iter(lenders(interpreter, module)), None)
             if lender is not None:
-                yield Job(interpreter, module, tests_folder(lender), lender.id, timeout_s, logs, policy)
+                yield Job(interpreter, module, tests_folder(lender), lender.id, timeout_s, logs, tuple(policies))
 
 
 def lenders(interpreter: Interpreter, module: str) -> Iterator[Interpreter]:
@@ -323,10 +336,12 @@ def lenders(interpreter: Interpreter, module: str) -> Iterator[Interpreter]:
 
 
 def table(reports: Sequence[Report]) -> str:
-    """One line for each interpreter and module, and the cases that differ below it."""
-    form = "{:<8} {:<27} {:>6} {:>6} {:>7} {:>6} {:>6} {:>8} {:>8}  {}"
+    """One line for each interpreter, module and policy, and the cases that differ below it."""
+    form = "{:<8} {:<27} {:<8} {:>6} {:>6} {:>7} {:>6} {:>6} {:>8} {:>8}  {}"
     lines = [
-        form.format("CPython", "tests", "cases", "passed", "skipped", "failed", "worse", "plain s", "traced s", "")
+        form.format(
+            "CPython", "tests", "policy", "cases", "passed", "skipped", "failed", "worse", "plain s", "traced s", ""
+        )
     ]
     for report in reports:
         plain, traced = report.plain, report.traced
@@ -340,7 +355,7 @@ def table(reports: Sequence[Report]) -> str:
         worse = verdicts[WORSE] + verdicts[SOMETIMES_WORSE]
         lines.append(
             form.format(
-                report.interpreter, report.module, len(plain.outcomes) - 1, plain.count("passed"),
+                report.interpreter, report.module, report.policy, len(plain.outcomes) - 1, plain.count("passed"),
                 plain.count("skipped"), plain.count("failed") + plain.count("did not end"),
                 "-" if traced is None else worse, f"{plain.seconds:.1f}",
                 "-" if traced is None else f"{traced.seconds:.1f}", "; ".join(remarks),
@@ -373,7 +388,10 @@ def parse_command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tests", nargs="+", choices=MODULES, metavar="test_X", help=f"some of {' '.join(MODULES)}")
     parser.add_argument("--short", action="store_true", help="only the modules that take seconds")
     parser.add_argument("--plain-only", action="store_true", help="without tracing: what fails on this machine anyway")
-    parser.add_argument("--policy", default="", metavar="NAME", help="schedule the GIL too, by this policy")
+    parser.add_argument(
+        "--policy", nargs="+", default=[NO_POLICY], metavar="NAME",
+        help=f"schedule the GIL too, by each of these in turn; {NO_POLICY}: trace alone (default: %(default)s)",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON, with the outcome of every case")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="modules at once (default: 1)")
     parser.add_argument(
@@ -393,7 +411,8 @@ def parse_command_line(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def compare_all(jobs: Sequence[Job], *, at_once: int = 1, plain_only: bool = False) -> list[Report]:
     """Compare each job, some at once; where we are interrupted, so are the runs."""
-    return all_of([functools.partial(compare, job, plain_only=plain_only) for job in jobs], at_once=at_once)
+    found = all_of([functools.partial(compare, job, plain_only=plain_only) for job in jobs], at_once=at_once)
+    return [report for reports in found for report in reports]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -404,16 +423,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if not options.plain_only:
             library_path()  # so that its absence is known now and not after the first plain run
+            for policy in set(options.policy) - {NO_POLICY}:
+                check(policy, {})
         jobs = [
             job
             for interpreter in interpreters_for(options.interpreter)
             for job in jobs_for(
-                interpreter, modules, timeout_s=options.timeout, logs=options.logs, policy=options.policy
+                interpreter, modules, timeout_s=options.timeout, logs=options.logs, policies=options.policy
             )
         ]
         reports = compare_all(jobs, at_once=options.jobs, plain_only=options.plain_only)
     except (LookupError, HeadwayError) as error:
         print(f"error: {error}", file=sys.stderr)
+        if isinstance(error, HeadwayError) and error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)
         return 2
     print(json.dumps([asdict(report) for report in reports], indent=1) if options.json else table(reports))
     return int(any(report.is_bad for report in reports))

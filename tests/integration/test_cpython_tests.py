@@ -69,7 +69,7 @@ def test_outcomes_are_told_case_by_case(made_up):
         """
     )
 
-    done = cpython_tests.run(job, "plain", traced=False)
+    done = cpython_tests.run(job, "plain")
 
     assert results(done) == {
         "test_passes": "passed",
@@ -96,7 +96,7 @@ def test_a_crash_is_told_and_keeps_the_outcomes_before_it(made_up):
         """
     )
 
-    done = cpython_tests.run(job, "plain", traced=False)
+    done = cpython_tests.run(job, "plain")
 
     assert results(done) == {"test_a_passes": "passed", "test_b_dies": "did not end", PROCESS: "failed"}
     assert done.outcomes[PROCESS].reason == "killed by SIGKILL"
@@ -117,7 +117,7 @@ def test_a_hang_ends_in_time_and_nothing_stays_alive(made_up, tmp_path):
         timeout_s=5,
     )
 
-    done = cpython_tests.run(job, "plain", traced=False)
+    done = cpython_tests.run(job, "plain")
 
     assert results(done) == {"test_hangs": "did not end", PROCESS: "failed"}
     assert done.outcomes[PROCESS].reason == "did not end within 5 s"
@@ -140,7 +140,7 @@ def test_a_module_that_is_skipped_is_no_failure(made_up):
     """A module that is skipped as a whole counts as skipped, and is the same both ways."""
     job = made_up("raise unittest.SkipTest('on purpose')")
 
-    done = cpython_tests.run(job, "plain", traced=False)
+    done = cpython_tests.run(job, "plain")
 
     assert results(done) == {PROCESS: "skipped"}
 
@@ -158,7 +158,7 @@ def test_cases_that_fail_only_under_tracing_are_found(made_up):
         """
     )
 
-    report = cpython_tests.compare(job)
+    (report,) = cpython_tests.compare(job)
 
     found = {one.case.rpartition(".")[2]: one for one in report.differences}
     assert {case: one.verdict for case, one in found.items()} == {
@@ -171,6 +171,23 @@ def test_cases_that_fail_only_under_tracing_are_found(made_up):
     assert "only under tracing: test_made_up.test_cases.Cases.test_wants_no_tracing" in cpython_tests.table([report])
 
 
+def test_each_policy_is_held_against_one_plain_run(made_up, tmp_path):
+    """A case that fails under one policy only is worse in that one's report alone; the plain run is one and the same."""
+    job = made_up(
+        """
+        class Cases(unittest.TestCase):
+            def test_wants_another_policy(self): self.assertNotEqual(os.environ.get("HEADWAY_POLICY"), "bfs")
+        """
+    )
+
+    reports = cpython_tests.compare(dataclasses.replace(job, policies=("none", "fair", "bfs"), logs=tmp_path))
+
+    assert [(report.policy, report.is_bad) for report in reports] == [("none", False), ("fair", False), ("bfs", True)]
+    assert all(report.plain is reports[0].plain for report in reports)
+    plain = list(tmp_path.glob("*-plain*.txt"))
+    assert len(plain) == 1 + cpython_tests.RERUNS  # what differs is run again both ways
+
+
 def test_cases_that_end_alike_are_no_difference(made_up):
     """Cases that pass, and those that fail, both ways are not run again, and nothing is bad about them."""
     job = made_up(
@@ -181,7 +198,7 @@ def test_cases_that_end_alike_are_no_difference(made_up):
         """
     )
 
-    report = cpython_tests.compare(job)
+    (report,) = cpython_tests.compare(job)
 
     assert report.differences == []
     assert not report.is_bad
@@ -194,7 +211,7 @@ def test_a_run_that_was_not_traced_is_an_error(made_up, monkeypatch):
     )
     job = made_up("class Cases(unittest.TestCase):\n    def test_passes(self): pass")
 
-    report = cpython_tests.compare(job)
+    (report,) = cpython_tests.compare(job)
 
     assert report.error.startswith("was not traced")
     assert report.is_bad
@@ -240,6 +257,12 @@ def test_the_environment_holds_nothing_of_the_users(tmp_path, monkeypatch):
     added = set(traced) - set(plain)
     assert all(name == "PYTHONPATH" or name.startswith("HEADWAY_") for name in added)
     assert zipfile.ZipFile(traced["PYTHONPATH"]).namelist() == ["sitecustomize.py"]
+
+
+def test_an_absent_policy_is_named(capsys):
+    """Asking for a policy that is not there says so before anything is run."""
+    assert cpython_tests.main(["--policy", "none", "nonesuch"]) == 2
+    assert capsys.readouterr().err.startswith("error: there is no policy 'nonesuch'\nhint: there are ")
 
 
 def test_an_absent_interpreter_is_named():
