@@ -26,8 +26,9 @@ lab: setup interpreters tools ## Set everything up and run the quick lab (ARGS="
 	@$(BIN)/headway lab $(ARGS)
 
 .PHONY: test
-test: setup interpreters cpython-tests tools browser ## Set everything up and run the tests: lint, types, Python, native under sanitizers, the page
+test: setup interpreters cpython-tests tools browser spin ## Set everything up and run the tests: lint, types, models, Python, native under sanitizers, the page
 	@tools/step.sh "lint and types" $(MAKE) --no-print-directory check
+	@tools/step.sh "models" $(MAKE) --no-print-directory model ARGS=
 	@tools/step.sh "native tests" $(MAKE) --no-print-directory test-native
 	@tools/step.sh "the page's tests" $(MAKE) --no-print-directory test-web
 	@tools/step.sh "Python tests" $(BIN)/python tools/run_tests.py $(ARGS)
@@ -40,13 +41,11 @@ test-quick: setup ## The tests that start nothing: lint, types, native without s
 	@tools/step.sh "Python tests" $(BIN)/python tools/run_tests.py tests/unit tests/property $(ARGS)
 
 .PHONY: test-all
-test-all: ## Everything that `make test` runs, on every interpreter and with every policy; then the models, sanitizers in real programs, CPython's long tests
+test-all: ## Everything that `make test` runs, on every interpreter and with every policy; then sanitizers in real programs, CPython's long tests
 	@$(MAKE) --no-print-directory test ARGS="--full $(ARGS)"
-	@tools/step.sh "models" $(MAKE) --no-print-directory model
 	@tools/step.sh "real programs under sanitizers" $(MAKE) --no-print-directory test-sanitized
-	@tools/step.sh "CPython's own thread tests, traced" $(BIN)/python tools/cpython_tests.py
-	@for policy in fair priority bfs stock; do \
-		tools/step.sh "CPython's own thread tests, $$policy" $(BIN)/python tools/cpython_tests.py --policy $$policy || exit 1; done
+	@tools/step.sh "CPython's own thread tests, traced and under each policy" $(BIN)/python tools/cpython_tests.py \
+		--policy none fair priority bfs stock
 
 .PHONY: setup
 setup: $(VENV)/.installed ## Create the environment from the lock and build the native library
