@@ -84,6 +84,7 @@ import json, os, statistics, sys, threading, time
 sys.path.insert(0, sys.argv[1])
 from headway_agent.scheduler import Scheduler
 scheduler = Scheduler(os.environ["HEADWAY_NATIVE"])
+sys.setswitchinterval(0.02)  # long beside what other programs do to a busy machine's threads
 stop = False
 done = [0, 0]
 def compute(i):
@@ -124,10 +125,10 @@ def test_who_wants_little_is_prompt(interpreter):
     said = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
 
     late = {policy: statistics.median(found) for policy, found in json.loads(said).items() if policy != "done"}
-    assert late[""] > 0.004  # an interval of 5 ms
+    assert late[""] > 0.004  # of an interval of 20 ms
     assert late["stock"] > 0.004
     for policy in ("fair", "priority", "bfs"):
-        assert late[policy] < late[""] / 4, policy
+        assert late[policy] < late[""] / 16, policy
     assert min(json.loads(said)["done"]) > 0
 
 
