@@ -8,6 +8,8 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 
 #define MS INT64_C(1000000)
 #define WORKERS 4
@@ -47,6 +49,21 @@ static void test_a_lease(void) {
 }
 
 /* The next one takes the place of the last, whose holder is told and has no say any more. */
+/* A limit of the process's files is for the page, too; to go beyond it would be a signal. */
+static void test_a_limit_of_files(void) {
+    pid_t pid = fork();
+    T_TRUE(pid >= 0);
+    if (pid == 0) {
+        struct rlimit none = {0, 0};
+        T_EQ(0, setrlimit(RLIMIT_FSIZE, &none));
+        _exit(hw__lease_begin(trace_lease, 1000 * MS) == -EFBIG ? 7 : 8);
+    }
+    int status;
+    T_EQ(pid, waitpid(pid, &status, 0));
+    T_TRUE(WIFEXITED(status));
+    T_EQ(7, WEXITSTATUS(status));
+}
+
 static void test_one_after_the_other(void) {
     struct hw__lease_page *first = taken(hw__lease_begin(trace_lease, 1000 * MS));
     struct hw__lease_page *second = taken(hw__lease_begin(trace_lease, 1000 * MS));
@@ -141,6 +158,7 @@ int main(void) {
     world_begin();
     world_enter();
     T_RUN(test_a_lease);
+    T_RUN(test_a_limit_of_files);
     T_RUN(test_one_after_the_other);
     T_RUN(test_a_recording_ends);
     T_RUN(test_a_policy_ends);
