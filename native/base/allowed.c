@@ -164,16 +164,14 @@ bool hw__trial_may_share(const void *vdso) {
 }
 
 /* As vfork(), but without SIGCHLD: the program is not to learn of it, nor to wait for it. */
-static void try_in_child(struct trial *trial, char *stack_end, int flags) {
+static bool try_in_child(struct trial *trial, char *stack_end, int flags) {
     /* Signals of the terminal or to the process group are not for it, nor is the program's own
      * handler of what a filter traps: a forced signal that is blocked ends it. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int pid = clone(try_all, stack_end, CLONE_VFORK | flags, trial);
-    if (pid < 0) {
-        trial->next = HW__CALLS; /* not to be known: each caller sees what it gets */
-    } else {
+    if (pid >= 0) {
         int status;
         while (waitpid(pid, &status, (int)__WCLONE) < 0 && errno == EINTR) {
         }
@@ -182,30 +180,35 @@ static void try_in_child(struct trial *trial, char *stack_end, int flags) {
         }
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return pid >= 0;
 }
 
-void hw__allowed_try(bool share) {
+bool hw__allowed_try(bool share) {
     void *room = mmap(NULL, ROOM_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (room == MAP_FAILED) {
-        return;
+        return false;
     }
+    bool made = true;
     struct trial *trial = room;
     for (int i = 0; i < HW__CALLS; i++) {
         trial->errors[i] = atomic_load(&forbidden[i]) ? EPERM : 0;
     }
-    while (trial->next < HW__CALLS) {
-        try_in_child(trial, (char *)room + ROOM_BYTES, share ? CLONE_VM : 0);
+    while (made && trial->next < HW__CALLS) {
+        made = try_in_child(trial, (char *)room + ROOM_BYTES, share ? CLONE_VM : 0);
     }
     for (int i = 0; i < HW__CALLS; i++) {
         atomic_store(&forbidden[i], trial->errors[i] != 0);
     }
     munmap(room, ROOM_BYTES);
+    return made;
 }
 
-static void try_calls(void) {
+static bool try_calls(void) {
     int saved = errno;
-    hw__allowed_try(hw__trial_may_share((const void *)(uintptr_t)getauxval(AT_SYSINFO_EHDR)));
+    bool made =
+        hw__allowed_try(hw__trial_may_share((const void *)(uintptr_t)getauxval(AT_SYSINFO_EHDR)));
     errno = saved;
+    return made;
 }
 
 void hw__allowed_look(void) {
@@ -216,11 +219,15 @@ void hw__allowed_look(void) {
     bool filtered = is_filtered();
     errno = saved;
     if (filtered) {
-        try_calls();
+        (void)try_calls(); /* where none can be made, each caller sees what it gets */
     }
 }
 
-void hw__allowed_look_again(void) { try_calls(); }
+void hw__allowed_look_again(void) {
+    if (!try_calls()) {
+        atomic_store(&forbidden[HW__CALL_SEND], true);
+    }
+}
 
 void hw__allowed_forget(void) {
     for (int i = 0; i < HW__CALLS; i++) {

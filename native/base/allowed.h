@@ -37,7 +37,8 @@ enum hw__call {
 void hw__allowed_look(void);
 
 /* Looks again, in a forked child before its first event: the program may have a filter by now. It
- * takes a further process, whether there is a filter or not. errno stays. */
+ * takes a further process, whether there is a filter or not; where there can be none (a limit, or
+ * the filter itself), HW__CALL_SEND counts as forbidden. errno stays. */
 void hw__allowed_look_again(void);
 
 /* No filter forbids it, as of the last look; true before the first. Async-signal-safe. */
@@ -47,8 +48,10 @@ bool hw__allowed(enum hw__call call);
 void hw__allowed_forget(void);
 
 /* Tries what is not known to be forbidden. share: in a process that shares our memory, which costs
- * no copy of it. */
-void hw__allowed_try(bool share);
+ * no copy of it.
+ *
+ * Returns false where there can be no such process, or no memory for it. */
+bool hw__allowed_try(bool share);
 
 /* Whether a trial may share our memory. Where a kernel before 5.16 writes a core file of a process,
  * it ends all others that share its memory with it (fs/coredump.c, zap_threads()); which kernel it

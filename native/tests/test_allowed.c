@@ -73,6 +73,34 @@ static void test_what_a_filter_forbids_is_found(void) {
     }
 }
 
+/* Where no process can be made, a forked child calls nothing that it does not know to be allowed;
+ * a program's start does, as it always did. */
+static void test_no_trial_can_be_made(void) {
+    int pid = fork();
+    T_TRUE(pid >= 0);
+    if (pid == 0) {
+        struct sock_filter filter[] = {
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 1),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        };
+        struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+        T_EQ(0, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+        T_EQ(0, prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+        hw__allowed_forget();
+        hw__allowed_look();
+        T_TRUE(hw__allowed(HW__CALL_SEND));
+        hw__allowed_look_again();
+        T_TRUE(!hw__allowed(HW__CALL_SEND));
+        _exit(7);
+    }
+    int status;
+    T_EQ(pid, waitpid(pid, &status, 0));
+    T_TRUE(WIFEXITED(status));
+    T_EQ(7, WEXITSTATUS(status));
+}
+
 static void test_without_a_filter_all_is_allowed(void) {
     errno = 77;
     hw__allowed_look_again();
@@ -123,6 +151,7 @@ int main(void) {
     t_start();
     T_RUN(test_without_a_filter_all_is_allowed);
     T_RUN(test_what_a_filter_forbids_is_found);
+    T_RUN(test_no_trial_can_be_made);
     T_RUN(test_an_old_kernel_s_trial_has_its_own_memory);
     return 0;
 }
