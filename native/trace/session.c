@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -181,7 +182,11 @@ static int give(int fd) {
     int error = 0;
     publish();
     if (hw__session.door[0] == '\0') {
+        struct stat found;
+        bool known = fstat(fd, &found) == 0;
         hw__session.fd = fd;
+        hw__session.fd_device = known ? found.st_dev : 0;
+        hw__session.fd_inode = known ? found.st_ino : 0;
         return 0;
     }
     error = hand_over(fd);
@@ -230,10 +235,12 @@ int hw__session_open(const char *door, int64_t bytes, const struct hw__session_f
 }
 
 static void close_own(void) {
-    if (hw__session.fd >= 0) {
+    struct stat found;
+    if (hw__session.fd >= 0 && fstat(hw__session.fd, &found) == 0 &&
+        found.st_dev == hw__session.fd_device && found.st_ino == hw__session.fd_inode) {
         close(hw__session.fd);
-        hw__session.fd = -1;
     }
+    hw__session.fd = -1;
 }
 
 void hw__session_close(void) {

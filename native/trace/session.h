@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/parts.h"
 #include "trace/control.h"
@@ -64,6 +65,8 @@ struct hw__session {
     _Atomic int inherited;
     char door[HW__DOOR_BYTES]; /* the collector's socket; "": there is none */
     int fd;                    /* of a session without a collector, for others to find; else -1 */
+    dev_t fd_device;           /* what the descriptor is of: the program may have closed it, ... */
+    ino_t fd_inode;            /* ... and have a file of its own there by now */
     size_t bytes;              /* of the memory, be they mapped or not */
     struct hw__slot *slots;
     _Atomic uint32_t *claims;
