@@ -86,6 +86,38 @@ void hw__registry_unlock(void) {
     }
 }
 
+/* How many handlers of fork() have the registry's lock, or are about to. */
+static _Atomic int forks;
+
+bool hw__registry_lock_beside_forks(void) {
+    if (registry_depth > 0) {
+        registry_depth++;
+        return true;
+    }
+    unsigned rounds = 0;
+    while (!hw__registry_trylock()) {
+        if (atomic_load(&forks) > 0) {
+            return false;
+        }
+        hw__pause(&rounds);
+    }
+    return true;
+}
+
+void hw__registry_before_fork(void) {
+    atomic_fetch_add(&forks, 1);
+    hw__registry_lock();
+}
+
+void hw__registry_after_fork(bool in_child) {
+    hw__registry_unlock();
+    if (in_child) {
+        atomic_store(&forks, 0); /* those of other threads are not here */
+    } else {
+        atomic_fetch_sub(&forks, 1);
+    }
+}
+
 int hw__gil_count(void) { return atomic_load_explicit(&count, memory_order_acquire); }
 
 /* How often a record was emptied: then there is room for a GIL that had none. */

@@ -87,6 +87,15 @@ void hw__registry_lock(void);
 bool hw__registry_trylock(void);
 void hw__registry_unlock(void);
 
+/* The same, but where another thread has it for a fork it is not waited for: the handlers of other
+ * libraries, which run meanwhile, may wait for this very thread. Returns whether the caller has it.
+ */
+bool hw__registry_lock_beside_forks(void);
+
+/* Of the handlers of fork(), in the thread that forks. */
+void hw__registry_before_fork(void);
+void hw__registry_after_fork(bool in_child);
+
 /* All records, used or not. */
 extern struct hw__gil hw__gils[HW__MAX_GILS];
 

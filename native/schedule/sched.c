@@ -249,13 +249,13 @@ void hw__sched_forget(struct hw__gil *gil) {
     }
 }
 
-void hw__sched_before_fork(void) { hw__registry_lock(); }
+void hw__sched_before_fork(void) { hw__registry_before_fork(); }
 
-void hw__sched_after_fork_in_parent(void) { hw__registry_unlock(); }
+void hw__sched_after_fork_in_parent(void) { hw__registry_after_fork(false); }
 
 void hw__sched_after_fork_in_child(void) {
     int saved = errno;
-    hw__registry_unlock(); /* taken by hw__sched_before_fork(), in this very thread */
+    hw__registry_after_fork(true);
     hw__say_after_fork();
     hw__runners_after_fork();
     hw__wake_after_fork();

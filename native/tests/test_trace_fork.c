@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* A process that forks: each child writes a file of its own, and none touches another's. */
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "gil_world.h"
@@ -367,8 +370,77 @@ static void test_fork_while_another_gil_is_locked(void) {
     fake_gil_destroy(&own);
 }
 
+/* What another library does before a fork: it ends a thread of its own, and waits for it. */
+static struct world_worker *ended_before_fork;
+
+static void *name_itself(void *unused) {
+    (void)unused;
+    hw_trace_name((int32_t)syscall(SYS_gettid), "named before a fork");
+    return NULL;
+}
+
+static void prepare_of_another_library(void) {
+    if (ended_before_fork != NULL) {
+        pthread_t thread;
+        T_EQ(0, pthread_create(&thread, NULL, name_itself, NULL));
+        T_EQ(0, pthread_join(thread, NULL));
+        atomic_store(ended_before_fork->stop, true);
+        world_join(ended_before_fork->thread);
+    }
+}
+
+static void do_nothing(void) {}
+
+/* Our handler, which came later, runs before that one, and has the registry's lock meanwhile. */
+static void test_fork_beside_a_library_that_ends_its_thread(void) {
+    atomic_bool stop = false;
+    struct world_worker worker = {.gil = fake_main_gil(), .stop = &stop};
+    world_collect("beside.hwt");
+    world_go(&worker);
+    world_await(&worker.dropped, 3);
+    ended_before_fork = &worker;
+    pid_t pid = raw_fork(do_nothing);
+    ended_before_fork = NULL;
+    world_wait(pid);
+    struct world_worker another = {.gil = fake_main_gil(), .rounds = 5};
+    world_go(&another);
+    world_join(another.thread);
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("beside.hwt"));
+    T_TRUE(trace.complete);
+    T_EQ(3, trace.header->thread_count);
+    T_EQ(2, trace.kinds[HW__EXIT]);
+    trace_check_slots(&trace);
+    trace_close(&trace);
+    T_EQ(0, unlink(world_path("beside.hwt")));
+}
+
+/* The program has closed all descriptors, and has a file of its own where ours was. */
+static int file_of_the_program;
+
+static void keep_the_file(void) {
+    struct stat file;
+    T_EQ(2, hw_trace_active());
+    T_TRUE(hw__session.fd != file_of_the_program);
+    T_EQ(0, fstat(file_of_the_program, &file));
+    T_TRUE(S_ISCHR(file.st_mode));
+    T_EQ(0, hw_trace_stop());
+    T_EQ(0, fstat(file_of_the_program, &file));
+}
+
+static void test_a_descriptor_that_is_the_program_s_by_now(void) {
+    world_start("");
+    T_EQ(0, close(hw__session.fd));
+    file_of_the_program = open("/dev/null", O_RDONLY);
+    T_EQ(hw__session.fd, file_of_the_program);
+    world_wait(world_fork(keep_the_file));
+    T_EQ(0, hw_trace_stop());
+    T_EQ(0, close(file_of_the_program));
+}
+
 int main(void) {
     t_start();
+    T_EQ(0, pthread_atfork(prepare_of_another_library, NULL, NULL)); /* before ours */
     world_begin();
     world_enter();
     T_RUN(test_child);
@@ -382,6 +454,8 @@ int main(void) {
     T_RUN(test_child_with_threads);
     T_RUN(test_fork_while_threads_record);
     T_RUN(test_fork_while_another_gil_is_locked);
+    T_RUN(test_fork_beside_a_library_that_ends_its_thread);
+    T_RUN(test_a_descriptor_that_is_the_program_s_by_now);
     world_leave();
     return 0;
 }

@@ -111,7 +111,7 @@ static void close_chunk(struct hw__thread *thread) {
 
 static void ask_os_name(struct hw__thread *thread) {
     thread->asked = true;
-    if (thread->named || !hw__allowed(HW__CALL_NAME)) {
+    if (thread->named || thread != self || !hw__allowed(HW__CALL_NAME)) {
         return;
     }
     int saved = errno;
@@ -124,18 +124,61 @@ static void ask_os_name(struct hw__thread *thread) {
     }
 }
 
+/* Threads that have ended while another one forked: a stack, linked by `next_left`. Release and
+ * acquire. */
+static _Atomic(struct hw__thread *) left;
+
+/* Nobody is in its record any more. The registry's lock must be held. */
+static void end(struct hw__thread *thread) {
+    hw__thread_emit(thread, HW__EXIT, 0, 0, 0, hw__thread_now(thread));
+    close_chunk(thread);
+    atomic_store_explicit(&thread->slot->state, HW__SLOT_FREE, memory_order_relaxed);
+    release(thread); /* nobody sweeps where this function is called */
+}
+
+static bool has_session(void) { return hw__session.active && !atomic_load(&hw__session.inherited); }
+
+void hw__threads_end_left(void) {
+    struct hw__thread *thread = atomic_exchange_explicit(&left, NULL, memory_order_acquire);
+    while (thread != NULL) {
+        struct hw__thread *next = thread->next_left;
+        atomic_store_explicit(&thread->is_left, false, memory_order_release);
+        /* Records of another session are free already. */
+        if (has_session() && atomic_load(&thread->left_session) == hw__session.id) {
+            end(thread);
+        }
+        thread = next;
+    }
+}
+
+/* Leaves the ending of its record to who has the registry's lock next. */
+static void leave(struct hw__thread *thread) {
+    atomic_store(&thread->left_session, self_session);
+    /* One of another session may still be there when a thread of this one has used it. */
+    if (atomic_exchange_explicit(&thread->is_left, true, memory_order_acquire)) {
+        return;
+    }
+    thread->next_left = atomic_load_explicit(&left, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&left, &thread->next_left, thread,
+                                                  memory_order_release, memory_order_relaxed)) {
+    }
+}
+
 static void on_exit_of_thread(void *value) {
     struct hw__thread *thread = value;
-    hw__registry_lock();
-    if (hw__session.active && !atomic_load(&hw__session.inherited) &&
-        thread == hw__thread_known()) {
+    if (!hw__registry_lock_beside_forks()) {
+        if (thread == self) {
+            self = NULL;
+            leave(thread);
+        }
+        return;
+    }
+    hw__threads_end_left();
+    if (has_session() && thread == hw__thread_known()) {
         if (!thread->asked) {
             ask_os_name(thread);
         }
-        hw__thread_emit(thread, HW__EXIT, 0, 0, 0, hw__thread_now(thread));
-        close_chunk(thread);
-        atomic_store_explicit(&thread->slot->state, HW__SLOT_FREE, memory_order_relaxed);
-        release(thread); /* nobody sweeps where this function is called */
+        end(thread);
     }
     self = NULL;
     hw__registry_unlock();

@@ -7,7 +7,7 @@
  * Destructors of others that run later and use Python make a new record, and the destructor runs
  * once more.
  *
- * Only its own thread uses a record, but for `used` and `next_free`. */
+ * Only its own thread uses a record, but for `used` and `next_free`, and after its end. */
 #ifndef HEADWAY_TRACE_THREAD_H
 #define HEADWAY_TRACE_THREAD_H
 
@@ -66,7 +66,11 @@ struct hw__thread {
     /* 0: free; 1: being made or looked at; 2: in use. Claimed by compare-and-swap. */
     _Atomic uint32_t used;
     _Atomic uint32_t
-        next_free;    /* index plus 1, while it is on the stack of free records; relaxed */
+        next_free; /* index plus 1, while it is on the stack of free records; relaxed */
+    /* Of a thread that ended while another one forked: */
+    _Atomic bool is_left;          /* it is on the stack of such records. Acquire and release */
+    _Atomic uint64_t left_session; /* in which session */
+    struct hw__thread *next_left;
     uint32_t starved; /* events to drop before it asks for a chunk again */
     uint32_t serial;
     uint32_t index; /* of the record and of its slot; set by whoever claims it */
@@ -87,6 +91,10 @@ struct hw__thread *hw__thread_known(void);
 
 /* Forgets all threads: a session begins, or a child was forked. */
 void hw__threads_forget(void);
+
+/* Ends the records of threads that have ended while another one forked. The registry's lock must be
+ * held. */
+void hw__threads_end_left(void);
 
 /* The time for an event of the calling thread that is not about a GIL: not before its last one. */
 int64_t hw__thread_now(const struct hw__thread *thread);

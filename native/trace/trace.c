@@ -20,12 +20,15 @@
 
 /* Fork: the registry's lock is taken before and given back after, in the parent; the child has its
  * own, and a session that it inherited (session.h). */
-static void before_fork(void) { hw__registry_lock(); }
+static void before_fork(void) { hw__registry_before_fork(); }
 
-static void after_fork_in_parent(void) { hw__registry_unlock(); }
+static void after_fork_in_parent(void) {
+    hw__threads_end_left();
+    hw__registry_after_fork(false);
+}
 
 static void after_fork_in_child(void) {
-    hw__registry_unlock(); /* taken by before_fork(), in this very thread */
+    hw__registry_after_fork(true);
     hw__say_after_fork();
     hw__parks_reset_in_child();
     for (int i = 0; i < hw__gil_count(); i++) {
@@ -227,7 +230,9 @@ int64_t hw_trace_collected_ns(void) {
 int hw_trace_memory(void) { return hw__session.active ? hw__session.fd : -1; }
 
 void hw_trace_name(int32_t tid, const char *name) {
-    hw__registry_lock();
+    if (!hw__registry_lock_beside_forks()) {
+        return;
+    }
     if (hw__session.active && !atomic_load(&hw__session.inherited)) {
         if (!hw__thread_name(tid, name)) {
             hw__write_name(tid, name);
