@@ -82,7 +82,7 @@ HOLDS: dict[str, dict[str, Sequence[str]]] = {
     "wake": {"": NO_ORDER, "FORCED": NO_ORDER, "GRACE": NO_ORDER},
     "stop": {"": NO_ORDER, "AGAIN": NO_ORDER, "TRACED": NO_ORDER, "WATCHDOG": NO_ORDER, "ELSEWHERE": NO_ORDER},
     "rest": dict.fromkeys(("", "TRACE", "STOP", "NEW_GIL", "FIXED", "FIXED TRACE", "FIXED NEW_GIL"), NO_ORDER),
-    "fork": {"": NO_ORDER, "TRACED": NO_ORDER, "TRACED FIRST": NO_ORDER},
+    "fork": {"": NO_ORDER, "TRACED": NO_ORDER, "TRACED FIRST": NO_ORDER, "TRACED LIBRARY": NO_ORDER},
 }
 
 # Model -> what must be found: the variant and the mutation -> under which orders. Under the others it may hold.
@@ -129,6 +129,7 @@ FAILS: dict[str, dict[str, Sequence[str]]] = {
         "MUTATION_SLOTS_KEPT": NO_ORDER,
         "MUTATION_NO_FIRST_LOOK": NO_ORDER,
         "TRACED MUTATION_BUSY_KEPT": NO_ORDER,
+        "TRACED LIBRARY MUTATION_END_WAITS": NO_ORDER,
     },
 }
 

@@ -9,6 +9,9 @@
  * take the registry's lock before a fork and give it back (hw__sched_before_fork()). TRACED: so do
  * those of native/trace/trace.c; FIRST: these run first in the child.
  *
+ * LIBRARY: another library's handler, which runs while ours have the lock, waits for the end of a thread,
+ * ender() (on_exit_of_thread(), hw__registry_lock_beside_forks()).
+ *
  * Checked: the child can install and remove hooks, begin and end policies and sessions (it blocks
  * nowhere), and finds no hook out. */
 bool registry, changing, busy, slots_in = true, paused, forked;
@@ -18,6 +21,21 @@ byte depth; /* how often the forking thread has the registry's lock */
 #define ENTERS true /* hw__gil_enter() marks a hook only where its GIL is recorded */
 #else
 #define ENTERS false
+#endif
+
+#ifdef LIBRARY
+byte forks; /* how many handlers have the registry's lock, or are about to */
+bool ended;
+
+proctype ender() {
+    if
+    :: atomic { !registry -> registry = true } registry = false
+#ifndef MUTATION_END_WAITS /* as it was */
+    :: registry && forks > 0 /* its record is ended after the fork */
+#endif
+    fi;
+    ended = true
+}
 #endif
 
 proctype other() {
@@ -75,11 +93,17 @@ inline schedule_in_child() {
 }
 
 proctype forker() {
+#ifdef LIBRARY
+    forks++;
+#endif
 #ifdef TRACED
     lock_registry();
 #endif
 #ifndef MUTATION_REGISTRY_KEPT
     lock_registry();
+#endif
+#ifdef LIBRARY
+    ended;
 #endif
     forked = true;
 #ifdef FIRST
@@ -98,4 +122,13 @@ proctype forker() {
     assert(slots_in)
 }
 
-init { atomic { run other(); run forker() } }
+init {
+    atomic {
+        run forker();
+#ifdef LIBRARY /* alone: beside a thread that goes on, nobody is seen to wait for ever */
+        run ender()
+#else
+        run other()
+#endif
+    }
+}
