@@ -3,6 +3,9 @@
 The process goes on as before, and is left as it was. CPython 3.14 and later: as a debugger does by PEP 768. Before: its
 main thread is stopped by ptrace for about a millisecond, on x86-64. Children that it forks meanwhile are followed.
 
+A process that has a seccomp filter of its own is left alone: what is run in it for us opens files and connects to us, and
+the filter may end it for that. A container's filter does not count.
+
 Ctrl-C, SIGTERM and SIGHUP end it in order. However it ends (kill -9, too), the process goes back to CPython's own
 behaviour by itself within seconds; `headway detach` does so by hand.
 
@@ -32,7 +35,7 @@ from headway.cli.trace_command import add_output, summarise
 if TYPE_CHECKING:
     from headway.live import attach
 
-__all__ = ["add_patience", "prepare", "run"]
+__all__ = ["add_despite_filter", "add_patience", "prepare", "run"]
 
 _SIGNALLED = 128
 _LISTED = 10
@@ -54,6 +57,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="schedule its GIL by this policy instead of recording (CPython 3.14 and later); see `headway policies`",
     )
     add_patience(parser)
+    add_despite_filter(parser)
 
 
 def add_patience(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +68,15 @@ def add_patience(parser: argparse.ArgumentParser) -> None:
         type=options.seconds(above=True),
         default=10.0,
         help="how long to wait for the process's main thread to run Python (default %(default)g)",
+    )
+
+
+def add_despite_filter(parser: argparse.ArgumentParser) -> None:
+    """`--despite-filter`."""
+    parser.add_argument(
+        "--despite-filter",
+        action="store_true",
+        help="go into a process that has a seccomp filter of its own, too: the filter may end the process for it",
     )
 
 
@@ -122,7 +135,7 @@ def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Si
         file = files.check_new(files.unused_name(Path.cwd(), f"pid-{arguments.pid}"))
     how_long = f"for {arguments.duration:g} s" if arguments.duration else "until Ctrl-C"
     with collecting(file, max_bytes=arguments.max_size, at_once=True) as door:
-        held = attach.attach(target, door, patience_s=arguments.patience)
+        held = attach.attach(target, door, patience_s=arguments.patience, despite_filter=arguments.despite_filter)
         signals.wait_for()
         with contextlib.closing(held):
             console.say(f"recording process {target.pid} {how_long}")
@@ -131,7 +144,7 @@ def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Si
                 some = ", ".join(map(str, others[:_LISTED])) + (", ..." if len(others) > _LISTED else "")
                 console.say(f"its {len(others)} child processes are not recorded, and may do the work: {some}")
             alive = _wait(target.pid, held, signals, arguments.duration)
-            code = _end(target, held, arguments.patience, policy=False) if alive else 0
+            code = _end(target, held, arguments, policy=False) if alive else 0
     summarise(file, brief=arguments.no_summary)
     return code
 
@@ -156,7 +169,7 @@ def _silence() -> None:
     os.close(nowhere)
 
 
-def _end(target: "attach.Target", held: "attach.Attachment", patience_s: float, *, policy: bool) -> int:
+def _end(target: "attach.Target", held: "attach.Attachment", arguments: argparse.Namespace, *, policy: bool) -> int:
     """Have the process go back to what it was; return the exit code that says whether it has."""
     from headway.errors import RecordingError
     from headway.live import attach
@@ -171,7 +184,13 @@ def _end(target: "attach.Target", held: "attach.Attachment", patience_s: float, 
         console.say(f"{what} of process {target.pid} was removed by the watchdog: the process's stderr says why")
         return RecordingError.exit_code
     try:
-        attach.detach(target, recording=not policy, policy=policy, patience_s=patience_s)
+        attach.detach(
+            target,
+            recording=not policy,
+            policy=policy,
+            patience_s=arguments.patience,
+            despite_filter=arguments.despite_filter,
+        )
     except RecordingError as error:
         # What is recorded so far can be read all the same.
         console.complain(error.message, error.hint)
@@ -201,11 +220,11 @@ def _schedule(target: "attach.Target", arguments: argparse.Namespace, signals: _
     check(policy, {})
     if "/" in policy:
         policy = str(Path(policy).absolute())
-    held = attach.schedule(target, policy, patience_s=arguments.patience)
+    held = attach.schedule(target, policy, patience_s=arguments.patience, despite_filter=arguments.despite_filter)
     signals.wait_for()
     how_long = f"for {arguments.duration:g} s" if arguments.duration else "until Ctrl-C"
     instead = f" in place of {held.text}" if held.text else ""
     with contextlib.closing(held):
         console.say(f"process {target.pid} is scheduled by {policy}{instead} {how_long}")
         alive = _wait(target.pid, held, signals, arguments.duration)
-        return _end(target, held, arguments.patience, policy=True) if alive else 0
+        return _end(target, held, arguments, policy=True) if alive else 0

@@ -13,7 +13,7 @@ Examples:
 import argparse
 
 from headway.cli import console
-from headway.cli.attach_command import add_patience
+from headway.cli.attach_command import add_despite_filter, add_patience
 
 __all__ = ["prepare", "run"]
 
@@ -22,6 +22,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("pid", type=int, help="the process's id")
     add_patience(parser)
+    add_despite_filter(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -29,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     from headway.live import attach
 
     target = attach.look_at(arguments.pid)
-    ended = attach.detach(target, policy=True, patience_s=arguments.patience)
+    ended = attach.detach(target, policy=True, patience_s=arguments.patience, despite_filter=arguments.despite_filter)
     if ended:
         console.say(f"ended in process {target.pid}: {ended}")
     else:

@@ -27,6 +27,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 from headway.cli import console, options
+from headway.cli.attach_command import add_despite_filter
 from headway.errors import RecordingError, UsageError
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         default=10.0,
         help="how long to wait for the process's main thread, or the started program, to run Python (default %(default)g)",
     )
+    add_despite_filter(parser)
 
 
 def _count(text: str) -> int:
@@ -126,7 +128,10 @@ def _watch(pid: int, arguments: argparse.Namespace) -> int:
         again = True
         while again:
             monitor = Monitor(pid, children=arguments.children, window_s=arguments.window)
-            with _counted(pid, arguments.patience) as joined, contextlib.closing(monitor):
+            with (
+                _counted(pid, arguments.patience, despite_filter=arguments.despite_filter) as joined,
+                contextlib.closing(monitor),
+            ):
                 _show(monitor, arguments)
                 ended = not monitor.watched
             # Another `top` had begun the counting, and has left: then the process stops it.
@@ -139,7 +144,7 @@ def _watch(pid: int, arguments: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _counted(pid: int, patience_s: float) -> Iterator[bool]:
+def _counted(pid: int, patience_s: float, *, despite_filter: bool) -> Iterator[bool]:
     """Have a process count for the time; one that counts already just goes on: gives whether it is such a one.
 
     Of several that watch one process, the last one ends what the first one began.
@@ -153,7 +158,7 @@ def _counted(pid: int, patience_s: float) -> Iterator[bool]:
     ours = not joined
     try:
         if target is not None:
-            held = attach.count(target, patience_s=patience_s)
+            held = attach.count(target, patience_s=patience_s, despite_filter=despite_filter)
         with contextlib.suppress(RecordingError):
             wanted = watch.Watch(pid)
             ours = (wanted.join() or ours) and wanted.counters_only
@@ -163,7 +168,7 @@ def _counted(pid: int, patience_s: float) -> Iterator[bool]:
         # Unless it is gone, or someone has begun to record it to a file meanwhile.
         if ours and not others and watch.counts_only(pid):
             try:
-                attach.detach(target or attach.look_at(pid), patience_s=patience_s)
+                attach.detach(target or attach.look_at(pid), patience_s=patience_s, despite_filter=despite_filter)
             except RecordingError as error:
                 if watch.is_recorded(pid):
                     console.complain(error.message, error.hint)

@@ -19,6 +19,7 @@ from typing import final
 
 from headway.agent import AGENT_PATH
 from headway.errors import RecordingError
+from headway.live import filters
 from headway.live.channel import Answer, Channel, close_all, is_seen
 from headway.live.collect import PROCESS_MEMORY_BYTES, Door
 from headway.live.inject import check_state, run_soon
@@ -35,6 +36,7 @@ _BUSY_S = 60.0
 """For the recorder to start or stop, once the process has begun with it."""
 _COLLECTED_S = 5.0
 """For the collector to hear of what has just begun."""
+_DESPITE = "--despite-filter"
 _AT_ONCE_S = 1.0
 """For what a process has just begun with when we give up."""
 
@@ -152,25 +154,35 @@ class Attachment:
         self._lease.close()
 
 
-def attach(target: Target, door: Door, *, patience_s: float = 10.0) -> Attachment:
+def attach(target: Target, door: Door, *, patience_s: float = 10.0, despite_filter: bool = False) -> Attachment:
     """Start recording a process, for the collector behind that door.
+
+    Args:
+        target: The process.
+        door: Where its collector is reached.
+        patience_s: How long to wait for its main thread to run Python.
+        despite_filter: Also where a seccomp filter of its own may end it for that.
 
     Raises:
         RecordingError: It cannot be done, or it is recorded already; the process goes on as it was.
         NativeError: The native library is missing or does not fit.
     """
+    _check_filter(target, despite=despite_filter)
     held = _recorded(target, str(door.path), door.family, PROCESS_MEMORY_BYTES, patience_s, door.folder)
     door.called.wait(_COLLECTED_S)
     return held
 
 
-def count(target: Target, *, patience_s: float = 10.0) -> Attachment:
+def count(target: Target, *, patience_s: float = 10.0, despite_filter: bool = False) -> Attachment:
     """Start counting in a process: who holds and waits, and no events.
+
+    With `despite_filter`, also where a seccomp filter of its own may end it for that.
 
     Raises:
         RecordingError: It cannot be done, or it is recorded already; the process goes on as it was.
         NativeError: The native library is missing or does not fit.
     """
+    _check_filter(target, despite=despite_filter)
     return _recorded(target, "", 0, 0, patience_s)
 
 
@@ -184,26 +196,46 @@ def _recorded(
     return _held(target, _call(target, ("recorder",), call, patience_s, undo=f"recorder.detach({library!r})"))
 
 
-def schedule(target: Target, policy: str, options: str = "", *, patience_s: float = 10.0) -> Attachment:
+def schedule(
+    target: Target, policy: str, options: str = "", *, patience_s: float = 10.0, despite_filter: bool = False
+) -> Attachment:
     """Put a policy on in a process in place of the one that is on.
+
+    With `despite_filter`, also where a seccomp filter of its own may end it for that.
 
     Raises:
         RecordingError: The process cannot be reached, or refuses; it goes on as it was.
         NativeError: The native library is missing or does not fit.
     """
+    _check_filter(target, despite=despite_filter)
     library = str(library_path())
     call = f"scheduler.attach({library!r}, {policy!r}, {options!r})"
     undo = f"scheduler.detach({library!r})"
     return _held(target, _call(target, ("scheduler",), call, patience_s, undo=undo, what="scheduled"))
 
 
-def detach(target: Target, *, recording: bool = True, policy: bool = False, patience_s: float = 10.0) -> str:
+def detach(
+    target: Target,
+    *,
+    recording: bool = True,
+    policy: bool = False,
+    patience_s: float = 10.0,
+    despite_filter: bool = False,
+) -> str:
     """End the recording of a process, or its policy, whoever began it; returns what was ended, "" for nothing.
+
+    With `despite_filter`, also where a seccomp filter of its own may end it for that: it connects to us, as in the
+    beginning, and may have put the filter on since.
 
     Raises:
         RecordingError: The process cannot be reached.
         NativeError: The native library is missing or does not fit.
     """
+    if not despite_filter:
+        filters.check(
+            target.pid,
+            f"what attach or top began ends by itself, {SPAN_S:g} s after that has; {_DESPITE} tells it all the same",
+        )
     modules = (("recorder",) if recording else ()) + (("scheduler",) if policy else ())
     calls = ", ".join(f"{module}.detach({str(library_path())!r})" for module in modules)
     call = f"' and '.join(filter(None, [{calls}])), ()"
@@ -225,6 +257,13 @@ def children(pid: int) -> list[int]:
         with contextlib.suppress(RecordingError):
             pythons.append(look_at(child).pid)
     return pythons
+
+
+def _check_filter(target: Target, *, despite: bool) -> None:
+    if not despite:
+        filters.check(
+            target.pid, f"start the program with `headway trace` or `run`; {_DESPITE} attaches to it all the same"
+        )
 
 
 def _held(target: Target, answer: Answer) -> Attachment:

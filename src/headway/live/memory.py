@@ -75,9 +75,9 @@ class Memory:
         return struct.unpack(f"<{count}I", self.read(address, 4 * count))
 
 
-def status(pid: int) -> dict[str, str]:
-    """Return what the kernel says of a process, or of a thread. Raises OSError."""
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines()
+def status(pid: int | str, proc: Path = Path("/proc")) -> dict[str, str]:
+    """Return what the kernel says of a process, or of a thread (its id, or PID/task/ID). Raises OSError."""
+    lines = (proc / str(pid) / "status").read_text(encoding="utf-8", errors="replace").splitlines()
     return dict(line.split(":\t", 1) for line in lines if ":\t" in line)
 
 
