@@ -1,19 +1,29 @@
-"""`headway attach` to a process in which the code that it is to run cannot even begin: the process goes on as it would.
+"""`headway attach` to a process in which the code that it is to run cannot begin, or must not: it goes on as it would.
 
-Before CPython 3.14 that code is a pending call, whose failure would be an exception in the middle of the program.
+Before CPython 3.14 that code is a pending call, whose failure would be an exception in the middle of the program. Where
+the process has a seccomp filter of its own, that code could be its end.
 """
 
+import contextlib
+import json
+import os
+import platform
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from headway.lab.interpreters import discover
+from headway.live import filters, watch
+from headway.live.lease import SPAN_S
 
 HEADWAY = str(Path(sys.executable).with_name("headway"))
 BY_NAME = {one.name: one for one in reversed(discover()[0])}
 CALLED = [name for name in ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.13t") if name in BY_NAME]
+CONFINED = [name for name in ("3.8", "3.11", "3.13", "3.14", "3.15") if name in BY_NAME]
 QUIET = ("3.11", "3.12", "3.13", "3.13t")
 LIMIT_S = 60.0
 
@@ -102,3 +112,176 @@ def test_a_trace_function_that_raises(name, tmp_path, monkeypatch):
     if name in QUIET:
         assert output == ["tracing []", "end"]
         assert attach.returncode == 0, attach.stderr
+
+
+# A program that serves until its stdin ends, and puts a filter on itself for each line of it: what it does for which calls.
+CONFINES_ITSELF = """
+import ctypes, json, select, struct, sys, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+def confine(action, calls):
+    load = struct.pack("HBBI", 0x20, 0, 0, 0)
+    tests = b"".join(struct.pack("HBBI", 0x15, len(calls) - i, 0, number) for i, number in enumerate(calls))
+    program = load + tests + struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000) + struct.pack("HBBI", 0x06, 0, 0, action)
+    buffer = ctypes.create_string_buffer(program)
+    argument = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer)))
+    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, argument, 0, 0):
+        sys.exit("no filter: errno %d" % ctypes.get_errno())
+def elsewhere(*told):
+    confine(*told)
+    print("confined", flush=True)
+    while True:
+        time.sleep(0.01)
+print("ready", flush=True)
+while True:
+    if select.select([0], [], [], 0.002)[0]:
+        line = sys.stdin.readline()
+        if not line:
+            break
+        where, *told = json.loads(line)
+        if where == "thread":
+            threading.Thread(target=elsewhere, args=told, daemon=True).start()
+        else:
+            confine(*told)
+            print("confined", flush=True)
+print("served to the end", flush=True)
+"""
+KILL, EPERM = 0x80000000, 0x00050001
+# socket, connect and memfd_create: what attaching has a process call. And what nobody calls: getppid.
+OF_ATTACHING, NOBODY_S = {"x86_64": ([41, 42, 319], [110]), "aarch64": ([198, 203, 279], [173])}[platform.machine()]
+
+
+class Confined:
+    """CONFINES_ITSELF, running; `before` are the words of what starts it."""
+
+    def __init__(self, name, *before):
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        words = [*before, BY_NAME[name].executable, "-c", CONFINES_ITSELF]
+        self.process = subprocess.Popen(words, text=True, **pipes)
+        self.pid = self.process.pid
+
+    def __enter__(self):
+        assert self.process.stdout.readline() == "ready\n", self.process.stderr.read()
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        with contextlib.suppress(ValueError):
+            self.process.communicate()
+
+    def confine(self, action, calls, where="process"):
+        """Have it put a filter on itself, or on a thread of it."""
+        self.process.stdin.write(json.dumps([where, action, calls]) + "\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "confined\n"
+
+    def finish(self):
+        """End it; return its exit code and what it said."""
+        output, errors = self.process.communicate(timeout=LIMIT_S)
+        return self.process.returncode, output, errors
+
+
+UNHARMED = (0, "served to the end\n", "")
+
+
+def headway(*words):
+    return subprocess.run([HEADWAY, *map(str, words)], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+def ways(name):
+    yield "attach", "--duration", "0.2"
+    yield "top", "--json", "--count", "1", "--interval", "0.1"
+    yield ("detach",)
+    if name in ("3.14", "3.15"):
+        yield "attach", "--duration", "0.2", "--policy", "fair"
+
+
+@pytest.mark.matrix("name")
+@pytest.mark.parametrize("where", ["process", "thread"])
+@pytest.mark.parametrize("name", CONFINED)
+def test_a_filter_of_the_process_s_own(name, where, tmp_path, monkeypatch):
+    """Nobody goes into a process that such a filter may end, and nothing is left of the attempt; the process goes on."""
+    monkeypatch.chdir(tmp_path)
+    with Confined(name) as program:
+        program.confine(KILL, OF_ATTACHING, where)
+        for command, *options in ways(name):
+            words = (command, program.pid, *options) if command == "top" else (command, *options, program.pid)
+            done = headway(*words)
+            assert (done.returncode, done.stdout) == (7, ""), done.stderr
+            assert f"error: process {program.pid} has a seccomp filter of its own" in done.stderr
+            assert "--despite-filter" in done.stderr
+
+        assert program.finish() == UNHARMED
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.matrix("name", "command")
+@pytest.mark.parametrize("command", ["attach", "top", "detach"])
+@pytest.mark.parametrize("name", CONFINED)
+def test_despite_a_filter(name, command, tmp_path, monkeypatch):
+    """By an option it is done all the same: unharmed where the filter forbids other calls, and else it is the process's end."""
+    monkeypatch.chdir(tmp_path)
+    options = {
+        "attach": ["--duration", "0.2", "--no-summary"],
+        "top": ["--json", "--count", "1", "--interval", "0.1"],
+        "detach": [],
+    }[command]
+    with Confined(name) as program:
+        program.confine(EPERM, NOBODY_S)
+        done = headway(command, "--despite-filter", *options, program.pid)
+        assert done.returncode == 0, done.stderr
+        assert program.finish() == UNHARMED
+    if command == "attach":
+        assert [path.suffix for path in tmp_path.iterdir()] == [".hwt"]
+    with Confined(name) as program:
+        program.confine(KILL, OF_ATTACHING)
+        assert headway(command, "--despite-filter", *options, program.pid).returncode == 7
+        assert program.finish()[0] == -signal.SIGSYS
+
+
+@pytest.mark.matrix("name")
+@pytest.mark.parametrize("name", CONFINED)
+def test_a_filter_that_comes_while_it_is_recorded(name, tmp_path):
+    """A process that confines itself meanwhile is not told to stop: it stops by itself, and goes on."""
+    with Confined(name) as program:
+        words = [HEADWAY, "attach", str(program.pid), "--duration", "2", "-o", str(tmp_path / "x.hwt"), "--no-summary"]
+        with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as attach:
+            assert "recording process" in attach.stderr.readline()
+            program.confine(KILL, OF_ATTACHING)
+            said = attach.stderr.read()
+        assert attach.returncode == 7
+        assert f"error: process {program.pid} has a seccomp filter of its own" in said
+        assert "the recording ends by itself" in said
+
+        time.sleep(SPAN_S + 1)
+        assert not watch.is_recorded(program.pid)
+        assert program.finish() == UNHARMED
+
+
+# Runs a command under a filter that forbids getppid: a container's, say.
+UNDER_A_FILTER = f"""{CONFINES_ITSELF.partition("def elsewhere")[0]}
+import os
+confine({EPERM}, {NOBODY_S})
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+CONTAINED = [sys.executable, "-c", UNDER_A_FILTER, "unshare", "-p", "-f", "sh", "-c", '"$@"; exit $?', "sh"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a namespace, which only root can")
+@pytest.mark.matrix("name")
+@pytest.mark.parametrize("name", CONFINED)
+def test_a_filter_of_the_whole_container(name, tmp_path):
+    """A process that has the filter of its container and no other is attached to; with one more it is not."""
+    with Confined(name, *CONTAINED) as program:
+        inside = program.pid
+        for _ in ("sh", "the program"):
+            inside = int(Path(f"/proc/{inside}/task/{inside}/children").read_text())
+        words = ("attach", inside, "--duration", "0.2", "--no-summary", "-o", tmp_path / "x.hwt", "--force")
+        assert filters.own_filter(inside) == ""
+        done = headway(*words)
+        assert done.returncode == 0, done.stderr
+
+        program.confine(EPERM, NOBODY_S)
+        done = headway(*words)
+        assert done.returncode == 7
+        assert "a seccomp filter of its own (2 in all, 1 of them its container's)" in done.stderr
+        assert program.finish() == UNHARMED

@@ -36,9 +36,9 @@ _BUSY_S = 60.0
 """For the recorder to start or stop, once the process has begun with it."""
 _COLLECTED_S = 5.0
 """For the collector to hear of what has just begun."""
-_DESPITE = "--despite-filter"
 _AT_ONCE_S = 1.0
 """For what a process has just begun with when we give up."""
+_DESPITE = "--despite-filter"
 
 _CODE = """\
 def _headway():
@@ -231,11 +231,11 @@ def detach(
         RecordingError: The process cannot be reached.
         NativeError: The native library is missing or does not fit.
     """
-    if not despite_filter:
-        filters.check(
-            target.pid,
-            f"what attach or top began ends by itself, {SPAN_S:g} s after that has; {_DESPITE} tells it all the same",
-        )
+    _check_filter(
+        target,
+        despite=despite_filter,
+        hint=f"what `headway attach` or `top` began ends by itself, {SPAN_S:g} s after that has; {_DESPITE} tells it all the same",
+    )
     modules = (("recorder",) if recording else ()) + (("scheduler",) if policy else ())
     calls = ", ".join(f"{module}.detach({str(library_path())!r})" for module in modules)
     call = f"' and '.join(filter(None, [{calls}])), ()"
@@ -259,11 +259,16 @@ def children(pid: int) -> list[int]:
     return pythons
 
 
-def _check_filter(target: Target, *, despite: bool) -> None:
+def _check_filter(
+    target: Target,
+    *,
+    despite: bool,
+    hint: str = f"start the program with `headway trace` or `run`; {_DESPITE} attaches to it all the same",
+) -> None:
     if not despite:
-        filters.check(
-            target.pid, f"start the program with `headway trace` or `run`; {_DESPITE} attaches to it all the same"
-        )
+        with contextlib.suppress(OSError):  # from outside its container the hint would lead nowhere
+            _check_sees(target, AGENT_PATH)
+        filters.check(target.pid, hint)
 
 
 def _held(target: Target, answer: Answer) -> Attachment:

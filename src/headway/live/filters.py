@@ -56,11 +56,15 @@ def own_filter(pid: int, proc: Path = _PROC) -> str:
     others = _filters(_measure(pid, said[0], proc))
     if count <= others:
         return ""
-    return f"a seccomp filter of its own ({count} in all, its container {others})"
+    told = f" ({count} in all, {others} of them its container's)" if "Seccomp_filters" in said[0] else ""
+    return f"a seccomp filter of its own{told}"
 
 
 def _threads(pid: int, proc: Path) -> list[dict[str, str]]:
-    """Return what the kernel says of each thread: each has filters of its own. The main thread, which runs our code, first."""
+    """Return what the kernel says of the main thread, which runs our code, and of all threads.
+
+    Each has filters of its own, and each comes to our hooks, which make calls, too (docs/decisions/013).
+    """
     said = [status(pid, proc)]
     with contextlib.suppress(OSError):
         for thread in os.listdir(proc / str(pid) / "task"):
