@@ -11,7 +11,7 @@ class Attached:
 
     def __init__(self, target, file, *, max_bytes=DEFAULT_MAX_BYTES, patience_s=10.0):
         with contextlib.ExitStack() as stack:
-            door = stack.enter_context(collecting(file, max_bytes=max_bytes, at_once=True))
+            door = stack.enter_context(collecting(file, max_bytes=max_bytes, at_once=True, only=target.pid))
             self._held = live.attach(target, door, patience_s=patience_s)
             stack.callback(self._held.close)
             self._stack = stack.pop_all()

@@ -37,7 +37,12 @@
 #define OPEN_MOST_NS 2000000000
 /* Where a file system has no room, it is asked again after so long. */
 #define FULL_NS 1000000000
+/* Of a memory that nobody collects as it fills: as many as a process makes (session.c). */
 #define MOST_MEMORY_CHUNKS (1u << 20)
+/* Of one that is collected. What we allocate for it goes by these numbers, which a hostile process
+ * chooses; 10 MB of slots come on top of the chunks. */
+#define MOST_COLLECTED_CHUNKS (HW_COLLECT_MOST_BYTES / HW__CHUNK_BYTES)
+#define MOST_COLLECTED_BYTES (2 * HW_COLLECT_MOST_BYTES)
 #define NO_PLACE (-1)
 
 /* A thread reads its processor's counter a little before it writes: so much before a pass begins
@@ -46,9 +51,10 @@
 
 /* A chunk of the memory. */
 struct source {
-    int64_t place;         /* in the file, or NO_PLACE */
+    int64_t place;         /* in the file, where it has one */
     uint64_t sequence;     /* of what is there; it tells when a chunk is taken anew */
     uint32_t copied;       /* bytes */
+    bool placed;           /* zeros have no place: what is not used is not touched */
     struct hw__event last; /* as it was copied: an ACQUIRE may have become a HOLD */
 };
 
@@ -123,7 +129,7 @@ static bool check(struct hw_collection *to) {
     to->chunks_offset = header->chunks_offset;
     to->slot_count = header->slot_count;
     to->chunk_count = header->chunk_count;
-    return to->chunk_count <= MOST_MEMORY_CHUNKS &&
+    return to->chunk_count <= (to->shared ? MOST_COLLECTED_CHUNKS : MOST_MEMORY_CHUNKS) &&
            within(to->slots_offset, to->slot_count, sizeof(struct hw__slot), to->bytes) &&
            within(to->claims_offset, to->chunk_count, sizeof(uint32_t), to->bytes) &&
            within(to->chunks_offset, to->chunk_count, HW__CHUNK_BYTES, to->bytes);
@@ -160,7 +166,8 @@ struct hw_collection *hw_collect_open(int memory, int file, const char *path) {
     struct stat status;
     int seals = fcntl(memory, F_GET_SEALS);
     if (fstat(memory, &status) != 0 || seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
-        status.st_size < HW__HEADER_BYTES || status.st_size > (off_t)1 << 40) {
+        status.st_size < HW__HEADER_BYTES ||
+        status.st_size > (path != NULL ? (off_t)MOST_COLLECTED_BYTES : (off_t)1 << 40)) {
         errno = EPROTO;
         return NULL;
     }
@@ -169,6 +176,7 @@ struct hw_collection *hw_collect_open(int memory, int file, const char *path) {
         return NULL;
     }
     to->file = file;
+    to->shared = path != NULL;
     to->bytes = (size_t)status.st_size;
     to->limit = INT64_MAX;
     to->memory = mmap(NULL, to->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
@@ -188,16 +196,12 @@ struct hw_collection *hw_collect_open(int memory, int file, const char *path) {
         errno = fits ? ENOMEM : EPROTO;
         return NULL;
     }
-    for (uint32_t i = 0; i < to->chunk_count; i++) {
-        to->sources[i].place = NO_PLACE;
-    }
     /* Before the first chunk, and without one, the file has all that its header tells of. */
     struct stat there;
     if (fstat(file, &there) == 0 && there.st_size < (off_t)FILE_CHUNKS_OFFSET) {
         (void)!ftruncate(file, FILE_CHUNKS_OFFSET);
     }
     if (path != NULL) {
-        to->shared = true;
         size_t bytes = strnlen(path, HW__FILE_BYTES - 1);
         memcpy(to->control->file, path, bytes);
     }
@@ -397,18 +401,19 @@ static bool copy_chunk(struct hw_collection *to, uint32_t i) {
     head.state = state;
     if (source->sequence != head.sequence) {
         source->sequence = head.sequence;
-        source->place = NO_PLACE;
+        source->placed = false;
         source->copied = 0;
     }
     bool closed = state == HW__CHUNK_CLOSED;
     if (used == 0) {
         return closed;
     }
-    if (source->place == NO_PLACE) {
+    if (!source->placed) {
         source->place = new_place(to);
+        source->placed = source->place != NO_PLACE;
         source->copied = 0;
     }
-    bool written = source->place != NO_PLACE && write_chunk(to, source, &head, content, used);
+    bool written = source->placed && write_chunk(to, source, &head, content, used);
     to->open_written += !closed;
     if (closed && head.kind == HW__CHUNK_EVENTS) {
         int64_t last_ns = 0;
@@ -416,7 +421,7 @@ static bool copy_chunk(struct hw_collection *to, uint32_t i) {
             /* It cannot be written, and must not keep the process from using its memory. */
             to->dropped += count_events(content + source->copied, used - source->copied, &last_ns);
         }
-        if (source->place != NO_PLACE) {
+        if (source->placed) {
             struct place *place = &to->places[source->place];
             place->events = (uint32_t)count_events(content, source->copied, &place->last_ns);
             put(&to->closed, source->place);
@@ -490,7 +495,7 @@ void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state
         if (copy_chunk(to, i) && to->shared) {
             closed++;
             struct hw__chunk *chunk = chunk_of(to, i);
-            to->sources[i] = (struct source){.place = NO_PLACE, .sequence = UINT64_MAX};
+            to->sources[i] = (struct source){.sequence = UINT64_MAX};
             atomic_store_explicit(&chunk->used, 0, memory_order_relaxed);
             atomic_store_explicit(&chunk->state, 0, memory_order_relaxed);
             atomic_store_explicit(claim_of(to, i), HW__CLAIM_FREE, memory_order_release);
@@ -517,6 +522,7 @@ void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state
         .lost_children = atomic_load_explicit(&to->control->lost_children, memory_order_relaxed),
         .error = to->error,
         .closed = closed,
+        .overwritten_until_ns = to->overwritten_until_ns,
     };
 }
 

@@ -177,6 +177,7 @@ class _State(ctypes.Structure):
         ("lost_children", ctypes.c_int64),
         ("error", ctypes.c_int32),
         ("closed", ctypes.c_int32),
+        ("overwritten_until_ns", ctypes.c_int64),
     )
 
 
@@ -195,6 +196,8 @@ class CollectionState:
     """The errno of the last write that failed, or 0."""
     closed: int
     """Chunks of memory that were complete in this pass, and given back."""
+    overwritten_until_ns: int
+    """Of the events that made room, when the last one was (CLOCK_MONOTONIC); 0: none did."""
 
 
 @functools.cache
@@ -260,6 +263,7 @@ class Collection:
             lost_children=state.lost_children,
             error=state.error,
             closed=state.closed,
+            overwritten_until_ns=state.overwritten_until_ns,
         )
 
     def close(self) -> None:

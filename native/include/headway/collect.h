@@ -14,6 +14,9 @@
 
 struct hw_collection;
 
+/* What a process may have in chunks, if it is collected. A memory with more is none of ours. */
+#define HW_COLLECT_MOST_BYTES (128u << 20)
+
 /* What a collection did up to now. */
 struct hw_collect_state {
     int32_t pid;    /* as the process says; of its own PID namespace */
@@ -24,12 +27,15 @@ struct hw_collect_state {
     int64_t lost_children; /* children of the process that could not reach their collector */
     int32_t error;         /* of the last write that failed: an errno, or 0 */
     int32_t closed;        /* chunks that were complete in this pass, and given back */
+    int64_t overwritten_until_ns; /* of the events that made room, when the last one was; or 0 */
 };
 
 /* Maps a memory that was received, after having checked it.
  *
- * `memory` and `file` stay the caller's, and `file` must stay open. `path` is told to the process.
- * Returns NULL with errno set: EPROTO where the memory is none of ours or could shrink. */
+ * `memory` and `file` stay the caller's, and `file` must stay open. `path` is told to the process;
+ * NULL: the memory is not
+ * collected as it fills. Returns NULL with errno set: EPROTO where the memory is none of ours, has
+ * more than a process that is collected would make, or could shrink. */
 HW_API struct hw_collection *hw_collect_open(int memory, int file, const char *path);
 
 /* Which family the process belongs to, as it says. */

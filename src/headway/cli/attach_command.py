@@ -134,7 +134,7 @@ def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Si
     else:
         file = files.check_new(files.unused_name(Path.cwd(), f"pid-{arguments.pid}"))
     how_long = f"for {arguments.duration:g} s" if arguments.duration else "until Ctrl-C"
-    with collecting(file, max_bytes=arguments.max_size, at_once=True) as door:
+    with collecting(file, max_bytes=arguments.max_size, at_once=True, only=target.pid, say=console.say) as door:
         held = attach.attach(target, door, patience_s=arguments.patience, despite_filter=arguments.despite_filter)
         signals.wait_for()
         with contextlib.closing(held):

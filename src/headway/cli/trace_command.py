@@ -83,7 +83,8 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         type=_size,
         default="512MB",
-        help="of all traces together, as 64MB or 2GB; then the oldest events are overwritten (default %(default)s)",
+        help="of all traces together, as 64MB or 2GB; then the oldest events are overwritten, and the oldest traces of"
+        " children that have ended are removed; a process that runs may have 256 KB in any case (default %(default)s)",
     )
     parser.add_argument("--no-summary", action="store_true", help="say only where the trace is")
 

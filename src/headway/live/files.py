@@ -16,6 +16,7 @@ __all__ = [
     "family_files",
     "lock",
     "lock_path",
+    "parent_of",
     "unlock",
     "unused_name",
     "wait_until_finished",
@@ -28,6 +29,8 @@ _MAGIC = b"\x89HWT\r\n\x1a\n"
 """The beginning of a trace: magic, version and length, and `family` (native/trace/format.h)."""
 _BEGIN_TICKS = 19
 """Field of /proc/PID/stat behind the program's name: when the process began."""
+_PARENT = 1
+"""The same: who its parent is."""
 _LOOK_S = 0.02
 
 
@@ -92,6 +95,14 @@ def begin_ticks(pid: int) -> int | None:
             return None
         return int(fields[_BEGIN_TICKS])
     except (OSError, IndexError):
+        return None
+
+
+def parent_of(pid: int) -> int | None:
+    """Return the id of a process's parent; None where there is no such process any more. 0: one that we do not see."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[_PARENT])
+    except (OSError, IndexError, ValueError):
         return None
 
 
