@@ -281,6 +281,21 @@ static void test_memory_that_is_none(void) {
     close(file);
 }
 
+/* What a memory claims to have decides what we allocate: no more than a process of ours makes. */
+static void test_memory_that_claims_too_much(void) {
+    T_EQ(0, world_try_collect("much.hwt", HW_COLLECT_MOST_BYTES)); /* that much is taken */
+    T_EQ(0, hw_trace_stop());
+    the_one();
+    int memory = collected[0].memory, file = collected[0].file;
+    uint32_t chunks = HW_COLLECT_MOST_BYTES / HW__CHUNK_BYTES + 1;
+    T_EQ(sizeof chunks,
+         pwrite(memory, &chunks, sizeof chunks, offsetof(struct hw__header, chunk_count)));
+    errno = 0;
+    T_TRUE(hw_collect_open(memory, file, "x") == NULL);
+    T_EQ(EPROTO, errno);
+    collect_forget();
+}
+
 /* A hostile process: whatever it writes into its memory, at any time, nothing outside of it and of
  * the file is touched (the address sanitizer sees to it), and the collector comes to an end. */
 static void test_hostile_memory(void) {
@@ -343,6 +358,7 @@ int main(void) {
     collect_forget();
     T_RUN(test_no_disk);
     T_RUN(test_memory_that_is_none);
+    T_RUN(test_memory_that_claims_too_much);
     T_RUN(test_hostile_memory);
     world_leave();
     return 0;

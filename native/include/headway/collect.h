@@ -33,9 +33,8 @@ struct hw_collect_state {
 /* Maps a memory that was received, after having checked it.
  *
  * `memory` and `file` stay the caller's, and `file` must stay open. `path` is told to the process;
- * NULL: the memory is not
- * collected as it fills. Returns NULL with errno set: EPROTO where the memory is none of ours, has
- * more than a process that is collected would make, or could shrink. */
+ * NULL: the memory is not collected as it fills. Returns NULL with errno set: EPROTO where the
+ * memory is none of ours, has more than a process that is collected would make, or could shrink. */
 HW_API struct hw_collection *hw_collect_open(int memory, int file, const char *path);
 
 /* Which family the process belongs to, as it says. */

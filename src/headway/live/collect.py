@@ -67,6 +67,8 @@ _HELLO_MAGIC = 0x0A315448574F4C48
 _HELLO_S = 5.0
 """For a process to say what it wants, once it has called."""
 _BACKLOG = 4096
+_HEADER_BYTES = 4096
+"""Of a trace's file."""
 
 
 class Door:
@@ -162,8 +164,8 @@ class _Ended(NamedTuple):
     end_ns: int
     """When it ended, as we saw it (CLOCK_MONOTONIC)."""
     path: Path
-    device: int
-    inode: int
+    identity: tuple[int, int, int]
+    """As _identity() gave it."""
     chunks: int
     """What it occupies."""
     before: int
@@ -292,7 +294,23 @@ class Collector:
                     session.state = session.collection.copy(last=True)
                 self._let_go(session)
                 living = others
+        if living + self._kept + self._ended_chunks > self._room:
+            living = self._shrink(living)
             self._make_room(living)
+
+    def _shrink(self, living: int) -> int:
+        """Have processes that have more than they may give up their oldest events; return what all have then.
+
+        Before files are removed: what has just ended may be newer than those events.
+        """
+        for session in self._sessions:
+            others = living - session.chunks
+            limit = self._limit(session, others)
+            if session.state.chunks > limit:
+                session.collection.limit(limit)
+                session.state = session.collection.copy()
+            living = others + session.chunks
+        return living
 
     def end(self) -> None:
         """Copy what all have, for the last time. What they record from now on is lost."""
@@ -387,10 +405,10 @@ class Collector:
             pidfd, gone = _watch(pid)
             collection = Collection(memory, file, path)
         except OSError:
-            made = os.fstat(file)
+            made = _identity(file)
             os.close(file)
             with contextlib.suppress(OSError):
-                _remove(path, made.st_dev, made.st_ino)
+                _remove(path, made)
             if pidfd >= 0:
                 os.close(pidfd)
             raise
@@ -455,14 +473,14 @@ class Collector:
             self._selector.unregister(session.pidfd)
             os.close(session.pidfd)
         session.collection.close()
-        made = os.fstat(session.file)
-        chunks = max(session.state.chunks + 1, _occupied(made))
+        made = _identity(session.file)
+        chunks = max(session.state.chunks + 1, _occupied(os.fstat(session.file)))
         os.close(session.file)
         if session.path == self.file:
             self._kept += chunks
             return
         end_ns = max(time.monotonic_ns(), self._ended[-1].end_ns if self._ended else 0)
-        self._ended.append(_Ended(end_ns, session.path, made.st_dev, made.st_ino, chunks, self._ever))
+        self._ended.append(_Ended(end_ns, session.path, made, chunks, self._ever))
         self._ended_chunks += chunks
         self._ever += chunks
 
@@ -475,7 +493,7 @@ class Collector:
         oldest = self._ended.pop(0)
         self._ended_chunks -= oldest.chunks
         try:
-            if _remove(oldest.path, oldest.device, oldest.inode):
+            if _remove(oldest.path, oldest.identity):
                 self._removed += 1
         except OSError:
             self._stuck += 1
@@ -489,7 +507,8 @@ class Collector:
         The oldest events are to make room. So a process takes the place of files whose processes had ended before its own
         oldest event; and of all further ones only within a fair share, where they are together as one process.
         """
-        fair = max(_LEAST_FILE, self._room // (len(self._sessions) + bool(self._ended)))
+        parties = len(self._sessions) + bool(self._ended)
+        fair = max(_LEAST_FILE, (self._room - self._kept) // parties)
         newer = 0
         if self._ended and self._ended[-1].end_ns >= session.oldest_ns:
             first = bisect.bisect_left(self._ended, session.oldest_ns, key=lambda one: one.end_ns)
@@ -547,26 +566,34 @@ def _refuse(memory: int) -> None:
         collection.close()
 
 
-def _remove(path: Path, device: int, inode: int) -> bool:
+def _identity(file: int) -> tuple[int, int, int]:
+    """Return what only this file has: where it is, and its header, as another file may get its inode when it is gone."""
+    status = os.fstat(file)
+    return status.st_dev, status.st_ino, hash(os.pread(file, _HEADER_BYTES, 0))
+
+
+def _remove(path: Path, identity: tuple[int, int, int]) -> bool:
     """Remove a file that we made; return whether it was still there. What else stands there by now is not touched.
 
     Raises:
         OSError: It cannot be removed.
     """
     # By the folder's descriptor: looked at and removed in the same folder, whatever its path leads to meanwhile.
-    try:
-        folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    try:
-        found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
-        if (found.st_dev, found.st_ino) != (device, inode):
+    with contextlib.ExitStack() as opened:
+        try:
+            folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            opened.callback(os.close, folder)
+            status = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+            if (status.st_dev, status.st_ino) != identity[:2]:
+                return False
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            file = os.open(path.name, flags, dir_fd=folder)
+            opened.callback(os.close, file)
+            if _identity(file) != identity:
+                return False
+            os.unlink(path.name, dir_fd=folder)
+        except (FileNotFoundError, NotADirectoryError):
             return False
-        os.unlink(path.name, dir_fd=folder)
-    except FileNotFoundError:
-        return False
-    finally:
-        os.close(folder)
     return True
 
 

@@ -1,0 +1,270 @@
+"""What the files and the memory of a launch are bounded by, whoever calls at its collector."""
+
+import contextlib
+import fcntl
+import os
+import re
+import socket
+import struct
+import subprocess
+import sys
+import time
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headway.live import collect
+from headway.traces import format as hwt
+
+pytestmark = [pytest.mark.slow, pytest.mark.any_load]
+
+CONTROL_OFFSET = 3072  # native/trace/control.h
+TAKEN = 1
+F_ADD_SEALS, SEAL_SHRINK = 1033, 2
+SLOTS_OFFSET, CLAIMS_OFFSET = 1 << 16, 1 << 17
+LIMIT = 1 << 20
+LEAST = 16 * hwt.CHUNK_BYTES
+NOBODYS = count(1 << 23)  # above all ids of processes: who has one is gone already
+
+
+def memory(chunks=64, filled=0):
+    """Return the descriptor of a memory as a process makes it, some of whose chunks are closed and full of events."""
+    offset = CLAIMS_OFFSET + (4 * chunks + 65535) // 65536 * 65536
+    descriptor = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.truncate(descriptor, offset + chunks * hwt.CHUNK_BYTES)
+    fcntl.fcntl(descriptor, F_ADD_SEALS, SEAL_SHRINK)
+    header = np.zeros((), hwt.HEADER_DTYPE)
+    header["magic"], header["version"], header["header_bytes"] = hwt.MAGIC, hwt.FORMAT_VERSION, hwt.HEADER_BYTES
+    header["slot_bytes"], header["slots_offset"], header["slot_count"] = hwt.SLOT_DTYPE.itemsize, SLOTS_OFFSET, 1
+    header["chunk_bytes"], header["chunks_offset"], header["chunk_count"] = hwt.CHUNK_BYTES, offset, chunks
+    os.pwrite(descriptor, header.tobytes(), 0)
+    os.pwrite(descriptor, struct.pack("<Q", CLAIMS_OFFSET), CONTROL_OFFSET)
+    os.pwrite(descriptor, struct.pack("<I", TAKEN) * filled, CLAIMS_OFFSET)
+    events = np.zeros((hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES) // hwt.EVENT_DTYPE.itemsize, hwt.EVENT_DTYPE)
+    events["time_ns"], events["kind"] = time.monotonic_ns(), hwt.RELEASE
+    head = np.zeros((), hwt.CHUNK_DTYPE)
+    head["state"], head["kind"], head["used"] = hwt.CHUNK_CLOSED, hwt.CHUNK_EVENTS, events.nbytes
+    for at in range(filled):
+        head["sequence"] = at
+        os.pwrite(descriptor, head.tobytes() + events.tobytes(), offset + at * hwt.CHUNK_BYTES)
+    return descriptor
+
+
+@pytest.fixture
+def collector(tmp_path):
+    """A collector of 1 MB, that was called by nobody yet."""
+    with collect.Collector(collect.Door(), tmp_path / "x.hwt", max_bytes=LIMIT) as one:
+        yield one
+
+
+@pytest.fixture
+def alive():
+    """Start processes that do nothing until the test is over."""
+    with contextlib.ExitStack() as stack:
+
+        def start():
+            one = stack.enter_context(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
+            stack.callback(one.stdin.close)
+            return one.pid
+
+        yield start
+
+
+def begin(collector, pid, *, chunks=64, filled=0):
+    descriptor = memory(chunks, filled)
+    try:
+        collector._begin(descriptor, pid)
+    finally:
+        os.close(descriptor)
+
+
+def recorded(collector, filled):
+    """A process is recorded that has ended before we heard of it."""
+    begin(collector, next(NOBODYS), filled=filled)
+    collector.copy()
+
+
+def occupied(folder):
+    return sum(path.stat().st_blocks * 512 for path in folder.glob("*.hwt"))
+
+
+def test_what_ended_children_have_counts(collector, tmp_path):
+    """A server with short-lived workers keeps within the limit: the oldest traces of workers make room, and are counted."""
+    for _ in range(40):
+        recorded(collector, 20)
+        assert occupied(tmp_path) <= LIMIT
+
+    paths = sorted(tmp_path.glob("*.hwt"))
+    assert paths == sorted(collector.files)
+    assert collector.files[0] == tmp_path / "x.hwt"
+    assert len(paths) == 3  # the first, and the last that there is room for
+    assert all(path.stat().st_blocks * 512 >= 20 * hwt.CHUNK_BYTES for path in paths)
+    assert [int(re.search(r"traces of (\d+) children", one)[1]) for one in collector.problems] == [37]
+
+
+def test_who_lives_makes_room_by_its_oldest_events_first(collector, alive):
+    """A process that is alive takes the place of traces that are older than all it has, and of others within its share."""
+    recorded(collector, 2)
+    recorded(collector, 30)
+    begin(collector, alive(), filled=64)
+    collector.copy()
+    assert collector._removed == 1  # it began after that one had ended
+    assert collector._sessions[0].state.chunks == 64 - 1 - 3  # all but its own header, and the first process's file
+
+    recorded(collector, 30)
+    collector.copy()
+    assert collector._removed == 1  # the newest stays; the living one has given up its oldest
+    assert sum(one.chunks for one in collector._sessions) + collector._kept + collector._ended_chunks <= 64
+
+
+def test_the_first_process_is_never_removed(collector, tmp_path, alive):
+    """Though it has all that there may be: then others have their least."""
+    recorded(collector, 64)
+    recorded(collector, 64)
+    begin(collector, alive(), filled=64)
+    collector.copy()
+
+    assert (tmp_path / "x.hwt").exists()
+    assert occupied(tmp_path) <= LIMIT + LEAST
+
+
+def test_only_what_we_made_is_removed(collector, tmp_path):
+    """What somebody has put in the place of a trace stays, be it a file or a link."""
+    for _ in range(3):
+        recorded(collector, 4)
+    _, one, other = collector.files
+    one.unlink()
+    one.write_text("a user's")
+    (tmp_path / "kept").write_text("a user's")
+    other.unlink()
+    other.symlink_to(tmp_path / "kept")
+    for _ in range(8):
+        recorded(collector, 40)
+
+    assert one.read_text() == other.read_text() == "a user's"
+    assert other.is_symlink()
+
+
+def test_the_number_of_files_is_bounded(collector, tmp_path, monkeypatch):
+    """Small files make room for new ones, too."""
+    monkeypatch.setattr(collect, "MOST_FILES", 5)
+    for _ in range(20):
+        recorded(collector, 0)
+        assert len(list(tmp_path.glob("*.hwt"))) <= 5
+    assert collector._removed == 15
+
+
+def test_files_that_cannot_be_removed(collector, tmp_path, monkeypatch):
+    """No further child is recorded then, and it is said."""
+
+    def fail(*_):
+        raise PermissionError
+
+    monkeypatch.setattr(collect, "_remove", fail)
+    for _ in range(20):
+        recorded(collector, 30)
+        assert occupied(tmp_path) <= LIMIT + LEAST
+    assert re.match(r"\d+ processes are not recorded: a launch may have", collector.problems[0])
+
+
+def test_the_number_of_processes_at_a_time_is_bounded(collector, tmp_path, monkeypatch, alive):
+    """Further ones are refused, and counted; one that has ended makes room."""
+    monkeypatch.setattr(collect, "MOST_SESSIONS", 2)
+    for _ in range(4):
+        begin(collector, alive())
+    assert len(collector._sessions) == len(list(tmp_path.glob("*.hwt"))) == 2
+    assert re.match("2 processes are not recorded: a launch may have 2 at a time", collector.problems[0])
+
+    collector._sessions[0].gone = True
+    begin(collector, alive())
+    assert len(collector._sessions) == 2
+    assert len(list(tmp_path.glob("*.hwt"))) == 3
+
+
+def test_a_process_is_recorded_once_at_a_time(collector, alive):
+    """One that calls again has executed another program: what it recorded before is complete."""
+    pid = alive()
+    for _ in range(5):
+        begin(collector, pid, filled=1)
+    collector.copy()
+    assert [one.pid for one in collector._sessions] == [pid]
+    assert len(collector.files) == 5
+    assert all(path.stat().st_blocks * 512 >= hwt.CHUNK_BYTES for path in collector.files)
+
+
+def test_a_memory_that_claims_more_than_ours_has(collector, tmp_path):
+    """It is refused before anything is allocated for it, and leaves no file."""
+    most = collect.PROCESS_MEMORY_BYTES // hwt.CHUNK_BYTES
+    for chunks in (most + 1, 1_000_000):
+        with pytest.raises(OSError, match="Protocol error"):
+            begin(collector, os.getpid(), chunks=chunks)
+    assert not list(tmp_path.glob("*.hwt"))
+    begin(collector, os.getpid(), chunks=most)
+    assert len(collector._sessions) == 1
+
+
+def test_only_descendants_of_the_target_are_recorded(tmp_path, alive):
+    """Of those that know the launch's number: as `headway attach` does."""
+    door = collect.Door()
+    child = alive()
+    with collect.Collector(door, tmp_path / "x.hwt", only=child) as collector:
+        for pid in (os.getpid(), os.getppid(), alive(), 1):
+            begin(collector, pid)
+        assert not collector._sessions
+        assert collector.problems == [f"4 processes are not recorded: they do not descend from process {child}"]
+        begin(collector, child)
+        assert len(collector._sessions) == 1
+    with collect.Collector(collect.Door(), tmp_path / "y.hwt", only=os.getpid()) as collector:
+        begin(collector, alive())
+        assert len(collector._sessions) == 1
+
+
+def test_who_calls_is_who_the_kernel_says(tmp_path):
+    """A process that sends many memories has one session."""
+    with collect.Collector(collect.Door(), tmp_path / "x.hwt", only=os.getpid()) as collector:
+        hello = struct.pack("<QQ", collect._HELLO_MAGIC, collector._door.family)
+        for _ in range(20):
+            descriptor = memory()
+            with socket.socket(socket.AF_UNIX) as caller:
+                caller.connect(str(collector._door.path))
+                socket.send_fds(caller, [hello], [descriptor])
+            os.close(descriptor)
+        while len(collector.files) < 20:
+            collector.step(1.0)
+        assert [one.pid for one in collector._sessions] == [os.getpid()]
+
+
+def test_lines_about_problems_are_bounded(collector):
+    """However many processes have one."""
+    for number in range(1000):
+        collector._say(f"problem {number}")
+    assert len(collector.problems) == collect._MOST_PROBLEMS + 1
+    assert (
+        collector.problems[-1]
+        == f"{1000 - collect._MOST_PROBLEMS} further processes are not recorded, or lack some events"
+    )
+
+
+def test_workers_of_a_launch(tmp_path):
+    """The same from outside: 12 children, one after the other, each with more than half of what all may have."""
+    program = (
+        "import os, time\n"
+        "for _ in range(12):\n"
+        " pid = os.fork()\n"
+        " if pid == 0:\n"
+        "  for _ in range(40_000):\n   time.sleep(0)\n"
+        "  os._exit(0)\n"
+        " os.waitpid(pid, 0)\n"
+    )
+    path = tmp_path / "workers.py"
+    path.write_text(program)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    with collect.collecting(tmp_path / "x.hwt", max_bytes=LIMIT, say=(said := []).append) as door:
+        from headway.live.launch import environment
+
+        subprocess.run([sys.executable, str(path)], env=environment(door.environment(), base=env), check=True)
+    assert occupied(tmp_path) <= LIMIT
+    assert Path(tmp_path / "x.hwt").exists()
+    assert any("children that had ended were removed" in one for one in said), said
