@@ -3,6 +3,8 @@
 A process that records does not touch a file system (native/trace/session.h). It sends the descriptor of its memory to
 our Unix socket, and keeps nothing open. We look at the memory again and again, copy what is new into the process's file,
 and go on doing so until the process is gone: however it ended, what it recorded is with us.
+
+One file, since who calls, what their files may have and which of those make room is one decision in each pass.
 """
 
 import bisect
