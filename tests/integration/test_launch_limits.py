@@ -248,10 +248,10 @@ def test_lines_about_problems_are_bounded(collector):
 
 
 def test_workers_of_a_launch(tmp_path):
-    """The same from outside: 12 children, one after the other, each with more than half of what all may have."""
+    """The same from outside: six children, one after the other, each with more than half of what all may have."""
     program = (
         "import os, time\n"
-        "for _ in range(12):\n"
+        "for _ in range(6):\n"
         " pid = os.fork()\n"
         " if pid == 0:\n"
         "  for _ in range(40_000):\n   time.sleep(0)\n"
