@@ -407,10 +407,11 @@ class Collector:
             pidfd, gone = _watch(pid)
             collection = Collection(memory, file, path)
         except OSError:
-            made = _identity(file)
-            os.close(file)
+            # Without a further descriptor: there may be none, which may be why.
             with contextlib.suppress(OSError):
-                _remove(path, made)
+                if os.path.samestat(os.fstat(file), path.lstat()):
+                    path.unlink()
+            os.close(file)
             if pidfd >= 0:
                 os.close(pidfd)
             raise
