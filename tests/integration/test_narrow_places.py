@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import subprocess
+import time
 import sys
 import tempfile
 from pathlib import Path
@@ -92,7 +93,10 @@ def check(bare, ours, what, trace, *, must_fail=False):
         assert said
         assert f"is not {what}: " in said[0]
     if what == "traced" and not said:
-        assert trace.stat().st_size > 0
+        deadline_s = time.monotonic() + 60  # the collector makes the file, and then writes it
+        while not (trace.exists() and trace.stat().st_size > 0):
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
 
 
 def in_namespace(mounts):
