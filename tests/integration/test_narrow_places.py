@@ -7,9 +7,9 @@ import os
 import resource
 import shutil
 import subprocess
-import time
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
