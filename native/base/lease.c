@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/room.h"
 #include "headway/clock.h"
 
 static struct hw__lease_page none;
@@ -25,9 +25,7 @@ static void leave(struct hw__lease *lease, struct hw__lease_page *next, int64_t 
 int hw__lease_begin(struct hw__lease *lease, int64_t span_ns) {
     hw__lease_end(lease);
     size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
-    /* The limit of files applies to memory files, too, and who goes beyond it gets a signal. */
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
+    if (!hw__room_in_file(bytes)) {
         return -EFBIG;
     }
     int fd = memfd_create("headway-lease", MFD_CLOEXEC | MFD_ALLOW_SEALING);

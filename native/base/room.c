@@ -33,3 +33,11 @@ bool hw__room_for(size_t bytes) {
     errno = saved;
     return room != MAP_FAILED;
 }
+
+bool hw__room_in_file(size_t bytes) {
+    int saved = errno;
+    struct rlimit limit;
+    bool room = getrlimit(RLIMIT_FSIZE, &limit) != 0 || bytes <= limit.rlim_cur;
+    errno = saved;
+    return room;
+}

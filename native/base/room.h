@@ -15,4 +15,8 @@
  * program's may end the process for other calls. errno stays. */
 bool hw__room_for(size_t bytes);
 
+/* A memory file may have so many bytes. The limit of files (RLIMIT_FSIZE) applies to it, too, and
+ * who makes one grow beyond it gets a signal. */
+bool hw__room_in_file(size_t bytes);
+
 #endif

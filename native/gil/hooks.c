@@ -65,9 +65,10 @@ struct hw__gil_memory *hw__hooks_resting(void) {
  * takes as long as all of them: the GIL of 4,400 threads that wanted it at once was passed on every
  * 10 ms instead of every 10 us. Whether a program gets there hangs on each microsecond of a
  * hand-over, and recording takes some. So while a GIL is recorded, so many waiters do so as ever,
- * and all further ones together every EACH_NS. With 128 in place of 1,000, some hundred threads
- * that compute had less even turns, and did twice as much as bare with a short interval. */
-unsigned hw__hooks_punctual = 1000;
+ * and all further ones together every EACH_NS. With 1,000 in place of 256 a bystander of 4,000
+ * threads that woke together waited half as long again as bare, and seconds now and then; with 128,
+ * some hundred threads that compute had less even turns. */
+unsigned hw__hooks_punctual = 256;
 #define EACH_NS 50000
 #define LONGEST_NS 500000000
 

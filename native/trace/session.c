@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -56,9 +55,7 @@ static int make(uint32_t chunk_count) {
     size_t chunks_offset = claims_offset + round_up(chunk_count * sizeof *hw__session.claims);
     size_t bytes = chunks_offset + (size_t)chunk_count * HW__CHUNK_BYTES;
     size_t first_bytes = chunks_offset + (size_t)first_chunks * HW__CHUNK_BYTES;
-    /* The limit of files applies to memory files, too, and who goes beyond it gets a signal. */
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
+    if (!hw__room_in_file(bytes)) {
         return -EFBIG;
     }
     if (!hw__room_for(first_bytes)) {
