@@ -4,6 +4,10 @@ The program has threads that wake twice a second, and a bystander that lets the 
 can. Each launch is a fresh process, started from the command line as a user would; a block is one launch each way, in
 drawn order. Figures are ratios to bare by blocks, with their intervals. Target: at least 0.9 of bare's rounds, and a worst
 wait of at most twice bare's. Where the machine cannot start so many threads, the limits that may be why are told.
+
+With many thousands of threads the bare program, too, stands still in some launches and not in others. A launch stands still
+that has less than a quarter of the rounds of bare's best one. Where bare does so no ratio is a verdict, and the launches that
+stood still are counted.
 """
 
 import argparse
@@ -37,6 +41,7 @@ WAYS = {
 THREADS = (1000, 4000, 4400, 16500)
 LEAST_ROUNDS = 0.9
 MOST_WORST = 2.0
+STILL = 0.25
 
 
 @dataclass
@@ -110,6 +115,11 @@ def ratio(launches: dict[str, list[Launch]], way: str, figure: str) -> Interval 
     return paired_ratio_interval(pairs) if all(one > 0 and other > 0 for one, other in pairs) else None
 
 
+def stood_still(found: list[Launch], best: int) -> int:
+    """How many launches did, where bare's best one made so many rounds."""
+    return sum(one.rounds < STILL * best for one in found)
+
+
 def said_of(interval: Interval | None) -> str:
     """An interval, in a column."""
     if interval is None:
@@ -118,9 +128,18 @@ def said_of(interval: Interval | None) -> str:
     return f"{interval.value:.2f} [{interval.low:.2f}, {high}]"
 
 
-def held(rounds: Interval, worst: Interval | None) -> str:
+def is_missed(rounds: Interval | None, worst: Interval | None, failures: list[str]) -> bool:
+    """Whether a target is missed beyond doubt."""
+    return (
+        bool(failures)
+        or (rounds is not None and rounds.high < LEAST_ROUNDS)
+        or (worst is not None and worst.low > MOST_WORST)
+    )
+
+
+def held(rounds: Interval | None, worst: Interval | None) -> str:
     """What the intervals say that are not beyond a target."""
-    within = rounds.low >= LEAST_ROUNDS and worst is not None and worst.high <= MOST_WORST
+    within = rounds is not None and rounds.low >= LEAST_ROUNDS and worst is not None and worst.high <= MOST_WORST
     return "within its targets" if within else "undecided: an interval crosses a target"
 
 
@@ -129,8 +148,6 @@ def measure(interpreter: Interpreter, threads: int, arguments: argparse.Namespac
     launches: dict[str, list[Launch]] = {way: [] for way in (BARE, *WAYS)}
     for block in range(arguments.launches):
         for way in random.sample(list(launches), len(launches)):
-            if any(one.failure for one in launches[way]):
-                continue  # it is missed anyway, and each may take minutes
             done = launch(interpreter, way, threads, arguments.seconds, arguments.limit)
             launches[way].append(done)
             print(
@@ -143,20 +160,22 @@ def measure(interpreter: Interpreter, threads: int, arguments: argparse.Namespac
     if started < threads:
         told = ", ".join(f"{name} {value}" for name, value in limits().items())
         print(f"only {started} of {threads} threads could be started; limits: {told}")
+    best = max(one.rounds for one in launches[BARE])
+    bare_stood = stood_still(launches[BARE], best)
     rows = {}
     for way, found in launches.items():
         failures = [one.failure for one in found if one.failure]
         said = sorted({re.sub(r"\d+", "N", line) for one in found for line in one.said})
-        whole = not failures and len(found) == len(launches[BARE])
-        rounds = ratio(launches, way, "rounds") if whole and way != BARE else None
-        worst = ratio(launches, way, "worst_ns") if whole and way != BARE else None
-        over = (way != BARE and bool(failures)) or (rounds is not None and rounds.high < LEAST_ROUNDS)
-        over |= worst is not None and worst.low > MOST_WORST
+        stood = stood_still(found, best)
+        rounds = ratio(launches, way, "rounds") if way != BARE else None
+        worst = ratio(launches, way, "worst_ns") if way != BARE else None
+        over = way != BARE and not bare_stood and is_missed(rounds, worst, failures)
         missed |= over
         rows[way] = {
             "launches": [asdict(one) for one in found],
             "rounds": rounds and asdict(rounds),
             "worst": worst and asdict(worst),
+            "stood_still": stood,
             "missed": over,
         }
         counted = [one for one in found if not one.failure]
@@ -166,7 +185,14 @@ def measure(interpreter: Interpreter, threads: int, arguments: argparse.Namespac
             if counted
             else f"{'-':>9}{'-':>11}"
         )
-        verdict = "MISSED" if over else "" if way == BARE or rounds is None else held(rounds, worst)
+        if way == BARE:
+            verdict = ""
+        elif bare_stood:
+            verdict = "undecided: bare itself stood still"
+        else:
+            verdict = "MISSED" if over else held(rounds, worst)
+        if stood:
+            verdict += f"  stood still in {stood} of {len(found)} launches"
         print(
             f"{threads:>7} {way:<8}{figures}  {said_of(rounds):<22}{said_of(worst):<22}{verdict}  {'; '.join(failures)}"
         )
