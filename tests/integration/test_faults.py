@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import socket
@@ -39,17 +40,34 @@ def marked():
     return found
 
 
-def all_files():
-    folders = {path for volume in find_volumes().found.values() for path in volume.folder.glob("headway-lab-*")}
-    return folders | set(Path("/dev/shm").glob("sem.mp-*"))
+def lab_folders():
+    return {path for volume in find_volumes().found.values() for path in volume.folder.glob("headway-lab-*")}
 
 
 _BEFORE = set()
+_SEMAPHORES = set()  # their inodes
+
+
+def semaphores():
+    """Return multiprocessing's semaphores that are there, of those that a process of this test's labs was seen to have.
+
+    Their names do not tell whose they are, and any other program may have some. Who made one has mapped it by another name.
+    """
+    for pid in marked():
+        with contextlib.suppress(OSError):
+            mapped = Path(f"/proc/{pid}/maps").read_text()
+            _SEMAPHORES.update(map(int, re.findall(r" (\d+) +/dev/shm/sem\.", mapped)))
+    found = set()
+    for path in Path("/dev/shm").glob("sem.mp-*"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_ino in _SEMAPHORES:
+                found.add(path)
+    return found
 
 
 def left_files():
-    """Return folders of labs on every volume, and multiprocessing's semaphores, that were not there before the test."""
-    return sorted(all_files() - _BEFORE)
+    """Return folders of labs on every volume that were not there before the test, and semaphores of its labs."""
+    return sorted((lab_folders() - _BEFORE) | semaphores())
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +76,8 @@ def _what_was_there(tmp_path, monkeypatch):
     (tmp_path / "disk").mkdir()
     monkeypatch.setenv("HEADWAY_DISK", str(tmp_path / "disk"))
     _BEFORE.clear()
-    _BEFORE.update(all_files())
+    _BEFORE.update(lab_folders())
+    _SEMAPHORES.clear()
 
 
 def wait_for(condition, limit_s=60.0):
