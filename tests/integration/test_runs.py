@@ -1,6 +1,7 @@
 """Whole runs: killed, resumed, interrupted, failing in the middle."""
 
 import contextlib
+import json
 import os
 import signal
 import sqlite3
@@ -21,6 +22,7 @@ from headway.lab.machine import this_machine
 from headway.lab.plan import Plan
 from headway.lab.store import Store
 from headway.lab.surroundings import prepare
+from headway.lab.verdicts import ORDER
 
 HERE = str(Path(__file__).parent)
 
@@ -182,6 +184,48 @@ def test_a_run_goes_on_past_failing_cells(store_path):
         status.setdefault(one.key.split("|")[1], []).append(one.launch.status)
     assert status == {"Good": ["ok"] * 2, "Raises": ["failed"] * 2, "Crashes": ["failed"] * 2, "Hangs": ["failed"] * 2}
     assert (seen[-1].done, seen[-1].failed, seen[-1].cell) == (8, 6, None)
+
+
+def test_an_experiment_is_told_when_it_is_done(store_path):
+    """After the last launch of each experiment, which is stored by then, and before the first of the next one."""
+    cells = tuple(
+        make_cell(name, label, "i", workload="faulty_workloads:Good", paths=(HERE,), samples=1)
+        for name in ("sleep", "countdown")
+        for label in ("a", "b")
+    )
+    plan = Plan("quick", 2, 1, 30.0, None, cells, ())
+    executable = select(discover()[0], ["3.13"])[0].executable
+    told = []
+    with Store(store_path, create=True) as store:
+        run_id = store.new_run({"launches": 2, "size": "quick"}, cells)
+
+        def report(progress):
+            told.append((progress.finished, progress.cell and progress.cell.experiment, len(store.launches(run_id))))
+
+        runner._Session(store, run_id, plan, this_machine(), {"i": executable}, None, prepare([]), report).go()
+
+    assert [one for one in told if one[0]] == [("sleep", None, 4), ("countdown", None, 8)]
+    assert [cell for _, cell, _ in told] == [*["sleep"] * 4, None, *["countdown"] * 4, None, None]
+
+
+def test_verdicts_are_on_the_screen_as_soon_as_they_are_known(store_path):
+    """Each experiment's claims with their verdicts stand on stderr before the next experiment begins."""
+    done = subprocess.run(
+        [*LAB, "sleep", "countdown", "--interpreter", "3.13", "--launches", "2", "--store", str(store_path), "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    lines = done.stderr.splitlines()
+    first, second = (
+        lines.index("sleep: Do waits overlap?"),
+        lines.index("countdown: Does a countdown get quicker when it is split over threads?"),
+    )
+    assert first < second
+    (claim,) = [line for line in lines[first:second] if "threads take as long as the longest sleep too: 3.13 " in line]
+    assert claim.split()[0] in ORDER
+    assert json.loads(done.stdout)
 
 
 def test_three_lines_of_python_give_values():

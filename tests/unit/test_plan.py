@@ -36,14 +36,33 @@ def test_compared_cells_stand_next_to_each_other():
     """Within a block the cells of a group are neighbours, and their order changes from block to block."""
     made = plan(("cpu-bound", "sleep"), [make_interpreter("3.8.1"), make_interpreter("3.13.0")], launches=6)
 
-    for _, block in itertools.groupby(made.order(), key=lambda item: item[0]):
+    for _, block in itertools.groupby(made.order(), key=lambda item: (item[1].experiment, item[0])):
         groups = [group for group, _ in itertools.groupby(cell.group for _, cell in block)]
-        assert len(groups) == len(set(groups)) == 4
+        assert len(groups) == len(set(groups)) == 2
     inner = {
         tuple(cell.label for b, cell in made.order() if b == block and cell.group == "sleep|free|3.8.1")
         for block in range(6)
     }
     assert len(inner) > 1
+
+
+def test_experiments_come_one_after_another():
+    """All blocks of an experiment stand together, in the order that was asked for, and so each is done early."""
+    made = plan(("sleep", "cpu-bound"), launches=3)
+
+    assert [name for name, _ in itertools.groupby(cell.experiment for _, cell in made.order())] == [
+        "sleep",
+        "cpu-bound",
+    ]
+    assert [block for block, _ in itertools.groupby(block for block, _ in made.order())] == [0, 1, 2] * 2
+
+
+def test_the_telling_experiments_come_first():
+    """Whoever asks for all gets those first that tell most; none is lost by it, and each is there once."""
+    names = [one.name for one in experiments()]
+
+    assert names[:3] == ["convoy", "policies", "cpu-bound"]
+    assert len(names) == len(set(names))
 
 
 def test_interpreters_are_neighbours_where_they_are_compared():

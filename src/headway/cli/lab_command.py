@@ -6,10 +6,12 @@ cut short goes on with `--resume`.
 
 import argparse
 import contextlib
+import functools
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 
 from headway import lab
@@ -164,7 +166,7 @@ _WITH_RESUME = (
 
 def _measure(arguments: argparse.Namespace) -> lab.Run:
     """Run or resume; after Ctrl-C return what is there. Raises HeadwayError."""
-    shown = _ProgressLine()
+    shown = _ProgressLine(functools.partial(_judged, store=arguments.store))
     if arguments.resume is not None:
         given = [name for name in _WITH_RESUME if getattr(arguments, name) not in (None, [])]
         if given:
@@ -222,13 +224,25 @@ def _interruptible(report: Callable[[lab.Progress], None]) -> Iterator[Callable[
             signal.signal(number, handler)
 
 
+def _judged(progress: lab.Progress, *, store: Path | None) -> Iterator[str]:
+    """Yield what the experiment that has just finished came to: a line for its question, and one for each claim."""
+    from headway.report import verdict_lines
+
+    results = lab.load_run(progress.run, store=store)
+    yield from verdict_lines(results, results.experiment(progress.finished))
+
+
 class _ProgressLine:
-    """One line on stderr that says what runs, how much is left, and the time; rewritten on a terminal."""
+    """One line on stderr that says what runs, how much is left, and the time; rewritten on a terminal.
+
+    Between such lines, what each experiment came to as soon as it is done.
+    """
 
     _QUIET_S = 5.0
 
-    def __init__(self) -> None:
+    def __init__(self, judged: Callable[[lab.Progress], Iterator[str]]) -> None:
         self.run: str | None = None
+        self._judged = judged
         self._rewrites = sys.stderr.isatty()
         self._last_s = -self._QUIET_S
         self._open = False
@@ -242,6 +256,11 @@ class _ProgressLine:
             if progress.cell is None:
                 console.say("nothing is left to do: the run is complete")
                 return
+        if progress.finished:
+            self.end()
+            for line in self._judged(progress):
+                console.say(line)
+            return
         now_s = time.monotonic()
         # Without a terminal a line now and then is enough; the last one always comes.
         if not self._rewrites and progress.cell is not None and now_s - self._last_s < self._QUIET_S:

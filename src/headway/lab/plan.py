@@ -1,8 +1,9 @@
 """From experiments to an ordered list of launches.
 
-One block is one launch of every cell. Within a block the groups of cells that are compared with each other come in
-random order, and so do the cells of a group, next to each other: what slows the machine for seconds slows a whole group,
-and drops out of its ratios (docs/decisions/003). The order follows from the seed alone, so a run that was killed goes on
+Experiments come one after another, in the plan's order, so that each can be judged as soon as it is done. One block is one
+launch of every cell of an experiment. Within a block the groups of cells that are compared with each other come in random
+order, and so do the cells of a group, next to each other: what slows the machine for seconds slows a whole group, and drops
+out of its ratios (docs/decisions/003). The order follows from the plan and its seed alone, so a run that was killed goes on
 in the same order.
 """
 
@@ -73,13 +74,15 @@ class Plan:
         """Return every (block, cell) in the order of launching."""
         ordered: list[tuple[int, Cell]] = []
         shuffler = random.Random(self.seed)
-        for block in range(self.launches):
+        for experiment in dict.fromkeys(cell.experiment for cell in self.cells):
             groups: dict[str, list[Cell]] = {}
             for cell in sorted(self.cells, key=lambda cell: cell.key):
-                groups.setdefault(cell.group, []).append(cell)
-            for group in shuffler.sample(list(groups), len(groups)):
-                cells = groups[group]
-                ordered.extend((block, cell) for cell in shuffler.sample(cells, len(cells)))
+                if cell.experiment == experiment:
+                    groups.setdefault(cell.group, []).append(cell)
+            for block in range(self.launches):
+                for group in shuffler.sample(list(groups), len(groups)):
+                    cells = groups[group]
+                    ordered.extend((block, cell) for cell in shuffler.sample(cells, len(cells)))
         return ordered
 
 

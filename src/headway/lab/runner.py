@@ -34,16 +34,17 @@ __all__ = ["Progress", "Request", "resume", "run"]
 @final
 @dataclass(frozen=True)
 class Progress:
-    """What a run tells while it runs: once before each launch, and once at the end.
+    """What a run tells while it runs: once before each launch, once after the last launch of an experiment, and at the end.
 
     Attributes:
         run: The run's id.
         done: Launches stored so far, those of an earlier try included.
         planned: Launches in all.
-        cell: What starts now; None at the end.
+        cell: What starts now; None at the end, and where an experiment is done.
         block: Which repetition that is.
         failed: Failed launches so far.
         left_s: Estimate of the time that is left, from the launches so far; None at first.
+        finished: The experiment whose last launch is stored now; "" otherwise.
     """
 
     run: str
@@ -53,6 +54,7 @@ class Progress:
     block: int
     failed: int
     left_s: float | None
+    finished: str = ""
 
 
 _MOST_LAUNCHES = 10_000
@@ -205,6 +207,12 @@ class _Session:
                 self._walls_s[cell.key] = launch.wall_s
                 failed += launch.status == "failed"
                 self._store.add_launch(self._run_id, cell.key, block, launch)
+                rest = pending[position + 1 :]
+                if not rest or rest[0][1].experiment != cell.experiment:
+                    left_s = self._left_s(rest)
+                    self._report(
+                        Progress(self._run_id, count + 1, len(planned), None, block, failed, left_s, cell.experiment)
+                    )
         self._store.end_run(self._run_id)
         self._report(Progress(self._run_id, len(planned), len(planned), None, self._plan.launches, failed, 0.0))
 

@@ -173,13 +173,13 @@ def _each(run: Run, experiment: Experiment, claim: Claim, interpreters: Sequence
     return [mean, *singles] if mean is not None else singles
 
 
-def judge(run: Run) -> list[Verdict]:
-    """Return a verdict for every claim of the run's experiments, by claim and interpreter.
+def judge(run: Run, experiments: Sequence[Experiment] | None = None) -> list[Verdict]:
+    """Return a verdict for every claim of the run's experiments (or of these of them), by claim and interpreter.
 
     A claim that cannot be judged by this run gets one verdict, "not measured", that says what it needs.
     """
     verdicts: list[Verdict] = []
-    for experiment in run.experiments():
+    for experiment in run.experiments() if experiments is None else experiments:
         for claim in experiment.claims:
             interpreters = _speaks_of(run, claim)
             if not claim.evidence(run.machine):

@@ -4,6 +4,7 @@ May import `headway.lab` except `lab.runner`; never `headway.native`. Nothing he
 """
 
 from headway.report.beside import published_tables
+from headway.report.claimed import verdict_lines
 from headway.report.comparison import render_comparison
 from headway.report.export import comparison_to_json, run_to_json, run_to_pyperf
 from headway.report.layout import render_table
@@ -22,4 +23,5 @@ __all__ = [
     "run_to_json",
     "run_to_pyperf",
     "seconds",
+    "verdict_lines",
 ]

@@ -6,13 +6,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
+from headway.lab.design import Experiment
 from headway.lab.figures import number
 from headway.lab.findings import figure, speaking
 from headway.lab.published import sources
 from headway.lab.results import Run
-from headway.lab.verdicts import ORDER, Verdict, by_claim
+from headway.lab.verdicts import ORDER, Verdict, by_claim, judge
 
-__all__ = ["Claimed", "Counted", "Outcome", "claimed", "counted", "failed", "heading", "legend", "letters", "warnings"]
+__all__ = [
+    "Claimed",
+    "Counted",
+    "Outcome",
+    "claimed",
+    "counted",
+    "failed",
+    "heading",
+    "legend",
+    "letters",
+    "verdict_lines",
+    "warnings",
+]
 
 _MOST_FAILURES = 20
 
@@ -134,6 +147,14 @@ def warnings(run: Run) -> tuple[str, ...]:
 def claimed(run: Run, verdicts: Sequence[Verdict]) -> tuple[Claimed, ...]:
     """Return each claim with its source, the published ratios, the outcomes by interpreter, and why."""
     return tuple(_claimed(run, group) for group in by_claim(verdicts).values())
+
+
+def verdict_lines(run: Run, experiment: Experiment) -> Iterator[str]:
+    """Yield an experiment's question, and below it each claim in a line: verdict, text, the figures that decide it."""
+    yield f"{experiment.name}: {experiment.question}"
+    for one in claimed(run, judge(run, [experiment])):
+        figures = next(outcome.figures for outcome in one.outcomes if outcome.outcome == one.outcome)
+        yield f"  {one.outcome:<12}  {one.text}" + f": {figures}" * bool(figures)
 
 
 def _measured(run: Run, verdict: Verdict) -> str:

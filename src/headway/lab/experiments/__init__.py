@@ -1,4 +1,4 @@
-"""The experiments, one module per theme; `experiments()` is the list, in the order of reports.
+"""The experiments, one module per theme; `experiments()` is the list, in the order of runs and reports.
 
 A module here only declares (see `headway.lab.design`). Thresholds: "equal" means within 10 %, "not faster" allows 5 %,
 because that much is what interleaved launches on a shared 2-core machine tell apart at quick size.
@@ -26,7 +26,10 @@ from headway.lab.experiments import (
 
 __all__ = ["declared_experiment", "experiment", "experiments"]
 
-_ALL = (
+_TELLING = ("convoy", "policies", "cpu-bound", "sha256", "countdown", "race", "sleep", "http-sleep")
+"""These come first: they tell most about a machine and its interpreters."""
+
+_BY_THEME = (
     *cpu.EXPERIMENTS,
     *speed.EXPERIMENTS,
     *sharing.EXPERIMENTS,
@@ -40,6 +43,8 @@ _ALL = (
     *ccbench.EXPERIMENTS,
     *switching.EXPERIMENTS,
 )
+
+_ALL = tuple(sorted(_BY_THEME, key=lambda one: _TELLING.index(one.name) if one.name in _TELLING else len(_TELLING)))
 
 
 def experiments() -> tuple[Experiment, ...]:
