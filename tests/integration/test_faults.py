@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import shutil
 import signal
 import socket
@@ -13,6 +12,7 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
+from lab_remains import lab_folders, marked, semaphores
 
 from headway import lab
 from headway.lab import environments, own_folders, servers
@@ -28,46 +28,13 @@ LAB = [sys.executable, "-m", "headway", "lab"]
 FOUND = discover()[0]
 
 
-def marked():
-    """Return {pid: command line} of every live process of this test's labs, by the store that their environment names."""
-    mark = b"HEADWAY_STORE=" + os.environb[b"HEADWAY_STORE"] + b"\0"
-    found = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and int(entry) != os.getpid():
-            with contextlib.suppress(OSError):
-                if mark in Path(f"/proc/{entry}/environ").read_bytes():
-                    found[int(entry)] = Path(f"/proc/{entry}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-    return found
-
-
-def lab_folders():
-    return {path for volume in find_volumes().found.values() for path in volume.folder.glob("headway-lab-*")}
-
-
-_BEFORE = set()
-_SEMAPHORES = set()  # their inodes
-
-
-def semaphores():
-    """Return multiprocessing's semaphores that are there, of those that a process of this test's labs was seen to have.
-
-    Their names do not tell whose they are, and any other program may have some. Who made one has mapped it by another name.
-    """
-    for pid in marked():
-        with contextlib.suppress(OSError):
-            mapped = Path(f"/proc/{pid}/maps").read_text()
-            _SEMAPHORES.update(map(int, re.findall(r" (\d+) +/dev/shm/sem\.", mapped)))
-    found = set()
-    for path in Path("/dev/shm").glob("sem.mp-*"):
-        with contextlib.suppress(OSError):
-            if path.stat().st_ino in _SEMAPHORES:
-                found.add(path)
-    return found
+_BEFORE = set()  # folders
+_SEMAPHORES = set()  # inodes
 
 
 def left_files():
     """Return folders of labs on every volume that were not there before the test, and semaphores of its labs."""
-    return sorted((lab_folders() - _BEFORE) | semaphores())
+    return sorted((lab_folders() - _BEFORE) | semaphores(_SEMAPHORES))
 
 
 @pytest.fixture(autouse=True)

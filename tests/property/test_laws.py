@@ -97,14 +97,16 @@ def test_an_interval_is_never_both_inside_and_outside(relation: Relation, one, o
 
 @given(st.integers(min_value=0, max_value=2**32), st.integers(min_value=1, max_value=4), st.integers(1, 8))
 def test_every_plan_launches_every_cell_once_a_block(seed, launches, cores):
-    """Whatever the seed, the launches and the cores: each cell once a block, groups together."""
+    """Whatever the seed, the launches and the cores: each cell once a block, blocks in order, experiments one after another."""
     made = make_plan(
         experiments(), [make_interpreter()], make_machine(cores), size="quick", seed=seed, launches=launches
     )
     order = made.order()
 
     assert len(order) == launches * len(made.cells) == len({(block, cell.key) for block, cell in order})
-    assert [block for block, _ in order] == sorted(block for block, _ in order)
+    names = list(dict.fromkeys(cell.experiment for cell in made.cells))
+    places = [(names.index(cell.experiment), block) for block, cell in order]
+    assert places == sorted(places)
 
 
 @given(st.floats(min_value=1e-12, max_value=1e6))

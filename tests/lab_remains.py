@@ -1,0 +1,42 @@
+"""What the labs of a test have on this machine: processes, folders, semaphores. For tests that nothing of it is left."""
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+from headway.lab.volumes import find_volumes
+
+
+def marked():
+    """Return {pid: command line} of every live process of this test's labs, by the store that their environment names."""
+    mark = b"HEADWAY_STORE=" + os.environb[b"HEADWAY_STORE"] + b"\0"
+    found = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            with contextlib.suppress(OSError):
+                if mark in Path(f"/proc/{entry}/environ").read_bytes():
+                    found[int(entry)] = Path(f"/proc/{entry}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return found
+
+
+def lab_folders():
+    """Return the folders of labs on every volume, other labs' too."""
+    return {path for volume in find_volumes().found.values() for path in volume.folder.glob("headway-lab-*")}
+
+
+def semaphores(seen):
+    """Return multiprocessing's semaphores that are there, of those that a process of this test's labs was seen to have.
+
+    `seen` is the set of those, by inode, which grows with each call. Their names do not tell whose they are, and any other program may have some. Who made one has mapped it by another name.
+    """
+    for pid in marked():
+        with contextlib.suppress(OSError):
+            mapped = Path(f"/proc/{pid}/maps").read_text()
+            seen.update(map(int, re.findall(r" (\d+) +/dev/shm/sem\.", mapped)))
+    found = set()
+    for path in Path("/dev/shm").glob("sem.mp-*"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_ino in seen:
+                found.add(path)
+    return found
