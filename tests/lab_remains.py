@@ -20,6 +20,11 @@ def marked():
     return found
 
 
+def processes_with(words):
+    """Return the ids of this test's labs' processes whose command line has these words in it."""
+    return [pid for pid, command in marked().items() if words in command]
+
+
 def lab_folders():
     """Return the folders of labs on every volume, other labs' too."""
     return {path for volume in find_volumes().found.values() for path in volume.folder.glob("headway-lab-*")}
@@ -28,7 +33,8 @@ def lab_folders():
 def semaphores(seen):
     """Return multiprocessing's semaphores that are there, of those that a process of this test's labs was seen to have.
 
-    `seen` is the set of those, by inode, which grows with each call. Their names do not tell whose they are, and any other program may have some. Who made one has mapped it by another name.
+    `seen` is the set of those, by inode, which grows with each call. Their names do not tell whose they are, and any other
+    program may have some. Who made one has mapped it by another name.
     """
     for pid in marked():
         with contextlib.suppress(OSError):

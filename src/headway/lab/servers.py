@@ -141,8 +141,9 @@ def _valkey_settings(port: int, password: str) -> str:
     """Return the server's configuration: in memory alone, nothing saved, and closed to other users of the machine.
 
     Over TCP, as users have it: every user of the machine reaches its port. Our clients log in once per connection.
-    Programs in C could do so only with the password among their arguments, where every user can read it. So who has none
-    may do what they do, and no more: set one key, within the limits below, and read the settings.
+    Programs in C could do so only with the password among their arguments, where every user can read it. So while one of
+    them runs, its launch lets those in who have none, to what it does and no more: set one key, within the limits below,
+    and read the settings.
     """
     hashed = hashlib.sha256(password.encode()).hexdigest()
     return "\n".join(
@@ -160,8 +161,8 @@ def _valkey_settings(port: int, password: str) -> str:
             "enable-debug-command no",
             "enable-module-command no",
             "enable-protected-configs no",
-            # Without a password, yet no protected mode: what it may is told here.
-            f"user default reset on nopass -@all +set +config|get ~{redis.key_prefix()}benchmark",
+            # Who has no password is let in by a launch whose program cannot log in, while that runs, and to one key.
+            "user default reset off",
             f"user {_USER} reset on #{hashed} +@all ~* &*",
             "",
         ]
@@ -203,6 +204,14 @@ def version_of_valkey(folder: Path) -> str:
     return f"valkey {found.name.split('-')[1].partition('.post')[0]}" if found else "valkey"
 
 
+def _job_of_valkey(port: int, password: str) -> dict[str, str]:
+    """Return its URL, and what a launch lets those do who have no password (ACL rules of its user `default`)."""
+    return {
+        "url": f"redis://{_USER}:{password}@127.0.0.1:{port}/0",
+        "without_password": f"on nopass -@all +set +config|get ~{redis.key_prefix()}benchmark",
+    }
+
+
 def _start_redis(libraries: Libraries, own: Interpreter) -> _Server:
     """Start the embedded Valkey with a password of its own. Another's port is no reason to fail."""
     program = valkey(libraries, own)
@@ -213,7 +222,7 @@ def _start_redis(libraries: Libraries, own: Interpreter) -> _Server:
         log = open(os.memfd_create("headway-redis"), "w+b")  # noqa: SIM115  (closed by stop)
         # It reads its configuration from standard input: a password stands in no file and among no arguments.
         process = start([str(program), "-"], (), stdout=subprocess.PIPE, stderr=log)
-        server = _Server("redis", process, log, {"url": f"redis://{_USER}:{password}@127.0.0.1:{port}/0"})
+        server = _Server("redis", process, log, _job_of_valkey(port, password))
         try:
             assert process.stdin is not None
             with contextlib.suppress(BrokenPipeError):
