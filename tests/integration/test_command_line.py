@@ -322,4 +322,4 @@ def test_the_command_line_starts_quickly_because_it_imports_little():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert not {"numpy", "scipy", "rich", "asyncio"} & set(done.stdout.splitlines()[-1].split())
-    assert Path(done.stdout.splitlines()[0]).name.startswith("cpu-bound")
+    assert Path(done.stdout.splitlines()[0]).name.startswith("convoy")
