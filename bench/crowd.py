@@ -5,9 +5,9 @@ can. Each launch is a fresh process, started from the command line as a user wou
 drawn order. Figures are ratios to bare by blocks, with their intervals. Target: at least 0.9 of bare's rounds, and a worst
 wait of at most twice bare's. Where the machine cannot start so many threads, the limits that may be why are told.
 
-With many thousands of threads the bare program, too, stands still in some launches and not in others. A launch stands still
-that has less than a quarter of the rounds of bare's best one. Where bare does so no ratio is a verdict, and the launches that
-stood still are counted.
+With many thousands of threads the bare program, too, stands still in some launches and not in others. A launch stood still
+if it did not finish, or made less than a quarter of the rounds of bare's best one. These launches are counted, and where bare
+has one no ratio is a verdict.
 """
 
 import argparse
@@ -116,8 +116,8 @@ def ratio(launches: dict[str, list[Launch]], way: str, figure: str) -> Interval 
 
 
 def stood_still(found: list[Launch], best: int) -> int:
-    """How many launches did, where bare's best one made so many rounds."""
-    return sum(one.rounds < STILL * best for one in found)
+    """How many launches stood still, where bare's best one made so many rounds."""
+    return sum(bool(one.failure) or one.rounds < STILL * best for one in found)
 
 
 def said_of(interval: Interval | None) -> str:

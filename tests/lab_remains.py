@@ -34,7 +34,7 @@ def semaphores(seen):
     """Return multiprocessing's semaphores that are there, of those that a process of this test's labs was seen to have.
 
     `seen` is the set of those, by inode, which grows with each call. Their names do not tell whose they are, and any other
-    program may have some. Who made one has mapped it by another name.
+    program may have some. A process that made one has mapped it by another name.
     """
     for pid in marked():
         with contextlib.suppress(OSError):

@@ -209,7 +209,7 @@ def test_an_experiment_is_told_when_it_is_done(store_path):
 
 
 def test_verdicts_are_on_the_screen_as_soon_as_they_are_known(store_path):
-    """Each experiment's claims with their verdicts stand on stderr before the next experiment begins."""
+    """Each experiment's claims stand on stderr with their verdicts, by experiment in the order of the run; stdout is JSON alone."""
     done = subprocess.run(
         [*LAB, "sleep", "countdown", "--interpreter", "3.13", "--launches", "2", "--store", str(store_path), "--json"],
         capture_output=True,

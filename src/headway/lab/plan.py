@@ -74,14 +74,12 @@ class Plan:
         """Return every (block, cell) in the order of launching."""
         ordered: list[tuple[int, Cell]] = []
         shuffler = random.Random(self.seed)
-        for experiment in dict.fromkeys(cell.experiment for cell in self.cells):
-            groups: dict[str, list[Cell]] = {}
-            for cell in sorted(self.cells, key=lambda cell: cell.key):
-                if cell.experiment == experiment:
-                    groups.setdefault(cell.group, []).append(cell)
+        groups: dict[str, dict[str, list[Cell]]] = {cell.experiment: {} for cell in self.cells}
+        for cell in sorted(self.cells, key=lambda cell: cell.key):
+            groups[cell.experiment].setdefault(cell.group, []).append(cell)
+        for of_experiment in groups.values():
             for block in range(self.launches):
-                for group in shuffler.sample(list(groups), len(groups)):
-                    cells = groups[group]
+                for cells in shuffler.sample(list(of_experiment.values()), len(of_experiment)):
                     ordered.extend((block, cell) for cell in shuffler.sample(cells, len(cells)))
         return ordered
 

@@ -142,7 +142,7 @@ def _valkey_settings(port: int, password: str) -> str:
 
     Over TCP, as users have it: every user of the machine reaches its port. Our clients log in once per connection.
     Programs in C could do so only with the password among their arguments, where every user can read it. So while one of
-    them runs, its launch lets those in who have none, to what it does and no more: set one key, within the limits below,
+    them runs, its launch lets clients without a password do what it does and no more: set one key, within the limits below,
     and read the settings.
     """
     hashed = hashlib.sha256(password.encode()).hexdigest()
@@ -161,7 +161,7 @@ def _valkey_settings(port: int, password: str) -> str:
             "enable-debug-command no",
             "enable-module-command no",
             "enable-protected-configs no",
-            # Who has no password is let in by a launch whose program cannot log in, while that runs, and to one key.
+            # Clients without a password: a launch whose program cannot log in lets them set one key while it runs.
             "user default reset off",
             f"user {_USER} reset on #{hashed} +@all ~* &*",
             "",
@@ -205,7 +205,7 @@ def version_of_valkey(folder: Path) -> str:
 
 
 def _job_of_valkey(port: int, password: str) -> dict[str, str]:
-    """Return its URL, and what a launch lets those do who have no password (ACL rules of its user `default`)."""
+    """Return its URL, and what a launch may let clients without a password do (ACL rules of the server's user `default`)."""
     return {
         "url": f"redis://{_USER}:{password}@127.0.0.1:{port}/0",
         "without_password": f"on nopass -@all +set +config|get ~{redis.key_prefix()}benchmark",
