@@ -74,8 +74,11 @@ struct hw__sighting {
 /* Has the hooks report the calling thread's next wait, or NULL: no more. */
 void hw__hooks_watch(struct hw__sighting *sighting);
 
-/* How many waiters of a recorded GIL wake after each switch interval; further ones sleep longer.
- * Tests change it while nobody waits. */
-extern unsigned hw__hooks_punctual;
+/* When a recorded GIL has so many `waiters`, `punctual` ones wake after each switch interval, and
+ * who begins to wait then sleeps longer. Tests change it while nobody waits. */
+struct hw__late {
+    unsigned waiters, punctual;
+};
+extern struct hw__late hw__hooks_late;
 
 #endif

@@ -193,14 +193,15 @@ static void test_next_session_while_a_thread_waits(void) {
     fake_set_interval(fake_main_gil(), FAKE_INTERVAL_US);
 }
 
-/* Of many waiters only so many wake as early as the interpreter wants them to. */
-#define PUNCTUAL 128
-#define LATE 72
+/* Of a crowd of waiters only so many wake as early as the interpreter wants them to. */
+enum { WAITERS = 200, PUNCTUAL = 128, CROWD_FROM = 150, LATE_AT_MOST = WAITERS - PUNCTUAL };
 #define EACH_NS 50000
 
 static struct timespec wanted;
-static atomic_int slept[LATE + 1]; /* by how many times EACH_NS later than wanted */
+static _Atomic int64_t slept[WAITERS]; /* how many times EACH_NS later than wanted */
+static __thread int waiter;            /* the calling thread's, in `slept` */
 static atomic_int asleep;
+static atomic_int once_more; /* this waiter is to wake, and to wait again */
 static atomic_bool gone;
 static int (*sleep_really)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
 
@@ -210,22 +211,54 @@ static int note_and_sleep(pthread_cond_t *cond, pthread_mutex_t *mutex,
                       (deadline->tv_nsec - wanted.tv_nsec);
     T_TRUE(deadline->tv_nsec >= 0 && deadline->tv_nsec < 1000000000);
     T_EQ(0, more_ns % EACH_NS);
-    T_TRUE(more_ns >= 0 && more_ns / EACH_NS <= LATE);
-    atomic_fetch_add(&slept[more_ns / EACH_NS], 1);
+    T_TRUE(more_ns >= 0 && more_ns / EACH_NS <= LATE_AT_MOST);
+    atomic_store(&slept[waiter], more_ns / EACH_NS);
     atomic_fetch_add(&asleep, 1); /* before it gives the mutex away */
     int result = 0;
-    while (!atomic_load(&gone)) {
+    while (!atomic_load(&gone) && atomic_load(&once_more) != waiter) {
         result = sleep_really(cond, mutex, deadline);
     }
     return result;
 }
 
-static void *be_one_of_many(void *unused) {
+static void *be_one_of_many(void *number) {
     struct fake_gil *gil = fake_main_gil();
+    waiter = (int)(intptr_t)number;
     T_EQ(0, pthread_mutex_lock(gil->mutex));
     T_EQ(0, fake_timedwait(&gil->memory.cond, gil->mutex, &wanted));
+    if (atomic_load(&once_more) == waiter) {
+        atomic_store(&once_more, -1);
+        T_EQ(0, fake_timedwait(&gil->memory.cond, gil->mutex, &wanted));
+    }
     T_EQ(0, pthread_mutex_unlock(gil->mutex));
-    return unused;
+    return number;
+}
+
+/* So many waiters sleep as long as wanted, each of the others EACH_NS longer than the one before.
+ */
+static void check_sleepers(int punctual) {
+    int at[LATE_AT_MOST + 1] = {0};
+    for (int i = 0; i < WAITERS; i++) {
+        at[atomic_load(&slept[i])]++;
+    }
+    T_EQ(punctual, at[0]);
+    for (int i = 1; i <= WAITERS - punctual; i++) {
+        T_EQ(1, at[i]);
+    }
+    T_EQ((uint32_t)punctual, atomic_load(&hw__gils[0].punctual));
+    T_EQ((uint32_t)(WAITERS - punctual), atomic_load(&hw__gils[0].late));
+}
+
+static void wait_for_sleepers(int count) {
+    while (atomic_load(&asleep) < count) {
+        sched_yield();
+    }
+}
+
+static void wake_all(void) {
+    T_EQ(0, pthread_mutex_lock(fake_main_gil()->mutex));
+    T_EQ(0, pthread_cond_broadcast(&fake_main_gil()->memory.cond));
+    T_EQ(0, pthread_mutex_unlock(fake_main_gil()->mutex));
 }
 
 static void none_sleeps_here(void) {
@@ -234,39 +267,53 @@ static void none_sleeps_here(void) {
     exit(0);
 }
 
-static void test_many_wait(void) {
-    pthread_t threads[PUNCTUAL + LATE];
-    unsigned punctual = hw__hooks_punctual;
-    hw__hooks_punctual = PUNCTUAL;
+/* Has WAITERS wait, of which so many are expected to be punctual. */
+static void let_many_wait(unsigned crowd_from, int punctual) {
+    pthread_t threads[WAITERS];
+    struct hw__late late = hw__hooks_late;
+    hw__hooks_late = (struct hw__late){.waiters = crowd_from, .punctual = PUNCTUAL};
     T_EQ(0, clock_gettime(CLOCK_REALTIME, &wanted));
     wanted.tv_sec += 3600;
     wanted.tv_nsec = 999999999; /* the later ones are in the next second */
+    atomic_store(&asleep, 0);
+    atomic_store(&once_more, -1);
+    atomic_store(&gone, false);
     sleep_really = hw__real.timedwait;
     hw__real.timedwait = note_and_sleep;
     world_start("many.hwt");
-    for (int i = 0; i < PUNCTUAL + LATE; i++) {
-        T_EQ(0, pthread_create(&threads[i], NULL, be_one_of_many, NULL));
+    for (int i = 0; i < WAITERS; i++) {
+        T_EQ(0, pthread_create(&threads[i], NULL, be_one_of_many, (void *)(intptr_t)i));
     }
-    while (atomic_load(&asleep) < PUNCTUAL + LATE) {
-        sched_yield();
-    }
-    T_EQ(PUNCTUAL, atomic_load(&slept[0]));
-    for (int i = 1; i <= LATE; i++) {
-        T_EQ(1, atomic_load(&slept[i]));
-    }
+    wait_for_sleepers(WAITERS);
+    check_sleepers(punctual);
     world_wait(world_fork(none_sleeps_here));
-    T_EQ(0, pthread_mutex_lock(fake_main_gil()->mutex));
+    if (punctual < WAITERS &&
+        punctual > PUNCTUAL) { /* who wakes and waits on does so as a late one */
+        int who = 0;
+        while (atomic_load(&slept[who]) != 0) {
+            who++;
+        }
+        atomic_store(&once_more, who);
+        wake_all();
+        wait_for_sleepers(WAITERS + 1);
+        check_sleepers(punctual - 1);
+    }
     atomic_store(&gone, true);
-    T_EQ(0, pthread_cond_broadcast(&fake_main_gil()->memory.cond));
-    T_EQ(0, pthread_mutex_unlock(fake_main_gil()->mutex));
-    for (int i = 0; i < PUNCTUAL + LATE; i++) {
+    wake_all();
+    for (int i = 0; i < WAITERS; i++) {
         world_join(threads[i]);
     }
     T_EQ(0, atomic_load(&hw__gils[0].punctual));
     T_EQ(0, atomic_load(&hw__gils[0].late));
     T_EQ(0, hw_trace_stop());
     hw__real.timedwait = sleep_really;
-    hw__hooks_punctual = punctual;
+    hw__hooks_late = late;
+}
+
+static void test_many_wait(void) {
+    let_many_wait(WAITERS, WAITERS); /* no crowd yet: all as bare */
+    let_many_wait(CROWD_FROM, CROWD_FROM);
+    let_many_wait(0, PUNCTUAL);
 }
 
 /* A cond that is known as a GIL's, with another mutex than that one's: nothing of ours. */
