@@ -22,8 +22,9 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: lab
-lab: setup interpreters tools ## Set everything up and run the quick lab (ARGS="countdown --standard" for other choices)
-	@$(BIN)/headway lab $(ARGS)
+lab: setup ## Set everything up and run the quick lab (ARGS="countdown --standard" for other choices)
+	@later="$$(PATH="$(abspath $(dir $(UV))):$$PATH" $(BIN)/python tools/provision_missing.py --packages)" \
+		&& $(BIN)/headway lab $${later:+--provide "$(MAKE) --no-print-directory interpreters tools"} $(ARGS)
 
 .PHONY: test
 test: setup interpreters cpython-tests tools browser spin ## Set everything up and run the tests: lint, types, models, Python, native under sanitizers, the page

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 from headway.lab import discover, select, this_machine
-from headway.lab.design import Cell
+from headway.lab.design import Cell, Variant
 from headway.lab.launch import run_launch
 from headway.lab.stats import launch_value
 
@@ -39,18 +39,15 @@ print(json.dumps(samples[1:]))
 
 def through_the_lab(executable: str) -> list[float]:
     """Return the times of the loop in seconds, measured by a launch."""
-    cell = Cell(
-        experiment="bench",
-        label="serial",
+    variant = Variant(
+        series="serial",
         workload="increment",
         model="serial",
         params={"n": N, "tasks": 1},
         samples=SAMPLES,
         warmups=1,
-        placement="free",
-        interpreter="bench",
-        group="bench",
     )
+    cell = Cell("bench", variant, "free", "bench", "bench")
     launch = run_launch(cell, executable, this_machine(), limit_s=60)
     if launch.status != "ok":
         sys.exit(f"the launch failed: {launch.reason}\n{launch.stderr}")

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from headway.lab import discover, select, this_machine
-from headway.lab.design import Cell
+from headway.lab.design import Cell, Variant
 from headway.lab.interpreters import Interpreter
 from headway.lab.launch import run_launch
 from headway.lab.stats import Interval, launch_value, paired_ratio_interval
@@ -22,19 +22,16 @@ OTHER_TASKS = 500
 
 def measure(interpreter: Interpreter, model: str, launches: int) -> tuple[Interval, float]:
     """Return the ratio of the model's figure to the bare call's over launches, and the bare call's time per task in s."""
-    cell = Cell(
-        experiment="bench",
-        label=model,
+    variant = Variant(
+        series=model,
         workload="model_overhead_workload:Overhead",
         model=model,
         params={"tasks": TASKS.get(model, OTHER_TASKS)},
         samples=15,
         warmups=2,
-        placement="free",
-        interpreter=interpreter.id,
-        group="bench",
         paths=(str(Path(__file__).parent),),
     )
+    cell = Cell("bench", variant, "free", interpreter.id, "bench")
     pairs = []
     for _ in range(launches):
         launch = run_launch(cell, interpreter.executable, this_machine(), limit_s=60)

@@ -11,7 +11,7 @@ import pytest
 from default_signals import restore_for_children
 from find_chromium import find_chromium
 from hypothesis import settings
-from synthetic import make_interpreter, make_machine
+from synthetic import make_interpreter, make_machine, make_settings
 
 from headway.lab.design import Cell
 from headway.lab.environments import find_uv
@@ -124,21 +124,12 @@ def make_run(tmp_path: Path):
         cells: list[tuple[Cell, dict[str, list[list[float]]]]], interpreters=None, machine=None, launches: int = 5
     ) -> Run:
         interpreters = interpreters or [make_interpreter()]
-        settings = {
-            "version": "0",
-            "size": "quick",
-            "launches": launches,
-            "seed": 7,
-            "limit_s": 30.0,
-            "memory_limit_bytes": None,
-            "experiments": sorted({cell.experiment for cell, _ in cells}),
-            "models": [],
-            "placement": None,
-            "machine": (machine or make_machine()).to_json(),
-            "doctor": [],
-            "interpreters": [one.to_json() for one in interpreters],
-            "skipped": [],
-        }
+        settings = make_settings(
+            launches=launches,
+            experiments=tuple(sorted({cell.experiment for cell, _ in cells})),
+            machine=machine or make_machine(),
+            interpreters=tuple(interpreters),
+        )
         with Store(tmp_path / "synthetic.sqlite", create=True) as store:
             run_id = store.new_run(settings, [cell for cell, _ in cells])
             for cell, metrics in cells:

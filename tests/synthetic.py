@@ -1,8 +1,9 @@
 """Things that exist only on paper: interpreters, machines, cells."""
 
-from headway.lab.design import Cell
+from headway.lab.design import Cell, Variant
 from headway.lab.interpreters import Interpreter
 from headway.lab.machine import Machine
+from headway.lab.settings import Settings
 
 MODELS = (
     "serial",
@@ -47,17 +48,24 @@ def make_machine(cores: int = 2) -> Machine:
 
 
 def make_cell(experiment: str, label: str, interpreter: str, placement: str = "free", **changes: object) -> Cell:
-    """Return a cell of an experiment."""
+    """Return a cell of an experiment; `changes` are of its variant, but for `group`."""
+    group = changes.pop("group", f"{experiment}|{placement}|{interpreter}")
+    variant = Variant(**{"series": label, "workload": "increment", "model": "serial", **changes})
+    return Cell(experiment, variant, placement, interpreter, group)
+
+
+def make_settings(**changes: object) -> Settings:
+    """Return the settings of a run that exists only on paper."""
     values = {
-        "experiment": experiment,
-        "label": label,
-        "workload": "increment",
-        "model": "serial",
-        "params": {},
-        "samples": 3,
-        "warmups": 1,
-        "placement": placement,
-        "interpreter": interpreter,
-        "group": f"{experiment}|{placement}|{interpreter}",
+        "version": "0",
+        "size": "quick",
+        "launches": 5,
+        "seed": 7,
+        "limit_s": 30.0,
+        "memory_limit_bytes": None,
+        "experiments": (),
+        "machine": make_machine(),
+        "doctor": (),
+        "interpreters": (make_interpreter(),),
     }
-    return Cell(**{"series": label, **values, **changes})
+    return Settings(**{**values, **changes})

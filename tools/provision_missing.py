@@ -1,6 +1,8 @@
 """Provision the interpreters of the lab that this machine lacks: 3.13t, 3.14, 3.15.
 
 With `--with-tests` CPython's own tests as well, for those that are in the private prefix: for tools/cpython_tests.py.
+With `--packages` only those that come as packages, which takes seconds. What is then left for later (3.13t, which is built, and
+redis-benchmark) is printed on stdout, a name a line: `make lab` measures its first experiment before.
 Skipped with a line where HEADWAY_PROVISION=no, or where the machine is no Debian: the lab then runs on what is there.
 Exits 0 in those cases, so that `make lab` works everywhere; the tests fail by themselves where they lack one.
 """
@@ -12,8 +14,10 @@ from pathlib import Path
 
 from headway.lab import discover
 from headway.lab.paths import interpreters_folder
+from headway.lab.surroundings import find_redis_benchmark
 
-WANTED = ("3.13t", "3.14", "3.15")
+BUILT = ("3.13t",)
+WANTED = (*BUILT, "3.14", "3.15")
 
 
 def main() -> int:
@@ -23,14 +27,20 @@ def main() -> int:
     missing = [name for name in WANTED if name not in have]
     if with_tests:
         missing += without_tests(have)
+    if "--packages" in sys.argv[1:] and os.environ.get("HEADWAY_PROVISION") != "no":
+        print(
+            "\n".join([name for name in missing if name in BUILT] + ["redis-benchmark"] * (not find_redis_benchmark()))
+        )
+        missing = [name for name in missing if name not in BUILT]
     if not missing:
         return 0
     if os.environ.get("HEADWAY_PROVISION") == "no":
         print(f"interpreters: leaving out {', '.join(missing)} (HEADWAY_PROVISION=no)", file=sys.stderr)
         return 0
     print(
-        f"interpreters: adding {', '.join(missing)}{' and their tests' if with_tests else ''} in a private prefix, once; "
-        "3.13t is built from source, under two minutes on two cores (HEADWAY_PROVISION=no leaves them out)",
+        f"interpreters: adding {', '.join(missing)}{' and their tests' if with_tests else ''} in a private prefix, once"
+        f"{'; 3.13t is built from source, under two minutes on two cores' if '3.13t' in missing else ''} "
+        "(HEADWAY_PROVISION=no leaves them out)",
         file=sys.stderr,
     )
     script = Path(__file__).with_name("provision_interpreters.py")

@@ -19,8 +19,8 @@ OLD, NEW = make_interpreter("3.12.1"), make_interpreter("3.13.0")
 
 
 def made(series, interpreter, values, *, model="serial", **params):
-    one = make_cell("countdown", series, interpreter.id, params=params)
-    return replace(one, series=series, model=model), {"work_s": [[value] for value in values]}
+    one = make_cell("countdown", series, interpreter.id, params=params, model=model)
+    return one, {"work_s": [[value] for value in values]}
 
 
 @pytest.fixture
@@ -48,10 +48,8 @@ def heated(make_run):
         for setting, interval_s in (("5 ms", 0.005), ("1 ms", 0.001), ("100 us", 1e-4), ("10 us", 1e-5)):
             params = {"threads": threads, "switch_interval_s": interval_s}
             series = f"{threads} thread{'s' * (threads > 1)}"
-            one = make_cell("countdown-switch-interval", f"{series}, {setting}", NEW.id, params=params)
-            cells.append(
-                (replace(one, series=series, setting=setting), {"work_s": [[threads * (1 + 1e4 * interval_s)]]})
-            )
+            one = make_cell("countdown-switch-interval", series, NEW.id, setting=setting, params=params)
+            cells.append((one, {"work_s": [[threads * (1 + 1e4 * interval_s)]]}))
     return make_run(cells, [NEW])
 
 

@@ -266,7 +266,7 @@ def test_a_redis_with_a_password_wants_it_and_keeps_its_own_keys():
         assert "s3cret-word" not in done.stdout + done.stderr
         assert b"s3cret-word" not in Path(os.environ["HEADWAY_STORE"]).read_bytes()
         # The programs that take a password only among their arguments are left out.
-        assert {one.label for one in lab.load_run().skipped if "password" in one.reason} == {
+        assert {one.label for one in lab.load_run().settings.skipped if "password" in one.reason} == {
             "redis-benchmark",
             "C client",
         }
@@ -304,7 +304,7 @@ def test_without_wheels_the_rest_runs(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "aiosqlite cannot be installed" in done.stderr
     run = lab.load_run()
-    assert {one.label for one in run.skipped if "aiosqlite" in one.reason} >= {"asyncio, 3 queries"}
+    assert {one.label for one in run.settings.skipped if "aiosqlite" in one.reason} >= {"asyncio, 3 queries"}
     assert run.failures == []
     assert {result.cell.series for result in run.results.values()} >= {"serial", "threads"}
     assert list((tmp_path / "libraries").glob("*")) == []
@@ -360,7 +360,7 @@ def test_too_little_space_is_told_beforehand(tmp_path):
     done = in_a_small_tmpfs(tmp_path / "small", *LAB, "file-io", "--interpreter", "3.13", "--launches", "1")
 
     assert done.returncode == 0, done.stderr
-    skipped = [one for one in lab.load_run().skipped if "MiB free" in one.reason]
+    skipped = [one for one in lab.load_run().settings.skipped if "MiB free" in one.reason]
     assert {one.label for one in skipped} >= {"serial, 1 MiB, tmpfs", "8 threads, 1 MiB, tmpfs"}
     assert "serial, 4 KiB, tmpfs" not in {one.label for one in skipped}
 

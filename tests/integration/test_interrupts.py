@@ -68,8 +68,8 @@ def test_ctrl_c_that_python_swallows_ends_the_run_before_the_next_launch(monkeyp
         def __del__(self):
             signal.raise_signal(number)
 
-    def run(_request, *, report, say):
-        first = lab.Progress("a-run", 0, 2, make_cell("sleep", "one", "i"), 0, 0, None)
+    def run(_request, *, report, say, provide):
+        first = lab.Progress("a-run", 0, 2, None, make_cell("sleep", "one", "i"), 0, 0, None)
         report(first)
         Collected()
         reached.append(1)

@@ -53,8 +53,20 @@ def one_of_each_kind(cells):
     cheap = {"cpu-bound", "countdown", "sigma", "sha256", "race", "refcount", "sleep", "context-switch"}
     kinds = {}
     for cell in cells:
-        own = cell.key if cell.experiment in cheap else (cell.workload, cell.model, cell.needs, cell.params.get("unit"))
-        kinds.setdefault((own, cell.params.get("transport"), cell.params.get("via"), cell.params.get("sums")), cell)
+        own = (
+            cell.key
+            if cell.experiment in cheap
+            else (cell.variant.workload, cell.variant.model, cell.variant.needs, cell.variant.params.get("unit"))
+        )
+        kinds.setdefault(
+            (
+                own,
+                cell.variant.params.get("transport"),
+                cell.variant.params.get("via"),
+                cell.variant.params.get("sums"),
+            ),
+            cell,
+        )
     return kinds.values()
 
 
@@ -81,7 +93,7 @@ def test_every_variant_runs_on_every_interpreter(interpreter):
         elif done.samples["interpreter_start_s"][0] <= 0 or not {"utilisation", "course"} <= done.facts.keys():
             problems.append(f"{cell.key}: facts are missing: {done.facts}")
         # hiredis says nothing about the GIL, so a free-threaded interpreter switches it on: a finding, and a known one.
-        elif done.facts["gil_enabled"] != interpreter.gil_enabled and "hiredis" not in cell.needs:
+        elif done.facts["gil_enabled"] != interpreter.gil_enabled and "hiredis" not in cell.variant.needs:
             problems.append(f"{cell.key}: the GIL changed")
 
     assert problems == []

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from synthetic import make_cell
+from synthetic import make_cell, make_settings
 
 from headway import lab
 from headway.agent import AGENT_PATH
@@ -20,6 +20,8 @@ from headway.lab import runner
 from headway.lab.interpreters import discover, select
 from headway.lab.machine import this_machine
 from headway.lab.plan import Plan
+from headway.lab.sequential import FIRST_LOOK
+from headway.lab.session import Session
 from headway.lab.store import Store
 from headway.lab.surroundings import prepare
 from headway.lab.verdicts import ORDER
@@ -168,15 +170,13 @@ def test_a_run_goes_on_past_failing_cells(store_path):
     cells = tuple(
         make_cell("sleep", name, "i", workload=f"faulty_workloads:{name}", paths=(HERE,), samples=1) for name in names
     )
-    plan = Plan("quick", 2, 1, 1.5, None, cells, ())
+    plan = Plan("quick", 2, None, 1, 1.5, None, cells, ())
     executable = select(discover()[0], ["3.13t"])[0].executable
     seen = []
     with Store(store_path, create=True) as store:
-        run_id = store.new_run({"launches": 2, "size": "quick"}, cells)
-        session = runner._Session(
-            store, run_id, plan, this_machine(), {"i": executable}, None, prepare([]), seen.append
-        )
-        session.go()
+        run_id = store.new_run(make_settings(launches=2), cells)
+        with runner._Processes(plan, this_machine(), {"i": executable}, None, prepare([])) as launcher:
+            Session(store, run_id, seen.append).carry_out(plan, launcher)
         launches = store.launches(run_id)
 
     status = {}
@@ -186,46 +186,50 @@ def test_a_run_goes_on_past_failing_cells(store_path):
     assert (seen[-1].done, seen[-1].failed, seen[-1].cell) == (8, 6, None)
 
 
-def test_an_experiment_is_told_when_it_is_done(store_path):
-    """After the last launch of each experiment, which is stored by then, and before the first of the next one."""
-    cells = tuple(
-        make_cell(name, label, "i", workload="faulty_workloads:Good", paths=(HERE,), samples=1)
-        for name in ("sleep", "countdown")
-        for label in ("a", "b")
-    )
-    plan = Plan("quick", 2, 1, 30.0, None, cells, ())
-    executable = select(discover()[0], ["3.13"])[0].executable
-    told = []
-    with Store(store_path, create=True) as store:
-        run_id = store.new_run({"launches": 2, "size": "quick"}, cells)
-
-        def report(progress):
-            told.append((progress.finished, progress.cell and progress.cell.experiment, len(store.launches(run_id))))
-
-        runner._Session(store, run_id, plan, this_machine(), {"i": executable}, None, prepare([]), report).go()
-
-    assert [one for one in told if one[0]] == [("sleep", None, 4), ("countdown", None, 8)]
-    assert [cell for _, cell, _ in told] == [*["sleep"] * 4, None, *["countdown"] * 4, None, None]
-
-
 def test_verdicts_are_on_the_screen_as_soon_as_they_are_known(store_path):
-    """Each experiment's claims stand on stderr with their verdicts, by experiment in the order of the run; stdout is JSON alone."""
+    """Each experiment in short on stdout, in the order of the run, before the next one's launches; then the last screen."""
+    with subprocess.Popen(
+        [*LAB, "sleep", "countdown", "--interpreter", "3.13", "--launches", "2", "--store", str(store_path)],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout.readline() == "sleep: Do waits overlap?\n"
+        assert not any(key.startswith("countdown") for key, _ in stored(store_path))
+        lines = process.stdout.read().splitlines()
+
+    second = lines.index("countdown: Does a countdown get quicker when it is split over threads?")
+    (claim,) = [line for line in lines[:second] if "threads take as long as the longest sleep too: " in line]
+    assert claim.strip().startswith(ORDER)
+    assert any(line.startswith("Verdicts on this machine: ") for line in lines[second:])
+    assert any(line.startswith("headway report ") for line in lines[second:])
+
+
+def test_json_stands_alone_on_stdout():
+    """Nothing of what a lab says while it runs is among it."""
     done = subprocess.run(
-        [*LAB, "sleep", "countdown", "--interpreter", "3.13", "--launches", "2", "--store", str(store_path), "--json"],
+        [*LAB, "sleep", "--interpreter", "3.13", "--launches", "2", "--json"],
         capture_output=True,
         text=True,
         check=True,
     )
 
-    lines = done.stderr.splitlines()
-    first, second = (
-        lines.index("sleep: Do waits overlap?"),
-        lines.index("countdown: Does a countdown get quicker when it is split over threads?"),
-    )
-    assert first < second
-    (claim,) = [line for line in lines[first:second] if "threads take as long as the longest sleep too: 3.13 " in line]
-    assert claim.split()[0] in ORDER
-    assert json.loads(done.stdout)
+    assert json.loads(done.stdout)["complete"]
+
+
+def test_a_budget_is_kept_and_spent_where_claims_are_open(store_path):
+    """Every cell has its first look; what has no open claim has no more."""
+    request = lab.Request(experiments=["sleep"], interpreters=["3.13"], budget_s=8, store=store_path)
+    run = lab.run(request)
+
+    assert run.header.complete
+    assert run.settings.budget_s == 8
+    counts = [len(result.launches) for result in run.results.values()]
+    assert min(counts) >= FIRST_LOOK
+    assert sum(one.launch.wall_s for result in run.results.values() for one in result.launches) < 8 + 3
+    before = stored(store_path)
+    again = lab.resume(run.id, store_path=store_path)
+    assert stored(store_path) == before
+    assert again.results.keys() == run.results.keys()
 
 
 def test_three_lines_of_python_give_values():
@@ -239,7 +243,7 @@ def test_three_lines_of_python_give_values():
     assert len(result.values("work_s")) == 2
     assert result.level("work_s").value >= 0.06
     assert result.values("interpreter_start_s")[0] > 0
-    assert run.doctor
+    assert run.settings.doctor
 
 
 def test_two_runs_are_compared():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from synthetic import make_cell, make_interpreter, make_machine
+from synthetic import make_cell, make_interpreter, make_settings
 
 from headway import pytest_plugin
 from headway.errors import StoreError
@@ -31,11 +31,7 @@ def good(tmp_path_factory):
     """A store with a run of two cells."""
     path = tmp_path_factory.mktemp("store") / "good.sqlite"
     interpreter = make_interpreter()
-    of_run = {
-        "version": "0", "size": "quick", "launches": 2, "seed": 7, "limit_s": 30.0, "memory_limit_bytes": None,
-        "experiments": ["sleep"], "models": [], "placement": None, "machine": make_machine().to_json(), "doctor": [],
-        "interpreters": [interpreter.to_json()], "skipped": [],
-    }  # fmt: skip
+    of_run = make_settings(launches=2, experiments=("sleep",), interpreters=(interpreter,))
     cells = [make_cell("sleep", label, interpreter.id) for label in ("serial", "threads")]
     with Store(path, create=True) as store:
         run_id = store.new_run(of_run, cells)

@@ -54,20 +54,20 @@ def test_every_policy_there_is_stands_beside_none(name):
     """At standard size the policies are none and all that are built in; quick has none and `fair`."""
     built_in = {one.name for one in native.policies()[0]}
 
-    assert {cell.params["policy"] for cell in cells(name, "standard")} == {"", *built_in}
-    assert {cell.params["policy"] for cell in cells(name, "quick")} == {"", "fair"}
+    assert {cell.variant.params["policy"] for cell in cells(name, "standard")} == {"", *built_in}
+    assert {cell.variant.params["policy"] for cell in cells(name, "quick")} == {"", "fair"}
 
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_without_a_gil_there_is_nothing_to_schedule(name):
     """On a free-threaded interpreter only the cells without a policy run."""
-    assert {cell.params["policy"] for cell in cells(name, "standard", FREE_THREADED)} == {""}
+    assert {cell.variant.params["policy"] for cell in cells(name, "standard", FREE_THREADED)} == {""}
 
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_every_task_is_a_unit_of_the_agent(name):
     """All three of ccbench's tasks run, by names that the agent knows."""
-    tasks = {cell.params["unit"] for cell in cells(name, "standard") if cell.params["cpu"]}
+    tasks = {cell.variant.params["unit"] for cell in cells(name, "standard") if cell.variant.params["cpu"]}
 
     assert tasks == {"pidigits", "regex", "bz2"} <= UNITS.keys()
 
@@ -77,13 +77,19 @@ def test_quick_size_stays_quick():
     launches = [cell for name in MEASURES for cell in cells(name, "quick")]
 
     assert len(launches) <= 40
-    assert sum(cell.params["duration_s"] * (cell.samples + cell.warmups) for cell in launches) <= 10
+    assert (
+        sum(cell.variant.params["duration_s"] * (cell.variant.samples + cell.variant.warmups) for cell in launches)
+        <= 10
+    )
 
 
 def test_pings_come_as_often_as_ccbench_sends_them():
     """Ten a second, 20 in all at published size; the bandwidth is of 1 KiB."""
-    (ping,) = {(one.params["rate_per_s"], one.params["duration_s"]) for one in cells("ccbench-latency", "published")}
-    (size_bytes,) = {one.params["message_bytes"] for one in cells("ccbench-bandwidth", "published")}
+    (ping,) = {
+        (one.variant.params["rate_per_s"], one.variant.params["duration_s"])
+        for one in cells("ccbench-latency", "published")
+    }
+    (size_bytes,) = {one.variant.params["message_bytes"] for one in cells("ccbench-bandwidth", "published")}
 
     assert ping == (10, 2.0)
     assert size_bytes == 1024

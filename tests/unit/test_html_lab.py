@@ -33,10 +33,7 @@ def texts(value):
 
 
 def cell(name, series, setting="", placement="free", **params):
-    label = f"{series}, {setting}" if setting else series
-    return replace(
-        make_cell(name, label, "3.13.0", placement, params=params), series=series, setting=setting, label=label
-    )
+    return make_cell(name, series, "3.13.0", placement, setting=setting, params=params)
 
 
 @pytest.fixture

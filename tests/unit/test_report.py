@@ -64,9 +64,8 @@ def declare(monkeypatch):
 
 def paper(series, metrics, interpreter=GIL, *, setting="", placement="free", name="paper", **changes):
     """A cell of the experiment on paper: every launch of a metric gives one value."""
-    label = f"{series}, {setting}" if setting else series
-    made = make_cell(name, label, getattr(interpreter, "id", interpreter), placement)
-    made = replace(made, series=series, setting=setting, **changes)
+    where = getattr(interpreter, "id", interpreter)
+    made = make_cell(name, series, where, placement, setting=setting, **changes)
     return made, {metric: [[value] for value in values] for metric, values in metrics.items()}
 
 
@@ -578,7 +577,9 @@ def test_what_was_left_out_is_grouped_by_reason(make_run):
     skipped = [Skipped("http", "asyncio", FREE.id, "no aiohttp")]
     skipped += [Skipped("files", f"{number} threads", ONE_WORKER, "no space") for number in range(6)]
 
-    assert list(left_out(replace(run, skipped=tuple(skipped)))) == [
+    header = replace(run.header, settings=replace(run.settings, skipped=tuple(skipped)))
+
+    assert list(left_out(replace(run, header=header))) == [
         "left out: asyncio (http) on 3.13t: no aiohttp",
         "left out: 6 variants of files: no space",
     ]

@@ -51,26 +51,27 @@ def test_pairing_takes_out_what_slows_both():
     assert unpaired.low < 1 < unpaired.high
 
 
-def test_many_launches_give_the_bca_bootstrap():
-    """From ten launches on the method is BCa, close to the truth and repeatable by its seed."""
-    top, bottom = noisy(3, 0.05, 30, 5), noisy(1, 0.05, 30, 6)
-
-    found = stats.ratio_interval(top, bottom, seed=9)
-
-    assert found.method == "bca"
-    assert found.low < 3 < found.high
-    assert found == stats.ratio_interval(top, bottom, seed=9)
-
-
-def test_bca_covers_the_truth_about_as_often_as_it_says():
-    """Of 60 intervals at 95 %, nearly all hold the true ratio and not all are endless."""
+@pytest.mark.parametrize("count", [3, 12, 28])
+def test_intervals_cover_the_truth_as_often_as_they_say(count):
+    """Of 2,000 paired intervals some 1,900 hold the true ratio, with few launches and with many."""
     hits = 0
-    for seed in range(60):
-        found = stats.ratio_interval(noisy(2, 0.1, 12, seed), noisy(1, 0.1, 12, 1000 + seed), seed=seed)
+    for seed in range(2000):
+        found = stats.paired_ratio_interval(
+            list(zip(noisy(2, 0.1, count, seed), noisy(1, 0.1, count, 10_000 + seed), strict=True))
+        )
         hits += found.low <= 2 <= found.high
-        assert found.high / found.low < 1.5
 
-    assert hits >= 51
+    assert 1870 <= hits <= 1930
+
+
+def test_a_higher_confidence_gives_a_wider_interval_around_the_same_value():
+    """The interval of one look among many holds that of a single look."""
+    pairs = list(zip(noisy(2, 0.1, 4, 1), noisy(1, 0.1, 4, 2), strict=True))
+
+    once, again = stats.paired_ratio_interval(pairs), stats.paired_ratio_interval(pairs, confidence=0.9935)
+
+    assert again.low < once.low < once.value == again.value < once.high < again.high
+    assert (once.confidence, again.confidence) == (0.95, 0.9935)
 
 
 def test_one_launch_has_no_interval():
@@ -84,7 +85,7 @@ def test_one_launch_has_no_interval():
 def test_equal_values_give_a_point():
     """Without any spread the interval is the value itself, by every method."""
     assert stats.ratio_interval([2.0] * 3, [1.0] * 3).half_width == 0
-    assert stats.ratio_interval([2.0] * 12, [1.0] * 12).half_width == 0
+    assert stats.paired_ratio_interval([(2.0, 1.0)] * 12).half_width == 0
 
 
 @pytest.mark.parametrize(("top", "bottom"), [([], [1.0]), ([1.0], []), ([0.0], [1.0]), ([1.0, -1.0], [1.0, 1.0])])

@@ -4,14 +4,14 @@ import os
 import sqlite3
 
 import pytest
-from synthetic import make_cell
+from synthetic import make_cell, make_settings
 
 from headway.errors import HeadwayError, StoreError
 from headway.lab.launch import Launch
 from headway.lab.lock import only_lab
 from headway.lab.store import Store
 
-SETTINGS = {"launches": 2, "size": "quick", "experiments": [], "interpreters": []}
+SETTINGS = make_settings(launches=2)
 
 
 @pytest.fixture

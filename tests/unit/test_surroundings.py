@@ -72,7 +72,7 @@ def test_what_is_missing_leaves_its_cells_out_with_the_reason():
     left_out = [(one.label, one.interpreter) for one in planned.skipped if one.reason == "no hiredis"]
     assert len(left_out) == 3
     assert {interpreter for _, interpreter in left_out} == {"3.8.18"}
-    assert not any("hiredis" in cell.needs and cell.interpreter == "3.8.18" for cell in planned.cells)
+    assert not any("hiredis" in cell.variant.needs and cell.interpreter == "3.8.18" for cell in planned.cells)
 
 
 def test_what_is_needed_names_every_pair_once_and_only_where_it_can_run():

@@ -131,7 +131,7 @@ def test_a_mean_does_not_support_what_an_interpreter_refutes(make_run):
 
     verdict = verdict_of(make_run(cells, [first, second]), "cpu-bound/asyncio-equal")
 
-    assert (verdict.interpreter, verdict.outcome) == ("all", "inconclusive")
+    assert (verdict.interpreter, verdict.outcome) == ("all", "mixed")
     assert "3.12, 3.13" in verdict.sentence
 
 

@@ -12,7 +12,6 @@ from headway.errors import UsageError
 
 if TYPE_CHECKING:
     from headway.lab import Run
-    from headway.lab.verdicts import Verdict
     from headway.report.comparison import Compared
     from headway.traces.analysis import Analysis
     from headway.traces.model import Trace
@@ -50,7 +49,6 @@ def write_run_page(
     path: Path,
     *,
     show: bool,
-    verdicts: "Sequence[Verdict] | None" = None,
     compared: "Compared | None" = None,
 ) -> None:
     """Write a run's page, or that of a run beside an earlier one.
@@ -59,7 +57,6 @@ def write_run_page(
         run: The run.
         path: The file.
         show: Open it, too.
-        verdicts: The run's, where they are known already.
         compared: It beside the earlier one.
 
     Raises:
@@ -67,7 +64,7 @@ def write_run_page(
     """
     from headway.report.html import lab_page, render_page
 
-    _write(path, render_page(lab_page(run, verdicts, compared)), show=show)
+    _write(path, render_page(lab_page(run, compared)), show=show)
 
 
 def write_trace_page(

@@ -7,11 +7,13 @@ cut short goes on with `--resume`.
 import argparse
 import contextlib
 import functools
+import math
+import shlex
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 from headway import lab
@@ -22,7 +24,6 @@ from headway.errors import HeadwayError, UsageError
 from headway.lab.design import PLACEMENTS, SIZES, Experiment
 from headway.lab.paths import default_store
 from headway.lab.plan import DEFAULT_LAUNCHES
-from headway.lab.verdicts import Verdict
 
 __all__ = ["prepare", "run"]
 
@@ -33,7 +34,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     sizes = parser.add_mutually_exclusive_group()
     for size in SIZES:
         text = {
-            "quick": "seconds per experiment, four launches a cell: a first look (the default)",
+            "quick": "seconds per launch, and launches where claims are open, for 10 minutes: a first look (the default)",
             "standard": "minutes, five launches a cell: figures to rely on",
             "published": "the authors' own parameters, five launches a cell",
         }[size]
@@ -56,7 +57,15 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="only this model (threads, processes, processes-spawn, asyncio, ...); the baseline always comes along",
     )
     parser.add_argument("--placement", choices=PLACEMENTS, help="only this placement of the parts on cores")
-    parser.add_argument("--launches", type=int, metavar="N", help="launches per cell")
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument(
+        "--budget",
+        type=_duration_s,
+        metavar="TIME",
+        help="the time for all launches (`90s`, `10m`, `1h`): three of each cell, then more where a claim is not decided, until it "
+        "is or the time is up (default: 10m at quick size for all experiments, less for fewer)",
+    )
+    amount.add_argument("--launches", type=int, metavar="N", help="so many launches of each cell, whatever they say")
     parser.add_argument("--limit", type=float, metavar="SECONDS", help="kill a launch that takes longer")
     parser.add_argument("--memory-limit", type=int, metavar="MIB", help="address space of each process of a launch")
     parser.add_argument(
@@ -66,12 +75,19 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="a Redis or Valkey of yours for redis-set (default: REDIS_URL, which other users cannot read, else one that "
         "the lab starts); never flushed, and only keys that begin with `headway-lab:` are touched",
     )
-    parser.add_argument("--seed", type=int, help="for the order of launches and the resampling (default: drawn)")
+    parser.add_argument("--seed", type=int, help="for the order of launches (default: drawn)")
     parser.add_argument("--resume", metavar="RUN", help="complete a run that was cut short: an id, or `last`")
+    parser.add_argument(
+        "--provide",
+        metavar="COMMAND",
+        help="run COMMAND when the first experiment has had its first look, as to build an interpreter; nothing is measured "
+        "meanwhile, and interpreters are looked for again then",
+    )
     parser.add_argument("--list", action="store_true", help="list the experiments and stop")
     parser.add_argument(
         "--explain", metavar="EXPERIMENT", help="tell an experiment's question, method, models and claims, and stop"
     )
+    parser.add_argument("--full", action="store_true", help="print the whole report at the end, not the short one")
     add_html(parser, default="beside the store")
     parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
     add_store(parser)
@@ -93,38 +109,60 @@ def run(arguments: argparse.Namespace) -> int:
         return _explain(lab.experiment(arguments.explain), as_json=arguments.json)
     check_html(arguments)
     results = _measure(arguments)
-    verdicts = lab.judge(results)
+    complete = results.header.complete
+    where = [f"headway report {results.id}{_store(arguments)}: everything, with tables and intervals (`--full` here)"]
+    if complete:
+        where += _page(arguments, results)
     if arguments.json:
         from headway.report import run_to_json
 
         console.print_json(run_to_json(results))
-    else:
+    elif arguments.full:
         from headway.report import render_run
 
-        console.print_rendered(render_run(results, verdicts=verdicts))
+        console.print_rendered(render_run(results))
+    else:
+        from headway.report import render_end
+
+        console.print_rendered(render_end(results, where))
     if results.failures:
-        console.say(f"{len(results.failures)} launches failed; the rest is above and in the store")
-    if not results.header.complete:
-        again = f"headway lab --resume {results.id}" + (f" --store {arguments.store}" if arguments.store else "")
-        url = " --redis-url URL" if results.header.settings.get("redis", {}).get("url") else ""
-        console.say(f"stopped early; `{again}{url}` completes the run")
+        console.say(f"{len(results.failures)} launches failed; why is in `headway report {results.id}`")
+    if not complete:
+        url = " --redis-url URL" if results.settings.redis.get("url") else ""
+        console.say(f"stopped early; `headway lab --resume {results.id}{_store(arguments)}{url}` completes the run")
         return 130
-    console.say(f"stored as {results.id}: `headway report {results.id}` shows it again")
-    _page(arguments, results, verdicts)
     return 1 if results.failures else 0
 
 
-def _page(arguments: argparse.Namespace, results: lab.Run, verdicts: Sequence[Verdict]) -> None:
-    """Write the run's page where it is wanted, else beside the store."""
+def _store(arguments: argparse.Namespace) -> str:
+    return f" --store {arguments.store}" if arguments.store else ""
+
+
+def _page(arguments: argparse.Namespace, results: lab.Run) -> Iterator[str]:
+    """Write the run's page where it is wanted, else beside the store, and yield a line that says where it is."""
     path = arguments.html or page_folder(arguments.store or default_store()) / f"{results.id}.html"
     try:
         if arguments.html is None:
             path.parent.mkdir(parents=True, exist_ok=True)
-        write_run_page(results, path, show=arguments.open, verdicts=verdicts)
+        write_run_page(results, path, show=arguments.open)
     except (OSError, HeadwayError) as error:
         if arguments.html is not None:
             raise
         console.say(f"no page is written: {error}")
+    else:
+        yield f"{path}: the same as a page, with plots"
+
+
+def _duration_s(text: str) -> float:
+    """Return `90s`, `10m` or `1h` in seconds. Raises argparse.ArgumentTypeError."""
+    factor = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:])
+    try:
+        value = float(text[:-1]) * factor if factor else math.nan
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: expected 90s, 10m or 1h, say")
+    return value
 
 
 def _split(option: str, names: list[str]) -> list[str]:
@@ -143,6 +181,7 @@ def _request(arguments: argparse.Namespace) -> lab.Request:
         models=_split("--model", arguments.models),
         placement=arguments.placement,
         launches=arguments.launches,
+        budget_s=arguments.budget,
         seed=arguments.seed,
         limit_s=arguments.limit,
         memory_limit_bytes=None if mib is None else mib * 2**20,
@@ -158,6 +197,7 @@ _WITH_RESUME = (
     "models",
     "placement",
     "launches",
+    "budget",
     "limit",
     "memory_limit",
     "seed",
@@ -166,7 +206,7 @@ _WITH_RESUME = (
 
 def _measure(arguments: argparse.Namespace) -> lab.Run:
     """Run or resume; after Ctrl-C return what is there. Raises HeadwayError."""
-    shown = _ProgressLine(functools.partial(_judged, store=arguments.store))
+    shown = _ProgressLine(brief=not arguments.json and not arguments.full)
     if arguments.resume is not None:
         given = [name for name in _WITH_RESUME if getattr(arguments, name) not in (None, [])]
         if given:
@@ -184,7 +224,8 @@ def _measure(arguments: argparse.Namespace) -> lab.Run:
                     report=report,
                     say=console.say,
                 )
-            return lab.run(_request(arguments), report=report, say=console.say)
+            provide = None if arguments.provide is None else functools.partial(_provide, arguments.provide)
+            return lab.run(_request(arguments), report=report, say=console.say, provide=provide)
     except KeyboardInterrupt:
         shown.end()
         if shown.run is None:
@@ -192,6 +233,18 @@ def _measure(arguments: argparse.Namespace) -> lab.Run:
         return lab.load_run(shown.run, store=arguments.store)
     finally:
         shown.end()
+
+
+def _provide(command: str) -> None:
+    """Run a command of the user's; what it prints is talk. Where it fails, the lab goes on with what is there."""
+    console.say(f"running `{command}`; nothing is measured meanwhile")
+    try:
+        code = subprocess.run(shlex.split(command), check=False, stdin=subprocess.DEVNULL, stdout=2).returncode
+    except (OSError, ValueError) as error:
+        console.say(f"! it could not be run: {error}")
+    else:
+        if code:
+            console.say(f"! it ended with exit code {code}; going on with what is there")
 
 
 @contextlib.contextmanager
@@ -224,25 +277,31 @@ def _interruptible(report: Callable[[lab.Progress], None]) -> Iterator[Callable[
             signal.signal(number, handler)
 
 
-def _judged(progress: lab.Progress, *, store: Path | None) -> Iterator[str]:
-    """Yield what the experiment that has just finished came to: a line for its question, and one for each claim."""
-    from headway.report import verdict_lines
+def _print_finished(progress: lab.Progress) -> None:
+    """Print what an experiment came to that has just had its launches."""
+    from headway.report import render_decided, render_experiment
 
-    results = lab.load_run(progress.run, store=store)
-    yield from verdict_lines(results, results.experiment(progress.finished))
+    results, finished = progress.results, progress.finished
+    assert results is not None
+    assert finished is not None
+    experiment = results.experiment(finished.experiment)
+    if finished.decided is None:
+        console.print_rendered(render_experiment(results, experiment))
+    else:
+        console.print_rendered(render_decided(results, experiment, finished.decided))
 
 
 class _ProgressLine:
     """One line on stderr that says what runs, how much is left, and the time; rewritten on a terminal.
 
-    Between such lines, what each experiment came to as soon as it is done.
+    Between such lines, on stdout, what each experiment came to as soon as it has had its launches.
     """
 
-    _QUIET_S = 5.0
+    _QUIET_S = 30.0
 
-    def __init__(self, judged: Callable[[lab.Progress], Iterator[str]]) -> None:
+    def __init__(self, *, brief: bool) -> None:
         self.run: str | None = None
-        self._judged = judged
+        self._brief = brief
         self._rewrites = sys.stderr.isatty()
         self._last_s = -self._QUIET_S
         self._open = False
@@ -252,24 +311,27 @@ class _ProgressLine:
         if self.run is None:
             self.run = progress.run
             again = f", {progress.done} of them done before" if progress.done else ""
-            console.say(f"run {progress.run}: {progress.planned} launches{again}")
-            if progress.cell is None:
+            more = (
+                "" if progress.budget_s is None else f", and more where claims are open, for {progress.budget_s:.0f} s"
+            )
+            console.say(f"run {progress.run}: {progress.planned} launches{more}{again}")
+            if progress.cell is None and progress.finished is None:
                 console.say("nothing is left to do: the run is complete")
                 return
         if progress.finished:
             self.end()
-            for line in self._judged(progress):
-                console.say(line)
+            if self._brief:
+                _print_finished(progress)
             return
         now_s = time.monotonic()
         # Without a terminal a line now and then is enough; the last one always comes.
         if not self._rewrites and progress.cell is not None and now_s - self._last_s < self._QUIET_S:
             return
         self._last_s = now_s
-        left = "" if progress.left_s is None else f", about {progress.left_s:.0f} s left"
+        left = "" if progress.left_s is None else f", at most {progress.left_s:.0f} s left"
         failed = f", {progress.failed} failed" if progress.failed else ""
         what = f": {progress.cell.key.replace('|', ' ')}" if progress.cell else " done"
-        line = f"{progress.done}/{progress.planned} launches, {now_s - self._begun_s:.0f} s{left}{failed}{what}"
+        line = f"{progress.done} launches, {now_s - self._begun_s:.0f} s{left}{failed}{what}"
         if self._rewrites:
             print(f"\r\x1b[K{line[:110]}", end="", file=sys.stderr, flush=True)
             self._open = True

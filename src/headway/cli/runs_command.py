@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import asdict
+from typing import Any
 
 from headway import lab
 from headway.cli import console
@@ -24,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
         with lab.Store(path) as store:
             runs = store.runs()
     if arguments.json:
-        console.print_json([{**asdict(run), "complete": run.complete} for run in runs])
+        console.print_json([_to_json(run) for run in runs])
         return 0
     if not runs:
         console.say("no runs yet; `headway lab` makes one")
@@ -34,16 +35,25 @@ def run(arguments: argparse.Namespace) -> int:
     rows = [
         (
             run.id,
-            run.settings["size"],
-            f"{run.done}/{run.planned}" + (f", {run.failed} failed" if run.failed else ""),
+            run.settings.size,
+            _launches(run) + (f", {run.failed} failed" if run.failed else ""),
             "" if run.complete else "incomplete",
-            ", ".join(run.settings["experiments"])
-            if len(run.settings["experiments"]) < 4
-            else f"{len(run.settings['experiments'])} experiments",
-            ", ".join(one["name"] for one in run.settings["interpreters"]),
+            ", ".join(run.settings.experiments)
+            if len(run.settings.experiments) < 4
+            else f"{len(run.settings.experiments)} experiments",
+            ", ".join(one.name for one in run.settings.interpreters),
         )
         for run in runs
     ]
     columns = ("run", "size", "launches", "", "experiments", "CPython")
     console.print_rendered(render_table(Table(f"in {path}", columns, tuple(rows))))
     return 0
+
+
+def _launches(run: lab.RunHeader) -> str:
+    """Return `40/60`; of a run that decides how many it needs, how many it had."""
+    return f"{run.done}/{run.planned}" if run.settings.budget_s is None else str(run.done)
+
+
+def _to_json(run: lab.RunHeader) -> dict[str, Any]:
+    return {**asdict(run), "settings": run.settings.to_json(), "complete": run.complete}

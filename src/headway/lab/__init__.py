@@ -16,7 +16,9 @@ from headway.lab.interpreters import Interpreter, discover, probe, select
 from headway.lab.machine import Machine, this_machine
 from headway.lab.paths import default_store
 from headway.lab.results import CellResult, Run, load_run
-from headway.lab.runner import Progress, Request, resume, run
+from headway.lab.runner import Request, resume, run
+from headway.lab.session import Progress
+from headway.lab.settings import Settings
 from headway.lab.stats import Interval
 from headway.lab.store import RunHeader, Store
 from headway.lab.verdicts import Verdict, judge
@@ -40,6 +42,7 @@ __all__ = [
     "Request",
     "Run",
     "RunHeader",
+    "Settings",
     "Store",
     "Variant",
     "Verdict",

@@ -29,11 +29,11 @@ class Difference:
     outcome: Literal["less", "more", "no difference", "not comparable"]
 
 
-def _difference(before: CellResult, after: CellResult, metric: str, seed: int) -> Difference:
+def _difference(before: CellResult, after: CellResult, metric: str) -> Difference:
     olds, news = before.values(metric), after.values(metric)
     if not olds or not news or min(*olds, *news) <= 0:
         return Difference(before, after, metric, None, "not comparable")
-    ratio = stats.ratio_interval(news, olds, seed=seed)
+    ratio = stats.ratio_interval(news, olds)
     if ratio.high < 1:
         return Difference(before, after, metric, ratio, "less")
     if ratio.low > 1:
@@ -59,9 +59,12 @@ def compare(before: Run, after: Run) -> list[Difference]:
     news = {name(after, result): result for result in after.results.values()}
     for old in before.results.values():
         new = news.get(name(before, old))
-        if new is None or (old.cell.workload, old.cell.params) != (new.cell.workload, new.cell.params):
+        if new is None or (old.cell.variant.workload, old.cell.variant.params) != (
+            new.cell.variant.workload,
+            new.cell.variant.params,
+        ):
             continue
-        differences.append(_difference(old, new, before.experiment(old.cell.experiment).metric, before.seed))
+        differences.append(_difference(old, new, before.experiment(old.cell.experiment).metric))
     if not differences:
         raise StoreError(
             f"the runs {before.id} and {after.id} have no cell in common",

@@ -87,7 +87,7 @@ def curves(run: Run, experiment: Experiment) -> Iterator[Curve]:
     """Yield every series' curve with two sizes or more; none for an experiment without a sweep."""
     if not experiment.sweep:
         return
-    results = [one for one in _in_python(run, experiment) if one.cell.params.get(experiment.sweep, 0) > 0]
+    results = [one for one in _in_python(run, experiment) if one.cell.variant.params.get(experiment.sweep, 0) > 0]
     baselines = {_row(one.cell): one for one in results if one.cell.series == experiment.baseline}
     several = len({one.cell.placement for one in results}) > 1
     grouped: dict[tuple[str, ...], list[Point]] = {}
@@ -96,7 +96,7 @@ def curves(run: Run, experiment: Experiment) -> Iterator[Curve]:
         ratio = one.ratio_to(baseline, experiment.metric) if baseline is not None and baseline is not one else None
         if ratio is not None:
             key = (cell.series, cell.placement, cell.interpreter, *_besides_size(cell, experiment.sweep))
-            point = Point(float(cell.params[experiment.sweep]), ratio, _side(ratio, experiment))
+            point = Point(float(cell.variant.params[experiment.sweep]), ratio, _side(ratio, experiment))
             grouped.setdefault(key, []).append(point)
     for (series, placement, interpreter, words, _), points in grouped.items():
         if len(points) > 1:
@@ -120,10 +120,10 @@ def _besides_size(cell: Cell, sweep: str) -> tuple[str, str]:
     A setting that names the size says all that matters besides ("1 MiB, disk"): a curve then goes on where something
     else had to change with the size, such as fewer of the largest files, for series and baseline alike.
     """
-    size, parts = sized(cell.params[sweep], sweep), cell.setting.split(", ")
+    size, parts = sized(cell.variant.params[sweep], sweep), cell.setting.split(", ")
     if size in parts:
         return ", ".join(part for part in parts if part != size), ""
-    rest = sorted((name, repr(value)) for name, value in cell.params.items() if name != sweep)
+    rest = sorted((name, repr(value)) for name, value in cell.variant.params.items() if name != sweep)
     return "", repr(rest)
 
 
@@ -182,7 +182,7 @@ def winners(run: Run, experiment: Experiment) -> Iterator[Winner]:
     if (experiment.unit, experiment.compares, experiment.shows, experiment.sweep) != ("s", "variants", "ratios", ""):
         return
     results = [one for one in _in_python(run, experiment) if one.values(experiment.metric) and _is_model(one.cell)]
-    if not {"serial"} < {one.cell.model for one in results}:
+    if not {"serial"} < {one.cell.variant.model for one in results}:
         return
     several = len({one.cell.placement for one in results}) > 1
     for placement, setting in dict.fromkeys((one.cell.placement, one.cell.setting) for one in results):
@@ -196,7 +196,7 @@ def winners(run: Run, experiment: Experiment) -> Iterator[Winner]:
 
 
 def _is_model(cell: Cell) -> bool:
-    return cell.model == cell.series or cell.model.startswith(f"{cell.series}-")
+    return cell.variant.model == cell.series or cell.variant.model.startswith(f"{cell.series}-")
 
 
 _Won = tuple[str, stats.Interval | None, tuple[str, ...], tuple[str, ...]]
@@ -230,8 +230,8 @@ def _winner(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> 
 
 def _same_work(one: CellResult, baseline: CellResult) -> bool:
     """Whether the parameters that both have agree: a sum done once is not a quicker way of doing it three times."""
-    theirs = baseline.cell.params
-    return all(theirs[name] == value for name, value in one.cell.params.items() if name in theirs)
+    theirs = baseline.cell.variant.params
+    return all(theirs[name] == value for name, value in one.cell.variant.params.items() if name in theirs)
 
 
 def _mean_ratio(

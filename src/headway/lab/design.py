@@ -119,7 +119,7 @@ class Variant:
     warmups: int = 1
     placements: tuple[Placement, ...] = ("free",)
     native: bool = False
-    unfit: Callable[[Interpreter], str] = _always
+    unfit: Callable[[Interpreter], str] = field(default=_always, compare=False)
     paths: tuple[str, ...] = ()
     setting: str = ""
     needs: tuple[str, ...] = ()
@@ -138,26 +138,34 @@ class Variant:
 class Cell:
     """What one launch measures: an experiment's variant on one interpreter at one placement.
 
-    Cells of one `group` are compared with each other, so their launches stand next to each other in every block.
+    Attributes:
+        experiment: Its name.
+        variant: The variant.
+        placement: Where its parts run.
+        interpreter: An interpreter's id, or `ONE_WORKER`.
+        group: Cells of one group are compared with each other, so their launches stand next to each other in every block.
     """
 
     experiment: str
-    label: str
-    workload: str
-    model: str
-    params: Mapping[str, Any]
-    samples: int
-    warmups: int
+    variant: Variant
     placement: Placement
     interpreter: str
     group: str
-    paths: tuple[str, ...] = ()
-    series: str = ""
-    setting: str = ""
-    needs: tuple[str, ...] = ()
-    server: str = ""
-    space: Mapping[str, int] = field(default_factory=dict)
-    memory_bytes: int = 0
+
+    @property
+    def label(self) -> str:
+        """The variant's name within the experiment."""
+        return self.variant.label
+
+    @property
+    def series(self) -> str:
+        """What is compared."""
+        return self.variant.series
+
+    @property
+    def setting(self) -> str:
+        """What is the same for the cells that are compared."""
+        return self.variant.setting
 
     @property
     def native(self) -> bool:

@@ -9,9 +9,25 @@ from headway.lab import stats
 from headway.lab.design import Comparison, Count, Experiment, Level, Relation
 from headway.lab.results import CellResult, Run
 
-__all__ = ["Evidence", "Outcome", "combined", "comparisons", "counted", "decisive_first", "judged", "levels", "pooled"]
+__all__ = [
+    "NEAR",
+    "Evidence",
+    "Outcome",
+    "combined",
+    "comparisons",
+    "counted",
+    "decisive_first",
+    "judged",
+    "levels",
+    "pooled",
+]
 
-Outcome = Literal["supported", "refuted", "inconclusive", "not measured"]
+Outcome = Literal["supported", "refuted", "at the limit", "mixed", "inconclusive", "not measured"]
+"""What evidence says of a claim. "at the limit": the figure is known, and so near the claim's threshold that which side it is on
+does not matter (`NEAR`). "mixed": it holds on some interpreters and not on others."""
+
+NEAR = 0.05
+"""An interval that lies within this share of a threshold, and holds it, is at the limit."""
 
 _TOO_MANY = 1_000
 """So many launches are no advice: the truth then lies at the threshold."""
@@ -31,6 +47,7 @@ class Evidence:
         launches: Launches (or blocks, where launches are paired) behind it.
         launches_to_decide: About how many would decide an inconclusive comparison, if the estimate and the spread
             stay; None where that cannot be told.
+        cells: Keys of the cells behind it.
     """
 
     outcome: Outcome
@@ -40,33 +57,46 @@ class Evidence:
     count: float | None
     launches: int
     launches_to_decide: int | None = None
+    cells: tuple[str, ...] = ()
 
 
 def _launches_to_decide(relation: Relation, interval: stats.Interval, launches: int) -> int | None:
-    """Return the number of launches at which the interval would end at the nearest threshold.
+    """Return the number of launches at which the interval would end at the nearest threshold, or lie close around it.
 
     The interval's half-width (in logs) falls with 1/sqrt(launches) and with the quantile of Student's t.
     """
     if math.isinf(interval.half_width) or launches < 2 or not relation.limits:
         return None
     distance = min(abs(math.log(interval.value / limit)) for limit in relation.limits)
-    spread = math.log1p(interval.half_width) / stats.half_width_factor(launches)
+    wanted = max(distance, math.log1p(NEAR) - distance)
+    spread = math.log1p(interval.half_width) / stats.half_width_factor(launches, interval.confidence)
     for more in range(launches + 1, _TOO_MANY):
-        if spread * stats.half_width_factor(more) < distance:
+        if spread * stats.half_width_factor(more, interval.confidence) < wanted:
             return more
     return None
 
 
-def judged(what: str, relation: Relation, interval: stats.Interval | None, launches: int) -> Evidence:
-    """Return what an interval over so many launches says of a relation; "not measured" for None."""
+def _is_at_limit(relation: Relation, interval: stats.Interval) -> bool:
+    return any(limit / (1 + NEAR) < interval.low and interval.high < limit * (1 + NEAR) for limit in relation.limits)
+
+
+def judged(
+    what: str, relation: Relation, interval: stats.Interval | None, launches: int, cells: tuple[str, ...] = ()
+) -> Evidence:
+    """Return what an interval over so many launches of some cells says of a relation; "not measured" for None."""
+    outcome: Outcome = "inconclusive"
+    more = None
     if interval is None:
-        return Evidence("not measured", what, None, str(relation), None, 0)
-    if relation.contains(interval.low, interval.high):
-        return Evidence("supported", what, interval, str(relation), None, launches)
-    if relation.excludes(interval.low, interval.high):
-        return Evidence("refuted", what, interval, str(relation), None, launches)
-    more = _launches_to_decide(relation, interval, launches)
-    return Evidence("inconclusive", what, interval, str(relation), None, launches, more)
+        outcome, launches = "not measured", 0
+    elif relation.contains(interval.low, interval.high):
+        outcome = "supported"
+    elif relation.excludes(interval.low, interval.high):
+        outcome = "refuted"
+    elif _is_at_limit(relation, interval):
+        outcome = "at the limit"
+    else:
+        more = _launches_to_decide(relation, interval, launches)
+    return Evidence(outcome, what, interval, str(relation), None, launches, more, cells)
 
 
 def _places(run: Run, experiment: Experiment, comparison: Comparison | Level) -> list[str]:
@@ -100,7 +130,7 @@ def comparisons(run: Run, experiment: Experiment, comparison: Comparison, interp
             what += f", {place}"
         interval = top.ratio_to(bottom, metric)
         launches = min(len(top.by_block(metric)), len(bottom.by_block(metric)))
-        yield judged(what, comparison.relation, interval, launches)
+        yield judged(what, comparison.relation, interval, launches, (top.cell.key, bottom.cell.key))
 
 
 def pooled(run: Run, experiment: Experiment, comparison: Comparison, interpreters: Sequence[str]) -> Iterator[Evidence]:
@@ -120,7 +150,8 @@ def pooled(run: Run, experiment: Experiment, comparison: Comparison, interpreter
             several = len(places) > 1 or comparison.bottom_placement
             what = f"{comparison.top} / {comparison.bottom}" + (f", {where}" if several else "")
             launches = min(len(result.by_block(metric)) for pair in pairs for result in pair)
-            yield judged(what, comparison.relation, interval, launches)
+            cells = tuple(result.cell.key for pair in pairs for result in pair)
+            yield judged(what, comparison.relation, interval, launches, cells)
 
 
 def levels(run: Run, experiment: Experiment, level: Level, interpreter: str) -> Iterator[Evidence]:
@@ -131,7 +162,8 @@ def levels(run: Run, experiment: Experiment, level: Level, interpreter: str) -> 
         if result is None:
             continue
         what = f"{level.metric.replace('_', ' ')} of {level.label}" + (f", {place}" if len(places) > 1 else "")
-        yield judged(what, level.relation, result.level(level.metric), len(result.by_block(level.metric)))
+        launches = len(result.by_block(level.metric))
+        yield judged(what, level.relation, result.level(level.metric), launches, (result.cell.key,))
 
 
 def counted(run: Run, experiment: Experiment, count: Count, interpreter: str) -> Iterator[Evidence]:
@@ -150,8 +182,9 @@ def counted(run: Run, experiment: Experiment, count: Count, interpreter: str) ->
     samples = [value - count.less for result in results for launch in result.samples(count.metric) for value in launch]
     what = " and ".join(result.cell.label for result in results)
     relation = "0 in every sample" if count.expect == "none" else "more than 0 in some sample"
+    cells = tuple(result.cell.key for result in results)
     if not samples:
-        yield Evidence("not measured", what, None, relation, None, 0)
+        yield Evidence("not measured", what, None, relation, None, 0, None, cells)
         return
     launches = min(len(result.samples(count.metric)) for result in results)
     seen = any(value != 0 for value in samples)
@@ -161,7 +194,7 @@ def counted(run: Run, experiment: Experiment, count: Count, interpreter: str) ->
         outcome = "inconclusive"
     else:
         outcome = "supported" if count.expect == "none" else "refuted"
-    yield Evidence(outcome, what, None, relation, sum(samples), launches)
+    yield Evidence(outcome, what, None, relation, sum(samples), launches, None, cells)
 
 
 def combined(evidence: Sequence[Evidence]) -> Outcome:
@@ -171,7 +204,9 @@ def combined(evidence: Sequence[Evidence]) -> Outcome:
         return "not measured"
     if "refuted" in outcomes:
         return "refuted"
-    return "supported" if outcomes == {"supported"} else "inconclusive"
+    if outcomes <= {"supported", "at the limit"}:
+        return "at the limit" if "at the limit" in outcomes else "supported"
+    return "inconclusive"
 
 
 def decisive_first(evidence: Sequence[Evidence], outcome: Outcome) -> tuple[Evidence, ...]:

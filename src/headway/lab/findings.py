@@ -14,9 +14,9 @@ from headway.lab.design import Experiment
 from headway.lab.evidence import Evidence
 from headway.lab.figures import ratio
 from headway.lab.results import Run
-from headway.lab.verdicts import Verdict, by_claim
+from headway.lab.verdicts import Verdict, by_claim, speaking
 
-__all__ = ["Finding", "figure", "findings", "spanned", "speaking"]
+__all__ = ["Finding", "figure", "findings", "spanned"]
 
 
 @final
@@ -63,18 +63,6 @@ def spanned(run: Run, ids: Iterable[str]) -> str:
         else:
             parts += [run.names[kind[place]] for place in places]
     return _listed(parts)
-
-
-def speaking(verdicts: Sequence[Verdict]) -> Verdict:
-    """Return the verdict that speaks for a claim: over all interpreters, else the least favourable single one."""
-    for verdict in verdicts:
-        if verdict.interpreter == "all":
-            return verdict
-    for outcome in ("refuted", "inconclusive", "supported", "not measured"):
-        for verdict in verdicts:
-            if verdict.outcome == outcome:
-                return verdict
-    return verdicts[0]
 
 
 def findings(run: Run, verdicts: Sequence[Verdict]) -> list[Finding]:

@@ -92,21 +92,21 @@ def _job(cell: Cell, machine: Machine, library: Path | None, limit_s: float, bes
     if cell.placement == "same":
         cpus = [machine.cores[-1]]
         party_cpus = [cpus, cpus]
-    elif cell.placement == "split" and cell.server:
+    elif cell.placement == "split" and cell.variant.server:
         # The server has a core to itself, and the launch all the others.
         cpus = list(machine.away_from(machine.split[0]))
     elif cell.placement == "split":
         cpus = list(machine.split)
         party_cpus = [[core] for core in machine.split]
     return {
-        "workload": cell.workload,
-        "model": cell.model,
-        "params": dict(cell.params),
-        "samples": cell.samples,
-        "warmups": cell.warmups,
-        "switch_interval_s": cell.params.get("switch_interval_s"),
-        "policy": cell.params.get("policy"),
-        "policy_options": cell.params.get("policy_options", ""),
+        "workload": cell.variant.workload,
+        "model": cell.variant.model,
+        "params": dict(cell.variant.params),
+        "samples": cell.variant.samples,
+        "warmups": cell.variant.warmups,
+        "switch_interval_s": cell.variant.params.get("switch_interval_s"),
+        "policy": cell.variant.params.get("policy"),
+        "policy_options": cell.variant.params.get("policy_options", ""),
         "cpus": cpus,
         "party_cpus": party_cpus,
         "library": str(library) if library else None,
@@ -165,7 +165,7 @@ def _process(
     process = start(
         [executable, "-s", "-c", BOOTSTRAP, str(answers_fd)],
         # Nothing of ours is on its import path but the agent.
-        (*cell.paths, *beside.paths, str(AGENT_PATH)),
+        (*cell.variant.paths, *beside.paths, str(AGENT_PATH)),
         stdout=subprocess.DEVNULL,
         stderr=stderr,
         pass_fds=[answers_fd],

@@ -1,21 +1,22 @@
 """From experiments to an ordered list of launches.
 
 Experiments come one after another, in the plan's order, so that each can be judged as soon as it is done. One block is one
-launch of every cell of an experiment. Within a block the groups of cells that are compared with each other come in random
-order, and so do the cells of a group, next to each other: what slows the machine for seconds slows a whole group, and drops
-out of its ratios (docs/decisions/003). The order follows from the plan and its seed alone, so a run that was killed goes on
-in the same order.
+launch of every cell of an experiment, or of some of them where the others are decided (`lab.agenda`). Within a block the
+groups of cells that are compared with each other come in random order, and so do the cells of a group, next to each other:
+what slows the machine for seconds slows a whole group, and drops out of its ratios (docs/decisions/003). The order of a block
+follows from its number and the seed alone, so a run that was killed goes on in the same order.
 """
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, final
 
 from headway.errors import UsageError
 from headway.lab.design import ONE_WORKER, Cell, Experiment, Placement, Size, Variant
 from headway.lab.interpreters import Interpreter
 from headway.lab.machine import Machine
+from headway.lab.sequential import FIRST_LOOK
 
 __all__ = [
     "DEFAULT_LAUNCHES",
@@ -54,8 +55,9 @@ class Plan:
 
     Attributes:
         size: "quick", "standard" or "published".
-        launches: Launches per cell.
-        seed: Decides the order, and the resampling of intervals.
+        launches: Launches of every cell; with a budget, before the first look.
+        budget_s: The time for all launches; None where every cell has `launches`.
+        seed: Decides the order.
         limit_s: Seconds after which a launch is killed.
         memory_limit_bytes: Address space of each process of a launch; None leaves it unlimited.
         cells: What is measured.
@@ -64,24 +66,41 @@ class Plan:
 
     size: Size
     launches: int
+    budget_s: float | None
     seed: int
     limit_s: float
     memory_limit_bytes: int | None
     cells: tuple[Cell, ...]
     skipped: tuple[Skipped, ...]
 
+    @property
+    def experiments(self) -> tuple[str, ...]:
+        """The names of the experiments, in the order in which they are launched."""
+        return tuple(dict.fromkeys(cell.experiment for cell in self.cells))
+
+    def of(self, experiment: str) -> list[Cell]:
+        """Return an experiment's cells."""
+        return [cell for cell in self.cells if cell.experiment == experiment]
+
+    def block(self, cells: Iterable[Cell], number: int) -> list[Cell]:
+        """Return cells of one experiment in the order in which block `number` launches them."""
+        groups: dict[str, list[Cell]] = {}
+        for cell in sorted(cells, key=lambda cell: cell.key):
+            groups.setdefault(cell.group, []).append(cell)
+        experiment = next(iter(groups.values()))[0].experiment if groups else ""
+        # Of each block by itself: it does not matter then what was launched before.
+        shuffler = random.Random(f"{self.seed}|{experiment}|{number}")
+        shuffled = shuffler.sample(list(groups.values()), len(groups))
+        return [cell for group in shuffled for cell in shuffler.sample(group, len(group))]
+
     def order(self) -> list[tuple[int, Cell]]:
-        """Return every (block, cell) in the order of launching."""
-        ordered: list[tuple[int, Cell]] = []
-        shuffler = random.Random(self.seed)
-        groups: dict[str, dict[str, list[Cell]]] = {cell.experiment: {} for cell in self.cells}
-        for cell in sorted(self.cells, key=lambda cell: cell.key):
-            groups[cell.experiment].setdefault(cell.group, []).append(cell)
-        for of_experiment in groups.values():
-            for block in range(self.launches):
-                for cells in shuffler.sample(list(of_experiment.values()), len(of_experiment)):
-                    ordered.extend((block, cell) for cell in shuffler.sample(cells, len(cells)))
-        return ordered
+        """Return every (block, cell) of the launches that do not depend on results, in the order of launching."""
+        return [
+            (number, cell)
+            for experiment in self.experiments
+            for number in range(self.launches)
+            for cell in self.block(self.of(experiment), number)
+        ]
 
 
 def _is_model(model: str, wanted: Sequence[str]) -> bool:
@@ -172,6 +191,7 @@ def make_plan(
     size: Size,
     seed: int,
     launches: int | None = None,
+    budget_s: float | None = None,
     models: Sequence[str] = (),
     placement: Placement | None = None,
     limit_s: float | None = None,
@@ -188,7 +208,8 @@ def make_plan(
         machine: Where the cores are.
         size: How large.
         seed: For the order.
-        launches: Per cell; None means the size's default.
+        launches: Per cell; None means the size's default, or with a budget what comes before the first look.
+        budget_s: The time for all launches, or None: then every cell has `launches`.
         models: Only these models ("processes" means every start method); the baseline always comes along.
         placement: Only this one; experiments that do not know it are left out.
         limit_s: Seconds a launch may take; None means the size's default.
@@ -218,38 +239,31 @@ def make_plan(
                 if reason or unfit:
                     skipped.append(Skipped(experiment.name, variant.label, interpreter_id, reason or unfit))
                     continue
-                cells.extend(
+                cells += [
                     Cell(
-                        experiment=experiment.name,
-                        label=variant.label,
-                        workload=variant.workload,
-                        model=variant.model,
-                        params=dict(variant.params),
-                        samples=variant.samples,
-                        warmups=variant.warmups,
-                        placement=place,
-                        interpreter=interpreter_id,
-                        group=_group(experiment, variant, place, interpreter_id),
-                        paths=variant.paths,
-                        series=variant.series,
-                        setting=variant.setting,
-                        needs=variant.needs,
-                        server=variant.server,
-                        space=dict(variant.space),
-                        memory_bytes=variant.memory_bytes,
+                        experiment.name,
+                        variant,
+                        place,
+                        interpreter_id,
+                        _group(experiment, variant, place, interpreter_id),
                     )
                     for place in places
-                )
+                ]
     _refuse_nothing(experiments, cells, skipped, models, placement)
     return Plan(
         size=size,
-        launches=DEFAULT_LAUNCHES[size] if launches is None else launches,
+        launches=_first_launches(size, budget_s) if launches is None else launches,
+        budget_s=budget_s,
         seed=seed,
         limit_s=LIMIT_S[size] if limit_s is None else limit_s,
         memory_limit_bytes=memory_limit_bytes,
         cells=tuple(cells),
         skipped=tuple(skipped),
     )
+
+
+def _first_launches(size: Size, budget_s: float | None) -> int:
+    return DEFAULT_LAUNCHES[size] if budget_s is None else FIRST_LOOK
 
 
 def _group(experiment: Experiment, variant: Variant, place: Placement, interpreter_id: str) -> str:
@@ -276,7 +290,7 @@ def _refuse_nothing(
             hint="leave out `--model` or `--placement`, or name other experiments; `headway lab --explain NAME` shows what fits",
         )
     for model in models:
-        if not any(_is_model(cell.model, [model]) for cell in cells):
+        if not any(_is_model(cell.variant.model, [model]) for cell in cells):
             names = ", ".join(experiment.name for experiment in experiments)
             reasons = sorted({one.reason for one in skipped}) if placement is None else []
             raise UsageError(
@@ -286,13 +300,29 @@ def _refuse_nothing(
             )
 
 
+_KEPT = tuple(one.name for one in fields(Variant) if one.name != "unfit")
+
+
 def cell_to_json(cell: Cell) -> dict[str, Any]:
-    """Return a cell's attributes as JSON values."""
-    return {**cell.__dict__, "params": dict(cell.params), "space": dict(cell.space)}
+    """Return a cell as JSON values."""
+    variant = {name: getattr(cell.variant, name) for name in _KEPT}
+    variant |= {"params": dict(cell.variant.params), "space": dict(cell.variant.space)}
+    return {
+        "experiment": cell.experiment,
+        "variant": variant,
+        "placement": cell.placement,
+        "interpreter": cell.interpreter,
+        "group": cell.group,
+    }
 
 
-def cell_from_json(values: dict[str, Any]) -> Cell:
-    """Return what `cell_to_json` gave, also that of an older version."""
-    known = {name: value for name, value in values.items() if name in Cell.__dataclass_fields__}
-    lists = {name: tuple(values.get(name, ())) for name in ("paths", "needs")}
-    return Cell(**{"series": values["label"], **known, **lists})
+def cell_from_json(values: Mapping[str, Any]) -> Cell:
+    """Return what `cell_to_json` gave, also that of an older version: it had the variant's values beside the cell's own."""
+    variant = values.get("variant", values)
+    known = {name: variant[name] for name in _KEPT if name in variant}
+    known |= {name: tuple(known.get(name, ())) for name in ("paths", "needs", "placements")}
+    if "series" not in known:  # the oldest had only a label
+        known["series"] = variant["label"]
+    if "variant" not in values:
+        known |= {"placements": (values["placement"],), "native": values["interpreter"] == ONE_WORKER}
+    return Cell(values["experiment"], Variant(**known), values["placement"], values["interpreter"], values["group"])

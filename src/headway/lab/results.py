@@ -2,23 +2,21 @@
 
 import functools
 import statistics
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 from headway.lab import stats
 from headway.lab.design import Cell, Experiment
-from headway.lab.doctor import Check
 from headway.lab.experiments import declared_experiment, experiment, experiments
 from headway.lab.interpreters import Interpreter
 from headway.lab.machine import Machine
 from headway.lab.paths import default_store
-from headway.lab.plan import Skipped
+from headway.lab.settings import Settings
 from headway.lab.store import RunHeader, Store, StoredLaunch
-from headway.lab.typed import typed
 
-__all__ = ["CellResult", "Run", "Stretch", "load_run", "read_run"]
+__all__ = ["CellResult", "Run", "Stretch", "load_run", "read_run", "run_of"]
 
 _TELLING_S = 0.1
 """The kernel counts busy time in ticks of 10 ms: of less than this it says too little."""
@@ -48,12 +46,16 @@ class CellResult:
     Attributes:
         cell: What was measured.
         launches: Every launch stored, failed ones included, in order.
-        seed: For resampling.
+        confidence: Of its intervals.
+        memo: Its ratios and levels as far as they were asked for.
     """
 
     cell: Cell
     launches: tuple[StoredLaunch, ...]
-    seed: int
+    confidence: float = stats.CONFIDENCE
+    memo: dict[tuple[str, str], stats.Interval | None] = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
 
     @property
     def ok(self) -> list[StoredLaunch]:
@@ -83,27 +85,37 @@ class CellResult:
 
         Block by block where the two were launched next to each other, else over all launches of each.
         """
+        key = (metric, other.cell.key)
+        if key not in self.memo:
+            self.memo[key] = self._ratio_to(other, metric)
+        return self.memo[key]
+
+    def _ratio_to(self, other: "CellResult", metric: str) -> stats.Interval | None:
         mine, others = self.by_block(metric), other.by_block(metric)
         if not mine or not others or min(*mine.values(), *others.values()) <= 0:
             return None
         shared = sorted(mine.keys() & others.keys())
         if self.cell.group == other.cell.group and len(shared) > 1:
-            return stats.paired_ratio_interval([(mine[block], others[block]) for block in shared], seed=self.seed)
-        return stats.ratio_interval(list(mine.values()), list(others.values()), seed=self.seed)
+            return stats.paired_ratio_interval(
+                [(mine[block], others[block]) for block in shared], confidence=self.confidence
+            )
+        return stats.ratio_interval(list(mine.values()), list(others.values()), confidence=self.confidence)
 
     def level(self, metric: str) -> stats.Interval | None:
         """Return the geometric mean over launches with its interval; None without launches or with a value of 0."""
-        values = self.values(metric)
-        if not values or min(values) <= 0:
-            return None
-        return stats.level_interval(values, seed=self.seed)
+        key = (metric, "")
+        if key not in self.memo:
+            values = self.values(metric)
+            positive = bool(values) and min(values) > 0
+            self.memo[key] = stats.level_interval(values, confidence=self.confidence) if positive else None
+        return self.memo[key]
 
     def steady_states(self, metric: str) -> list[str]:
         """Return the course of each launch's samples (see `stats.steady_state`).
 
         Empty for a metric with several values a sample: those are no sequence of repetitions.
         """
-        repetitions = [samples for samples in self.samples(metric) if len(samples) == self.cell.samples]
+        repetitions = [samples for samples in self.samples(metric) if len(samples) == self.cell.variant.samples]
         return [stats.steady_state(samples) for samples in repetitions]
 
     def mean_utilisation(self) -> dict[str, float]:
@@ -153,19 +165,13 @@ class Run:
 
     Attributes:
         header: Its id, times and settings.
-        machine: Where it ran.
-        doctor: What the checks said when it began.
-        interpreters: The interpreters by id.
-        skipped: What was asked for and could not run.
         results: Every cell's result, by cell key.
+        memo: What was computed from it, so that nothing is computed twice.
     """
 
     header: RunHeader
-    machine: Machine
-    doctor: tuple[Check, ...]
-    interpreters: dict[str, Interpreter]
-    skipped: tuple[Skipped, ...]
     results: dict[str, CellResult]
+    memo: dict[str, object] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def id(self) -> str:
@@ -173,9 +179,19 @@ class Run:
         return self.header.id
 
     @property
-    def seed(self) -> int:
-        """The seed of its order and resampling."""
-        return int(self.header.settings["seed"])
+    def settings(self) -> Settings:
+        """What it was run with."""
+        return self.header.settings
+
+    @property
+    def machine(self) -> Machine:
+        """Where it ran."""
+        return self.settings.machine
+
+    @functools.cached_property
+    def interpreters(self) -> dict[str, Interpreter]:
+        """The interpreters by id."""
+        return {one.id: one for one in self.settings.interpreters}
 
     @property
     def failures(self) -> list[StoredLaunch]:
@@ -185,7 +201,7 @@ class Run:
     def experiments(self) -> list[Experiment]:
         """Return the experiments that the run has cells of, in the order of reports."""
         names = {result.cell.experiment for result in self.results.values()}
-        declared = [declared_experiment(values) for values in self.header.settings.get("declared", ())]
+        declared = [declared_experiment(values) for values in self.settings.declared]
         return [experiment for experiment in declared or experiments() if experiment.name in names]
 
     def experiment(self, name: str) -> Experiment:
@@ -216,7 +232,7 @@ class Run:
             if min(min(pair) for pair in values) <= 0:
                 return None
             ratios.append((statistics.geometric_mean([top / bottom for top, bottom in values]), 1.0))
-        return stats.paired_ratio_interval(ratios, seed=self.seed) if ratios else None
+        return stats.paired_ratio_interval(ratios, confidence=self.settings.confidence) if ratios else None
 
     @functools.cached_property
     def names(self) -> dict[str, str]:
@@ -230,22 +246,16 @@ class Run:
 def read_run(store: Store, name: str = "last") -> Run:
     """Return the run called `name` (see `Store.find_run`). Raises StoreError."""
     header = store.find_run(name)
-    settings: dict[str, Any] = header.settings
     by_key: dict[str, list[StoredLaunch]] = {}
     for stored in store.launches(header.id):
         by_key.setdefault(stored.key, []).append(stored)
-    with store.reading():
-        return Run(
-            header=header,
-            machine=typed(Machine.from_json(settings["machine"])),
-            doctor=tuple(typed(Check(**values)) for values in settings["doctor"]),
-            interpreters={values["id"]: typed(Interpreter.from_json(values)) for values in settings["interpreters"]},
-            skipped=tuple(typed(Skipped(**values)) for values in settings["skipped"]),
-            results={
-                cell.key: CellResult(cell, tuple(by_key.get(cell.key, ())), int(settings["seed"]))
-                for cell in store.cells(header.id)
-            },
-        )
+    return run_of(header, store.cells(header.id), by_key)
+
+
+def run_of(header: RunHeader, cells: Iterable[Cell], launches: Mapping[str, Sequence[StoredLaunch]]) -> Run:
+    """Return a run as a value, of its cells and what there is of launches, by cell key."""
+    confidence = header.settings.confidence
+    return Run(header, {cell.key: CellResult(cell, tuple(launches.get(cell.key, ())), confidence) for cell in cells})
 
 
 def load_run(name: str = "last", *, store: Path | None = None) -> Run:

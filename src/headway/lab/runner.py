@@ -4,19 +4,19 @@ The runner sleeps in `select` while a launch runs. From four physical cores on i
 run on the others, so that it never shares a core with what it measures.
 """
 
-import functools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, final
+from types import TracebackType
+from typing import Any, Self, cast, final
 
-from headway import native
+from headway import __version__, native
 from headway.errors import HeadwayError, InterpreterError, NativeError, UsageError
 from headway.lab import doctor, interpreters, store
-from headway.lab.design import ONE_WORKER, PLACEMENTS, SIZES, Cell, Placement, Size
+from headway.lab.design import ONE_WORKER, PLACEMENTS, SIZES, Cell, Experiment, Placement, Size, Variant
 from headway.lab.experiments import experiment, experiments
 from headway.lab.interpreters import Interpreter
 from headway.lab.keeper import Keeper
@@ -24,43 +24,18 @@ from headway.lab.launch import Launch, run_launch
 from headway.lab.lock import only_lab
 from headway.lab.machine import Machine, split_off_runner, this_machine
 from headway.lab.paths import default_store
-from headway.lab.plan import Plan, Skipped, make_plan, needed
+from headway.lab.plan import Plan, make_plan, needed, nothing_missing
 from headway.lab.results import Run, read_run
-from headway.lab.surroundings import Neighbours, Surroundings, prepare
+from headway.lab.session import Progress, Report, Session
+from headway.lab.settings import Settings
+from headway.lab.surroundings import Surroundings, prepare
 
-__all__ = ["Progress", "Request", "resume", "run"]
-
-
-@final
-@dataclass(frozen=True)
-class Progress:
-    """What a run tells while it runs: once before each launch, once after the last launch of an experiment, and at the end.
-
-    Attributes:
-        run: The run's id.
-        done: Launches stored so far, those of an earlier try included.
-        planned: Launches in all.
-        cell: What starts now; None at the end, and where an experiment is done.
-        block: Which repetition that is.
-        failed: Failed launches so far.
-        left_s: Estimate of the time that is left, from the launches so far; None at first.
-        finished: The experiment whose last launch is stored now; "" otherwise.
-    """
-
-    run: str
-    done: int
-    planned: int
-    cell: Cell | None
-    block: int
-    failed: int
-    left_s: float | None
-    finished: str = ""
+__all__ = ["Request", "resume", "run"]
 
 
 _MOST_LAUNCHES = 10_000
 _MOST_S = 7 * 24 * 3600
 
-Report = Callable[[Progress], None]
 Say = Callable[[str], None]
 
 
@@ -76,7 +51,9 @@ class Request:
         models: Only these; none means all.
         placement: Only this one; None means each variant's own.
         launches: Per cell; None means the size's default.
-        seed: For the order and the resampling; None draws one.
+        budget_s: The time for all launches, spent where claims are not decided (see `lab.agenda`). None means 10 minutes for
+            all experiments at quick size, less for fewer, and no budget where `launches` is given or at another size.
+        seed: For the order; None draws one.
         limit_s: Seconds a launch may take; None means the size's default.
         memory_limit_bytes: Address space of a launch's processes; None leaves it unlimited.
         store: The results store; None means the user's own.
@@ -89,6 +66,7 @@ class Request:
     models: Sequence[str] = ()
     placement: Placement | None = None
     launches: int | None = None
+    budget_s: float | None = None
     seed: int | None = None
     limit_s: float | None = None
     memory_limit_bytes: int | None = None
@@ -109,6 +87,7 @@ def _validate(request: Request) -> None:
         )
     for name, value, most in (
         ("number of launches", request.launches, _MOST_LAUNCHES),
+        ("budget in seconds", request.budget_s, _MOST_S),
         ("time limit in seconds", request.limit_s, _MOST_S),
         ("memory limit in bytes", request.memory_limit_bytes, sys.maxsize),
     ):
@@ -117,6 +96,23 @@ def _validate(request: Request) -> None:
                 f"the {name} is {value}, expected more than 0 and at most {most}",
                 hint="leave it out for the default, or use 10, say",
             )
+
+    if request.launches is not None and request.budget_s is not None:
+        raise UsageError(
+            f"{request.launches} launches of each cell and a budget of {request.budget_s:g} s exclude each other",
+            hint="with a budget each claim gets the launches that it needs; leave one of them out",
+        )
+
+
+_QUICK_BUDGET_S = 600.0
+_LEAST_BUDGET_S = 60.0
+
+
+def _budget_s(request: Request, chosen: int) -> float | None:
+    """Return the budget of so many chosen experiments; None where every cell has a fixed number of launches."""
+    if request.budget_s is not None or request.launches is not None or request.size != "quick":
+        return request.budget_s
+    return max(_LEAST_BUDGET_S, _QUICK_BUDGET_S * chosen / len(experiments()))
 
 
 def _native_library() -> tuple[Path | None, str]:
@@ -138,87 +134,39 @@ def _on_cores(cores: Sequence[int]) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _settings(plan: Plan, machine: Machine, chosen: Sequence[Interpreter], request: Request) -> dict[str, Any]:
-    """Return what a run was run with, as JSON values: enough to read it, and to go on with it."""
-    from headway import __version__
-
-    return {
-        "version": __version__,
-        "size": plan.size,
-        "launches": plan.launches,
-        "seed": plan.seed,
-        "limit_s": plan.limit_s,
-        "memory_limit_bytes": plan.memory_limit_bytes,
-        "experiments": list(request.experiments) or [one.name for one in experiments()],
-        "models": list(request.models),
-        "placement": request.placement,
-        "machine": machine.to_json(),
-        "doctor": [check.to_json() for check in doctor.examine()],
-        "interpreters": [interpreter.to_json() for interpreter in chosen],
-        "skipped": [asdict(one) for one in plan.skipped],
-    }
-
-
-class _Session:
-    """One try at a plan: knows what is left, launches it, stores it, reports it."""
+@final
+class _Processes:
+    """Launches fresh processes, with what stands beside them; a context manager around a run."""
 
     def __init__(
         self,
-        results: store.Store,
-        run_id: str,
         plan: Plan,
         machine: Machine,
-        executables: dict[str, str],
+        executables: Mapping[str, str],
         library: Path | None,
         surroundings: Surroundings,
-        report: Report,
     ) -> None:
+        self._plan, self._machine, self._executables, self._library = plan, machine, executables, library
         self._surroundings = surroundings
-        self._store = results
-        self._run_id = run_id
-        self._plan = plan
-        self._machine = machine
-        self._executables = executables
-        self._library = library
-        self._report = report
-        # Typical wall time of each cell, to tell what is left; the mean over all until a cell has run.
-        self._walls_s: dict[str, float] = {}
+        self._open = ExitStack()
 
-    def _left_s(self, rest: Sequence[tuple[int, Cell]]) -> float | None:
-        if not self._walls_s:
-            return None
-        mean_s = sum(self._walls_s.values()) / len(self._walls_s)
-        return sum(self._walls_s.get(cell.key, mean_s) for _, cell in rest)
-
-    def go(self) -> None:
-        done = self._store.done(self._run_id)
-        planned = self._plan.order()
-        pending = [(block, cell) for block, cell in planned if (cell.key, block) not in done]
-        failed = 0
+    def __enter__(self) -> Self:
         spare = sorted(os.sched_getaffinity(0) - set(self._machine.cores))
-        opened = self._surroundings.opened(self._machine, self._plan.seed)
-        with Keeper() as keeper, opened as neighbours, _on_cores(spare):
-            for position, (block, cell) in enumerate(pending):
-                count = len(planned) - len(pending) + position
-                self._report(
-                    Progress(self._run_id, count, len(planned), cell, block, failed, self._left_s(pending[position:]))
-                )
-                launch = self._launch(cell, block, keeper, neighbours)
-                self._walls_s[cell.key] = launch.wall_s
-                failed += launch.status == "failed"
-                self._store.add_launch(self._run_id, cell.key, block, launch)
-                rest = pending[position + 1 :]
-                if not rest or rest[0][1].experiment != cell.experiment:
-                    left_s = self._left_s(rest)
-                    self._report(
-                        Progress(self._run_id, count + 1, len(planned), None, block, failed, left_s, cell.experiment)
-                    )
-        self._store.end_run(self._run_id)
-        self._report(Progress(self._run_id, len(planned), len(planned), None, self._plan.launches, failed, 0.0))
+        with ExitStack() as opened:
+            self._keeper = opened.enter_context(Keeper())
+            self._neighbours = opened.enter_context(self._surroundings.opened(self._machine, self._plan.seed))
+            opened.enter_context(_on_cores(spare))
+            self._open = opened.pop_all()
+        return self
 
-    def _launch(self, cell: Cell, block: int, keeper: Keeper, neighbours: Neighbours) -> Launch:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
+
+    def __call__(self, cell: Cell, block: int) -> Launch:
         try:
-            with neighbours.of(cell, keeper) as beside:
+            with self._neighbours.of(cell, self._keeper) as beside:
                 launch = run_launch(
                     cell,
                     self._executables[cell.interpreter],
@@ -226,14 +174,14 @@ class _Session:
                     library=self._library,
                     limit_s=self._plan.limit_s,
                     memory_limit_bytes=self._plan.memory_limit_bytes,
-                    keeper=keeper,
+                    keeper=self._keeper,
                     beside=beside,
                     seed=(self._plan.seed + block) % 2**63,
                 )
         except (HeadwayError, OSError) as error:
             return Launch(reason=f"what it needs could not be made ready: {error}")
         if launch.status == "failed":
-            died = neighbours.autopsy(cell)
+            died = self._neighbours.autopsy(cell)
             launch.reason = f"{died}; then: {launch.reason}" if died else launch.reason
         return launch
 
@@ -255,7 +203,100 @@ def _executables(chosen: Sequence[Interpreter]) -> dict[str, str]:
     return paths
 
 
-def run(request: Request | None = None, *, report: Report = _silent, say: Say = _mute) -> Run:
+@final
+class _Choice:
+    """A request met with what is on this machine: interpreters, cores, the native library.
+
+    Raises:
+        UsageError: The request's values contradict each other, or leave nothing to run.
+        InterpreterError: There is no interpreter, or one does not start.
+    """
+
+    def __init__(self, request: Request, seed: int) -> None:
+        self._request, self._seed = request, seed
+        self.experiments = [experiment(name) for name in dict.fromkeys(request.experiments)] or list(experiments())
+        self.interpreters = interpreters.select(interpreters.discover()[0], request.interpreters)
+        if not self.interpreters:
+            raise InterpreterError(
+                "no CPython 3.8 or later was found", hint="install one, or name its path with `--interpreter`"
+            )
+        self.machine = this_machine(split_off_runner(this_machine().cores)[0])
+        self.library, self._native_missing = _native_library()
+        if not any(interpreter.ctypes for interpreter in self.interpreters):
+            self._native_missing = self._native_missing or "none of the chosen interpreters can import ctypes"
+        self._narrowed = not request.interpreters
+        # Choices that contradict each other are told before anything is installed.
+        self.plan = self._planned(nothing_missing)
+
+    def _planned(self, missing: Callable[[Variant, Interpreter | None], str]) -> Plan:
+        request = self._request
+        return make_plan(
+            self.experiments,
+            self.interpreters,
+            self.machine,
+            size=request.size,
+            seed=self._seed,
+            launches=request.launches,
+            budget_s=_budget_s(request, len(self.experiments)),
+            models=request.models,
+            placement=request.placement,
+            limit_s=request.limit_s,
+            memory_limit_bytes=request.memory_limit_bytes,
+            native_missing=self._native_missing,
+            narrowed=self._narrowed,
+            missing=missing,
+        )
+
+    def make_ready(self, chosen: Sequence[Experiment], say: Say) -> Surroundings:
+        """Install what some of the experiments need; the plan then is without what cannot be had."""
+        wanted = needed(
+            chosen,
+            self.interpreters,
+            size=self._request.size,
+            models=self._request.models,
+            placement=self._request.placement,
+            narrowed=self._narrowed,
+        )
+        surroundings = prepare(wanted, redis_url=self._request.redis_url, say=say)
+        names = {one.name for one in chosen}
+        if names == {one.name for one in self.experiments}:
+            self.plan = self._planned(surroundings.missing)
+        return surroundings
+
+    def launcher(self, surroundings: Surroundings) -> _Processes:
+        """Return what launches the plan's cells."""
+        executables = _executables(self.interpreters)
+        return _Processes(self.plan, self.machine, executables, self.library, surroundings)
+
+    def settings(self, surroundings: Surroundings) -> Settings:
+        """Return the run's settings."""
+        return Settings(
+            version=__version__,
+            size=self.plan.size,
+            launches=self.plan.launches,
+            budget_s=self.plan.budget_s,
+            seed=self.plan.seed,
+            limit_s=self.plan.limit_s,
+            memory_limit_bytes=self.plan.memory_limit_bytes,
+            experiments=tuple(one.name for one in self.experiments),
+            models=tuple(self._request.models),
+            placement=self._request.placement,
+            machine=self.machine,
+            doctor=tuple(doctor.examine()),
+            interpreters=tuple(self.interpreters),
+            skipped=self.plan.skipped,
+            redis=surroundings.about_redis(),
+            volumes=surroundings.volumes.to_json(),
+        )
+
+
+def run(
+    request: Request | None = None,
+    *,
+    report: Report = _silent,
+    say: Say = _mute,
+    provide: Callable[[], None] | None = None,
+) -> Run:
     """Run the lab and return the results.
 
     Every launch is in the store before the next begins, so KeyboardInterrupt, which goes through, loses only the one in
@@ -263,8 +304,10 @@ def run(request: Request | None = None, *, report: Report = _silent, say: Say = 
 
     Args:
         request: What to run; None means every experiment at quick size.
-        report: Called before each launch and at the end.
-        say: Told, in a line each, what is being made ready before the first launch.
+        report: Called before each launch, after each experiment, and at the end.
+        say: Told, in a line each, what is being made ready before launches.
+        provide: Called when the first experiment is done, as to build further interpreters; nothing is measured meanwhile.
+            Interpreters are looked for again then, and the first experiment goes on with those that are new.
 
     Raises:
         UsageError: Bad or contradictory values, found before anything runs.
@@ -274,60 +317,31 @@ def run(request: Request | None = None, *, report: Report = _silent, say: Say = 
     """
     request = request or Request()
     _validate(request)
-    chosen_experiments = [experiment(name) for name in dict.fromkeys(request.experiments)] or list(experiments())
-    found, _ = interpreters.discover()
-    chosen = interpreters.select(found, request.interpreters)
-    if not chosen:
-        raise InterpreterError(
-            "no CPython 3.8 or later was found", hint="install one, or name its path with `--interpreter`"
-        )
-    machine = this_machine(split_off_runner(this_machine().cores)[0])
-    library, native_missing = _native_library()
-    if not any(interpreter.ctypes for interpreter in chosen):
-        native_missing = native_missing or "none of the chosen interpreters can import ctypes"
-    narrowed = not request.interpreters
-    wanted = needed(
-        chosen_experiments,
-        chosen,
-        size=request.size,
-        models=request.models,
-        placement=request.placement,
-        narrowed=narrowed,
-    )
-    planned = functools.partial(
-        make_plan,
-        chosen_experiments,
-        chosen,
-        machine,
-        size=request.size,
-        seed=int.from_bytes(os.urandom(4)) if request.seed is None else request.seed,
-        launches=request.launches,
-        models=request.models,
-        placement=request.placement,
-        limit_s=request.limit_s,
-        memory_limit_bytes=request.memory_limit_bytes,
-        native_missing=native_missing,
-        narrowed=narrowed,
-    )
-    planned()  # Choices that contradict each other are told before anything is installed.
+    choice = _Choice(request, int.from_bytes(os.urandom(4)) if request.seed is None else request.seed)
     with only_lab(), store.Store(request.store or default_store(), create=True) as results:
-        surroundings = prepare(wanted, redis_url=request.redis_url, say=say)
-        plan = planned(missing=surroundings.missing)
-        settings = {
-            **_settings(plan, machine, chosen, request),
-            "redis": surroundings.about_redis(),
-            "volumes": surroundings.volumes.to_json(),
-        }
-        run_id = results.new_run(settings, plan.cells)
-        _Session(results, run_id, plan, machine, _executables(chosen), library, surroundings, report).go()
-        return read_run(results, run_id)
+        first = choice.experiments[:1] if provide is not None else choice.experiments
+        surroundings = choice.make_ready(first, say)
+        settings = choice.settings(surroundings)
+        session = Session(results, results.new_run(settings, choice.plan.cells), report)
+        if provide is not None:
+            with choice.launcher(surroundings) as launcher:
+                session.carry_out(choice.plan, launcher, first_look_of=first[0].name)
+            provide()
+            choice = _Choice(request, choice.plan.seed)
+            surroundings = choice.make_ready(choice.experiments, say)
+            settings = replace(choice.settings(surroundings), doctor=settings.doctor)
+            results.change_run(session.run_id, settings, choice.plan.cells)
+        with choice.launcher(surroundings) as launcher:
+            session.carry_out(choice.plan, launcher)
+        session.end()
+        return read_run(results, session.run_id)
 
 
-def _refuse_another_redis(begun: dict[str, str], now: dict[str, str]) -> None:
+def _refuse_another_redis(begun: Mapping[str, str], now: Mapping[str, str]) -> None:
     """Raise UsageError where a run would go on with another Redis than it began with."""
     if begun and begun != now:
 
-        def said(redis: dict[str, str]) -> str:
+        def said(redis: Mapping[str, str]) -> str:
             whose = f"yours at {redis['url']}" if redis.get("url") else redis.get("whose", "none")
             return f"{redis.get('server', 'no Redis')} ({whose})"
 
@@ -337,9 +351,11 @@ def _refuse_another_redis(begun: dict[str, str], now: dict[str, str]) -> None:
         )
 
 
-def _refuse_other_volumes(begun: dict[str, Any], now: dict[str, Any], cells: Iterable[Cell]) -> None:
+def _refuse_other_volumes(
+    begun: Mapping[str, Mapping[str, Any]], now: Mapping[str, Any], cells: Iterable[Cell]
+) -> None:
     """Raise UsageError where a run would go on with files on other volumes than it began with."""
-    for name in sorted({name for cell in cells for name in cell.space}):
+    for name in sorted({name for cell in cells for name in cell.variant.space}):
         if name in begun and begun[name] != now.get(name):
             here = now.get(name, {"folder": "no folder", "type": "none"})
             raise UsageError(
@@ -374,9 +390,9 @@ def resume(
     with only_lab(), store.Store(store_path or default_store(), write=True) as results:
         header = results.find_run(name)
         settings = header.settings
-        if settings.get("declared"):
+        if settings.declared:
             raise UsageError(f"the run {header.id} is of pytest's benchmarks", hint="run pytest again")
-        stored = [Interpreter.from_json(values) for values in settings["interpreters"]]
+        stored = settings.interpreters
         for interpreter in stored:
             now = interpreters.probe(interpreter.executable)
             if (now.version, now.free_threaded) != (interpreter.version, interpreter.free_threaded):
@@ -384,39 +400,46 @@ def resume(
                     f"{interpreter.executable} is {now.version} now, the run began with {interpreter.version}",
                     hint="start a new run: figures of two versions do not belong together",
                 )
-        machine = Machine.from_json(settings["machine"])
+        machine = settings.machine
         if not set(machine.cores) <= os.sched_getaffinity(0):
             raise UsageError(
                 f"the run began on cores {list(machine.cores)}, of which some are not usable now",
                 hint="resume it with the same affinity, or start a new run",
             )
         plan = Plan(
-            size=settings["size"],
-            launches=settings["launches"],
-            seed=settings["seed"],
-            limit_s=settings["limit_s"],
-            memory_limit_bytes=settings["memory_limit_bytes"],
+            size=cast("Size", settings.size),
+            launches=settings.launches,
+            budget_s=settings.budget_s,
+            seed=settings.seed,
+            limit_s=settings.limit_s,
+            memory_limit_bytes=settings.memory_limit_bytes,
             cells=tuple(results.cells(header.id)),
-            skipped=tuple(Skipped(**values) for values in settings["skipped"]),
+            skipped=settings.skipped,
         )
         library, missing = _native_library()
         done = results.done(header.id)
-        cells = {cell.key: cell for block, cell in plan.order() if (cell.key, block) not in done}.values()
+        # With a budget any cell may get further launches.
+        again = plan.cells if plan.budget_s is not None and not header.complete else ()
+        left = [cell for block, cell in plan.order() if (cell.key, block) not in done]
+        cells = {cell.key: cell for cell in (*left, *again)}.values()
         if library is None and any(cell.native for cell in cells):
             raise NativeError(missing, hint="build it (`make native`), then resume")
         by_id = {interpreter.id: interpreter for interpreter in stored}
         surroundings = prepare(
-            ((cell, by_id.get(cell.interpreter, stored[-1])) for cell in cells), redis_url=redis_url, say=say
+            ((cell.variant, by_id.get(cell.interpreter, stored[-1])) for cell in cells), redis_url=redis_url, say=say
         )
-        if any(cell.server == "redis" for cell in cells):
-            _refuse_another_redis(settings.get("redis", {}), surroundings.about_redis())
-        _refuse_other_volumes(settings.get("volumes", {}), surroundings.volumes.to_json(), cells)
+        if any(cell.variant.server == "redis" for cell in cells):
+            _refuse_another_redis(settings.redis, surroundings.about_redis())
+        _refuse_other_volumes(settings.volumes, surroundings.volumes.to_json(), cells)
         for cell in cells:
-            missing = surroundings.missing(cell, by_id.get(cell.interpreter))
+            missing = surroundings.missing(cell.variant, by_id.get(cell.interpreter))
             if missing:
                 raise HeadwayError(
                     f"the run cannot go on, {cell.label} lacks something now: {missing}",
                     hint="resume when it is there again; nothing of the run is lost",
                 )
-        _Session(results, header.id, plan, machine, _executables(stored), library, surroundings, report).go()
+        session = Session(results, header.id, report)
+        with _Processes(plan, machine, _executables(stored), library, surroundings) as launcher:
+            session.carry_out(plan, launcher)
+        session.end()
         return read_run(results, header.id)

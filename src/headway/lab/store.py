@@ -12,12 +12,13 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Self, final
 
 from headway.errors import StoreError
 from headway.lab.design import Cell
 from headway.lab.launch import Launch
 from headway.lab.plan import cell_from_json, cell_to_json
+from headway.lab.settings import Settings
 from headway.printable import printable
 
 __all__ = ["RunHeader", "Store", "StoredLaunch"]
@@ -29,7 +30,7 @@ CREATE TABLE runs (
     id TEXT PRIMARY KEY,
     started_at TEXT NOT NULL,          -- UTC, ISO 8601
     ended_at TEXT,                     -- NULL while running, or where the runner was killed
-    settings TEXT NOT NULL             -- JSON: size, launches, seed, machine, doctor, interpreters, skipped, version
+    settings TEXT NOT NULL             -- JSON of lab.settings
 );
 CREATE TABLE cells (
     id INTEGER PRIMARY KEY,
@@ -68,8 +69,8 @@ class RunHeader:
     Attributes:
         id: Names it.
         started_at, ended_at: UTC, ISO 8601; `ended_at` is None while it runs or where it was cut short.
-        settings: What it was run with, as JSON values.
-        planned: Launches planned.
+        settings: What it was run with.
+        planned: Launches planned; in a run with a budget those before its first look, and more came where a claim needed them.
         done: Launches stored, failed ones included.
         failed: Of these, failed.
     """
@@ -77,14 +78,16 @@ class RunHeader:
     id: str
     started_at: str
     ended_at: str | None
-    settings: dict[str, Any]
+    settings: Settings
     planned: int
     done: int
     failed: int
 
     @property
     def complete(self) -> bool:
-        """Every planned launch is stored."""
+        """Every planned launch is stored; of a run with a budget, that it came to its end."""
+        if self.settings.budget_s is not None:
+            return self.ended_at is not None
         return self.done >= self.planned
 
 
@@ -214,12 +217,14 @@ class Store:
             raise
         self._db.execute("COMMIT")
 
-    def new_run(self, settings: dict[str, Any], cells: Sequence[Cell]) -> str:
+    def new_run(self, settings: Settings, cells: Sequence[Cell]) -> str:
         """Store a run's settings and cells; return its id."""
         stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
         run_id = f"{stamp}-{secrets.token_hex(2)}"
         with self._errors(), self._transaction():
-            self._db.execute("INSERT INTO runs VALUES (?, ?, NULL, ?)", (run_id, _now(), json.dumps(settings)))
+            self._db.execute(
+                "INSERT INTO runs VALUES (?, ?, NULL, ?)", (run_id, _now(), json.dumps(settings.to_json()))
+            )
             self._db.executemany(
                 "INSERT INTO cells (run, key, cell) VALUES (?, ?, ?)",
                 [(run_id, cell.key, json.dumps(cell_to_json(cell))) for cell in cells],
@@ -234,10 +239,20 @@ class Store:
                 (run_id, cell.key, json.dumps(cell_to_json(cell))),
             )
 
-    def set_settings(self, run_id: str, settings: dict[str, Any]) -> None:
+    def change_run(self, run_id: str, settings: Settings, cells: Sequence[Cell]) -> None:
+        """Replace a run's settings and its cells; cells that have launches stay."""
+        with self._errors(), self._transaction():
+            self._db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(settings.to_json()), run_id))
+            self._db.execute("DELETE FROM cells WHERE run = ? AND id NOT IN (SELECT cell FROM launches)", (run_id,))
+            self._db.executemany(
+                "INSERT OR IGNORE INTO cells (run, key, cell) VALUES (?, ?, ?)",
+                [(run_id, cell.key, json.dumps(cell_to_json(cell))) for cell in cells],
+            )
+
+    def set_settings(self, run_id: str, settings: Settings) -> None:
         """Replace a run's settings: what it declares may grow while it runs."""
         with self._errors():
-            self._db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(settings), run_id))
+            self._db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(settings.to_json()), run_id))
 
     def add_launch(self, run_id: str, key: str, block: int, launch: Launch) -> bool:
         """Store a launch with its samples, durably against any kill; False where that launch is already there."""
@@ -285,8 +300,8 @@ class Store:
             ).fetchall()
             headers = []
             for run_id, started_at, ended_at, text, cells, done, failed in rows:
-                settings = json.loads(text)
-                planned = cells * int(settings["launches"])
+                settings = Settings.from_json(json.loads(text))
+                planned = cells * settings.launches
                 if not (isinstance(run_id, str) and isinstance(started_at, str) and isinstance(ended_at, str | None)):
                     raise TypeError(f"run {run_id!r} of {started_at!r}")
                 headers.append(RunHeader(run_id, started_at, ended_at, settings, planned, done, failed))

@@ -53,19 +53,30 @@ class Neighbours:
         Raises HeadwayError where a server does not start, OSError where a folder cannot be made.
         """
         paths = (
-            () if cell.interpreter == ONE_WORKER else self._libraries.paths(cell.interpreter, _libraries(cell.needs))
+            ()
+            if cell.interpreter == ONE_WORKER
+            else self._libraries.paths(cell.interpreter, _libraries(cell.variant.needs))
         )
-        server = dict(self._servers.job(cell.server, server_cpus(cell, self._machine))) if cell.server else {}
-        if "redis-benchmark" in cell.needs:
+        server = (
+            dict(self._servers.job(cell.variant.server, server_cpus(cell, self._machine)))
+            if cell.variant.server
+            else {}
+        )
+        if "redis-benchmark" in cell.variant.needs:
             server["benchmark"] = find_redis_benchmark()
-        lacking = self._volumes.why_not(cell.space)
+        lacking = self._volumes.why_not(cell.variant.space)
         if lacking:
             raise HeadwayError(lacking)
         folders: dict[str, str] = {}
         try:
-            folders = self._volumes.make_folders(tuple(cell.space))
+            folders = self._volumes.make_folders(tuple(cell.variant.space))
             keeper.watch(0, folders.values())
-            yield Beside(paths, server, folders, (lambda: self._servers.died(cell.server)) if cell.server else None)
+            yield Beside(
+                paths,
+                server,
+                folders,
+                (lambda: self._servers.died(cell.variant.server)) if cell.variant.server else None,
+            )
         finally:
             # Ctrl-C in here leaves the folders to the keeper, which forgets them only below.
             remove_folders(folders)
@@ -73,10 +84,10 @@ class Neighbours:
 
     def autopsy(self, cell: Cell) -> str:
         """After a failed launch: say what became of its server, or "", and take away what the launch left there."""
-        if not cell.server:
+        if not cell.variant.server:
             return ""
-        died = self._servers.died(cell.server)
-        self._servers.clean(cell.server)
+        died = self._servers.died(cell.variant.server)
+        self._servers.clean(cell.variant.server)
         return died
 
 
@@ -114,8 +125,8 @@ class Surroundings:
             return {"whose": "the lab's own", "server": version_of_valkey(folder), "url": ""}
         return {}
 
-    def missing(self, variant: Variant | Cell, interpreter: Interpreter | None) -> str:
-        """Return what the variant (or cell) lacks on the interpreter (None for one in C), or ""."""
+    def missing(self, variant: Variant, interpreter: Interpreter | None) -> str:
+        """Return what the variant lacks on the interpreter (None for one in C), or ""."""
         if "dd" in variant.needs and not shutil.which("dd"):
             return "dd is not there (install your distribution's coreutils)"
         if variant.server == "redis" and self.redis_missing:
@@ -151,12 +162,12 @@ def _server_libraries(server: str, redis_url: str) -> Sequence[str]:
 
 
 def prepare(
-    asked: Iterable[tuple[Variant | Cell, Interpreter]],
+    asked: Iterable[tuple[Variant, Interpreter]],
     *,
     redis_url: str = "",
     say: Callable[[str], None] = lambda _line: None,
 ) -> Surroundings:
-    """Get ready what variants (or cells) need on their interpreters.
+    """Get ready what variants need on their interpreters.
 
     Args:
         asked: Each with an interpreter that it is to run on.

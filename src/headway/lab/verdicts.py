@@ -1,27 +1,32 @@
 """What the run says of each claim: supported, refuted or inconclusive, with the evidence.
 
 A verdict follows from intervals alone: supported when the whole interval is on the claim's side of its threshold,
-refuted when it is wholly on the other, inconclusive when it crosses it. A claim of several comparisons is as good as
+refuted when it is wholly on the other, at the limit when it lies close around the threshold, inconclusive when it crosses it
+and is wider. A claim of several comparisons is as good as
 its worst. A claim that fails here is a finding about this machine, not an error.
 
 A claim about each of several interpreters is also judged by its mean over them, which says more from few launches than
-any one interpreter can. The mean cannot support what a single interpreter refutes.
+any one interpreter can. What the mean supports and a single interpreter refutes is mixed: the interpreters differ.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
+from headway.lab.agenda import OpenClaim
 from headway.lab.design import ONE_WORKER, Claim, Comparison, Count, Experiment, Level
-from headway.lab.evidence import Evidence, Outcome, combined, comparisons, counted, decisive_first, levels, pooled
+from headway.lab.evidence import NEAR, Evidence, Outcome, combined, comparisons, counted, decisive_first, levels, pooled
 from headway.lab.figures import number
 from headway.lab.published import published_ratio
 from headway.lab.results import Run
 
-__all__ = ["ORDER", "Verdict", "by_claim", "judge"]
+__all__ = ["DECIDED", "ORDER", "Verdict", "by_claim", "judge", "open_claims", "speaking"]
 
-ORDER: tuple[Outcome, ...] = ("supported", "refuted", "inconclusive", "not measured")
+ORDER: tuple[Outcome, ...] = ("supported", "refuted", "mixed", "at the limit", "inconclusive", "not measured")
 """From the best-founded to the least, as reports list them."""
+
+DECIDED = frozenset({"supported", "refuted", "mixed", "at the limit"})
+"""Outcomes that more launches are not expected to change."""
 
 
 @final
@@ -70,6 +75,8 @@ def _sentence(outcome: Outcome, claim: Claim, evidence: Sequence[Evidence]) -> s
     measured = f"{one.what} is {number(one.interval.value)}"
     if outcome == "supported":
         return f"{measured}, {one.relation} with its whole interval: {claim.why}"
+    if outcome == "at the limit":
+        return f"{measured}: within {NEAR:.0%} of the limit of what the claim says ({one.relation})"
     if outcome == "refuted":
         return f"{measured}, and its whole interval lies outside what the claim says ({one.relation})"
     if one.launches < 2:
@@ -111,7 +118,7 @@ def _mean(run: Run, experiment: Experiment, claim: Claim, singles: Sequence[Verd
     sentence = _sentence(outcome, claim, ordered)
     against = [run.names[single.interpreter] for single in singles if single.outcome == "refuted"]
     if outcome == "supported" and against:
-        outcome = "inconclusive"
+        outcome = "mixed"
         sentence = f"{ordered[0].what} fits in the mean, but not on {', '.join(against)}: interpreters differ"
     return Verdict(claim, experiment.name, "all", outcome, ordered, sentence)
 
@@ -166,7 +173,7 @@ def _each(run: Run, experiment: Experiment, claim: Claim, interpreters: Sequence
     singles = [_single(run, experiment, claim, interpreter) for interpreter in interpreters]
     singles = [single for single in singles if single.evidence]
     if not singles:
-        left_out = [one.reason for one in run.skipped if one.experiment == experiment.name]
+        left_out = [one.reason for one in run.settings.skipped if one.experiment == experiment.name]
         reason = f"cells were left out: {left_out[0]}" if left_out else _sentence("not measured", claim, ())
         return [Verdict(claim, experiment.name, "any", "not measured", (), reason)]
     mean = _mean(run, experiment, claim, singles)
@@ -205,3 +212,46 @@ def by_claim(verdicts: Iterable[Verdict]) -> dict[str, list[Verdict]]:
     for verdict in verdicts:
         grouped.setdefault(verdict.claim.id, []).append(verdict)
     return grouped
+
+
+def speaking(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return the verdict that speaks for a claim: over all interpreters, else the least favourable single one."""
+    for verdict in verdicts:
+        if verdict.interpreter == "all":
+            return verdict
+    for outcome in ("refuted", "inconclusive", "at the limit", "supported", "not measured"):
+        for verdict in verdicts:
+            if verdict.outcome == outcome:
+                return verdict
+    return verdicts[0]
+
+
+def open_claims(verdicts: Iterable[Verdict]) -> list[OpenClaim]:
+    """Return the claims that are not decided, each with the cells whose launches may decide it."""
+    found = []
+    for name, group in by_claim(verdicts).items():
+        whole = speaking(group)
+        if whole.outcome != "inconclusive":
+            continue
+        # Where no mean speaks, every interpreter that is undecided keeps the claim open.
+        telling = [whole] if whole.interpreter in {"all", "any"} else group
+        pieces = [one for verdict in telling for one in verdict.evidence if _is_open(verdict, one)]
+        if pieces:
+            needs = [one.launches_to_decide for one in pieces]
+            found.append(
+                OpenClaim(
+                    name,
+                    frozenset(key for one in pieces for key in one.cells),
+                    min(one.launches for one in pieces),
+                    None if None in needs else max(one for one in needs if one is not None),
+                )
+            )
+    return found
+
+
+def _is_open(verdict: Verdict, one: Evidence) -> bool:
+    """Whether more launches of a piece of evidence may change an open verdict.
+
+    What no interpreter has shown may still be seen.
+    """
+    return one.outcome == "inconclusive" or (verdict.interpreter == "any" and one.outcome != "not measured")

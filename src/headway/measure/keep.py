@@ -3,15 +3,16 @@
 import math
 import statistics
 import sys
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
-from headway.lab.design import Cell
+from headway.lab.design import Cell, Variant
 from headway.lab.doctor import examine
 from headway.lab.interpreters import Interpreter, probe
 from headway.lab.launch import Launch
 from headway.lab.machine import this_machine
+from headway.lab.settings import Declared, Settings
 from headway.lab.store import Store
 from headway.measure.journal import Entry
 from headway.measure.result import Measured, percentile
@@ -43,47 +44,42 @@ class Kept:
     def __init__(self, store: Path, launches: int, version: str) -> None:
         self._store = Store(store, create=True)
         self._interpreter: Interpreter = probe(sys.executable)
-        self._settings: dict[str, Any] = {
-            "version": version,
-            "size": "pytest",
-            "launches": launches,
-            "seed": 0,
-            "limit_s": 0.0,
-            "memory_limit_bytes": None,
-            "experiments": [],
-            "models": [],
-            "placement": None,
-            "machine": this_machine().to_json(),
-            "doctor": [dict(check.__dict__) for check in examine()],
-            "interpreters": [self._interpreter.to_json()],
-            "skipped": [],
-            "declared": [],
-        }
+        self._settings = Settings(
+            version=version,
+            size="pytest",
+            launches=launches,
+            seed=0,
+            limit_s=0.0,
+            memory_limit_bytes=None,
+            experiments=(),
+            machine=this_machine(),
+            doctor=tuple(examine()),
+            interpreters=(self._interpreter,),
+        )
         self.run_id = self._store.new_run(self._settings, [])
 
     def add(self, test: str, entry: Entry) -> None:
         """Store a benchmark's launches, durably against any kill. Raises StoreError."""
         result, group = entry.result, entry.group
-        if group not in self._settings["experiments"]:
-            self._settings["experiments"].append(group)
-            self._settings["declared"].append(_declared(group, entry.baseline))
+        if group not in self._settings.experiments:
+            self._settings = replace(
+                self._settings,
+                experiments=(*self._settings.experiments, group),
+                declared=(*self._settings.declared, _declared(group, entry.baseline)),
+            )
             self._store.set_settings(self.run_id, self._settings)
         # Alternatives are columns beside each other with a ratio; other benchmarks have a row each.
         series, setting = (entry.label, "") if entry.baseline else (_SERIES, entry.label)
-        cell = Cell(
-            experiment=group,
-            label=f"{series}, {setting}" if setting else series,
+        variant = Variant(
+            series=series,
+            setting=setting,
             workload="pytest",
             model=result.model,
             params={"test": test, "tasks": result.tasks},
             samples=len(result.launches[0].values_s) if result.launches else 0,
             warmups=0,
-            placement="free",
-            interpreter=self._interpreter.id,
-            group=group,
-            series=series,
-            setting=setting,
         )
+        cell = Cell(group, variant, "free", self._interpreter.id, group)
         self._store.add_cell(self.run_id, cell)
         # What failed has no place among the others: in which block it was is not known.
         launches = [Launch(status="ok", samples=_samples(one)) for one in result.launches]
@@ -97,16 +93,16 @@ class Kept:
         self._store.close()
 
 
-def _declared(group: str, baseline: str) -> Mapping[str, Any]:
-    return {
-        "name": group,
-        "baseline": baseline,
-        "question": f"What do the benchmarks of {group} take?",
-        "method": "Headway's pytest plugin: calibrated rounds of calls in the test's own process and loop.",
-        "included": "The calls alone; set-up, tear-down and the event loop's own cost are not in the time.",
-        "metric": "call_s",
-        "besides": _BESIDES,
-    }
+def _declared(group: str, baseline: str) -> Declared:
+    return Declared(
+        name=group,
+        baseline=baseline,
+        question=f"What do the benchmarks of {group} take?",
+        method="Headway's pytest plugin: calibrated rounds of calls in the test's own process and loop.",
+        included="The calls alone; set-up, tear-down and the event loop's own cost are not in the time.",
+        metric="call_s",
+        besides=_BESIDES,
+    )
 
 
 def _samples(one: Measured) -> dict[str, list[float]]:

@@ -4,7 +4,7 @@ May import `headway.lab` except `lab.runner`; never `headway.native`. Nothing he
 """
 
 from headway.report.beside import published_tables
-from headway.report.claimed import verdict_lines
+from headway.report.brief import render_decided, render_end, render_experiment
 from headway.report.comparison import render_comparison
 from headway.report.export import comparison_to_json, run_to_json, run_to_pyperf
 from headway.report.layout import render_table
@@ -18,10 +18,12 @@ __all__ = [
     "experiment_tables",
     "published_tables",
     "render_comparison",
+    "render_decided",
+    "render_end",
+    "render_experiment",
     "render_run",
     "render_table",
     "run_to_json",
     "run_to_pyperf",
     "seconds",
-    "verdict_lines",
 ]

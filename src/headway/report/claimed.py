@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from headway.lab.design import Experiment
 from headway.lab.figures import number
-from headway.lab.findings import figure, speaking
+from headway.lab.findings import figure
 from headway.lab.published import sources
 from headway.lab.results import Run
-from headway.lab.verdicts import ORDER, Verdict, by_claim, judge
+from headway.lab.verdicts import ORDER, Verdict, by_claim, speaking
 
 __all__ = [
     "Claimed",
@@ -23,7 +22,6 @@ __all__ = [
     "heading",
     "legend",
     "letters",
-    "verdict_lines",
     "warnings",
 ]
 
@@ -94,7 +92,7 @@ class Counted:
 
 def heading(run: Run) -> tuple[str, ...]:
     """Return what was measured, where and how: a line each."""
-    machine, settings = run.machine, run.header.settings
+    machine, settings = run.machine, run.settings
     measured = {result.cell.interpreter for result in run.results.values()}
     names = [f"{run.names[key]} ({one.version})" for key, one in run.interpreters.items() if key in measured]
     lines = [
@@ -102,20 +100,21 @@ def heading(run: Run) -> tuple[str, ...]:
         "CPython " + ", ".join(names),
     ]
     used = _used(run)
-    places = [
-        f"{name} {one['type']} at {one['folder']}" for name, one in settings.get("volumes", {}).items() if name in used
-    ]
+    places = [f"{name} {one['type']} at {one['folder']}" for name, one in settings.volumes.items() if name in used]
     if places:
         lines.append("files: " + ", ".join(places))
-    if settings.get("redis"):
-        lines.append(f"Redis: {settings['redis']['server']}, {settings['redis']['whose']}")
+    if settings.redis:
+        lines.append(f"Redis: {settings.redis['server']}, {settings.redis['whose']}")
     state = "" if run.header.complete else f", INCOMPLETE: {run.header.done} of {run.header.planned} launches"
-    if settings.get("declared"):
-        lines.append(f"benchmarks of pytest, {settings['launches']} launches of each{state}")
+    if settings.declared:
+        lines.append(f"benchmarks of pytest, {settings.launches} launches of each{state}")
         return tuple(lines)
-    lines.append(
-        f"size {settings['size']}, {settings['launches']} launches a cell, in shuffled blocks, seed {run.seed}{state}"
+    launches = (
+        f"{settings.launches} launches a cell"
+        if settings.budget_s is None
+        else f"{run.header.done} launches, {settings.launches} of each cell and more where a claim was open"
     )
+    lines.append(f"size {settings.size}, {launches}, in shuffled blocks, seed {settings.seed}{state}")
     return tuple(lines)
 
 
@@ -124,6 +123,11 @@ def legend(run: Run) -> tuple[str, ...]:
     lines = [
         "below each claim: what this run says of it; a ratio [95 % interval] or a count over all samples, by interpreter"
     ]
+    if run.settings.budget_s is not None:
+        lines.append(
+            f"the run looked again and again and stopped where claims were decided: each interval is one of "
+            f"{run.settings.confidence:.2%}, so that all looks together miss in 5 % of cases at most"
+        )
     placements = {result.cell.placement for result in run.results.values()}
     if placements - {"free"}:
         lines.append("; ".join(text for name, text in _PLACEMENTS.items() if name in placements))
@@ -131,7 +135,7 @@ def legend(run: Run) -> tuple[str, ...]:
 
 
 def _used(run: Run) -> set[str]:
-    return {name for result in run.results.values() for name in result.cell.space}
+    return {name for result in run.results.values() for name in result.cell.variant.space}
 
 
 def warnings(run: Run) -> tuple[str, ...]:
@@ -139,7 +143,7 @@ def warnings(run: Run) -> tuple[str, ...]:
     used = _used(run)
     return tuple(
         f"{check.name}: {check.fact}"
-        for check in run.doctor
+        for check in run.settings.doctor
         if check.status == "warning" and (used or check.name != "page-cache")
     )
 
@@ -147,14 +151,6 @@ def warnings(run: Run) -> tuple[str, ...]:
 def claimed(run: Run, verdicts: Sequence[Verdict]) -> tuple[Claimed, ...]:
     """Return each claim with its source, the published ratios, the outcomes by interpreter, and why."""
     return tuple(_claimed(run, group) for group in by_claim(verdicts).values())
-
-
-def verdict_lines(run: Run, experiment: Experiment) -> Iterator[str]:
-    """Yield an experiment's question, and below it each claim in a line: verdict, text, the figures that decide it."""
-    yield f"{experiment.name}: {experiment.question}"
-    for one in claimed(run, judge(run, [experiment])):
-        figures = next(outcome.figures for outcome in one.outcomes if outcome.outcome == one.outcome)
-        yield f"  {one.outcome:<12}  {one.text}" + f": {figures}" * bool(figures)
 
 
 def _measured(run: Run, verdict: Verdict) -> str:
@@ -201,14 +197,14 @@ def counted(run: Run, verdicts: Sequence[Verdict]) -> Counted:
     counts = Counter(outcomes.values())
     doubts = [
         f"{check.name} when the run began: {check.fact}; intervals cannot tell its share"
-        for check in run.doctor
+        for check in run.settings.doctor
         if check.status == "warning" and check.name in {"load", "steal", "cpu-quota"}
     ]
     if not run.header.complete:
         doubts.insert(0, f"INCOMPLETE: {run.header.done} of {run.header.planned} launches")
     named = [
         Outcome(outcome, ", ".join(names), "")
-        for outcome in ("refuted", "inconclusive")
+        for outcome in ("refuted", "mixed", "at the limit", "inconclusive")
         if (names := [name for name, one in outcomes.items() if one == outcome])
     ]
     summary = ", ".join(f"{counts[outcome]} {outcome}" for outcome in ORDER if counts[outcome])

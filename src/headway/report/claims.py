@@ -12,9 +12,16 @@ from headway.lab.verdicts import Verdict
 from headway.report.claimed import Claimed, Outcome, claimed, counted, letters
 from headway.report.layout import bold, indented
 
-__all__ = ["render_claims", "render_counts", "render_findings", "render_sources"]
+__all__ = ["STYLES", "render_claims", "render_counts", "render_findings", "render_sources"]
 
-_STYLES = {"supported": "green", "refuted": "red", "inconclusive": "yellow", "not measured": "dim"}
+STYLES = {
+    "supported": "green",
+    "refuted": "red",
+    "mixed": "magenta",
+    "at the limit": "cyan",
+    "inconclusive": "yellow",
+    "not measured": "dim",
+}
 
 
 def render_claims(run: Run, verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
@@ -35,7 +42,7 @@ def _outcome(one: Outcome) -> RenderableType:
     grid = RichTable.grid(padding=(0, 1))
     grid.add_column(width=12)
     grid.add_column()
-    grid.add_row(Text(one.outcome, style=_STYLES[one.outcome]), Text(one.figures))
+    grid.add_row(Text(one.outcome, style=STYLES[one.outcome]), Text(one.figures))
     if one.sentence:
         grid.add_row("", Text(one.sentence, style="dim"))
     return grid

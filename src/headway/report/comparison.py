@@ -125,15 +125,15 @@ def render_comparison(before: Run, after: Run, differences: Iterable[Difference]
 
 def _changed(before: Run, after: Run) -> Iterator[str]:
     """What else differs between two runs than time."""
-    settings = before.header.settings, after.header.settings
+    settings = before.settings, after.settings
     for name, old, new in (
         ("the machine", before.machine.cpu, after.machine.cpu),
         ("the cores", before.machine.cores, after.machine.cores),
         ("the kernel", before.machine.kernel, after.machine.kernel),
-        ("headway", settings[0]["version"], settings[1]["version"]),
+        ("headway", settings[0].version, settings[1].version),
         *(
-            (name, *(said.get(key, {}).get(part, "") for said in settings))
-            for name, key, part in (("the Redis server", "redis", "server"), ("whose Redis it was", "redis", "whose"))
+            (name, *(said.redis.get(part, "") for said in settings))
+            for name, part in (("the Redis server", "server"), ("whose Redis it was", "whose"))
         ),
     ):
         if old and new and old != new:

@@ -5,11 +5,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from headway.lab import stats
+from headway.lab.assessed import assess
 from headway.lab.compare import Difference
 from headway.lab.evidence import Evidence
-from headway.lab.findings import Finding, findings
+from headway.lab.findings import Finding
 from headway.lab.results import CellResult, Run
-from headway.lab.verdicts import Verdict, judge
+from headway.lab.verdicts import Verdict
 
 __all__ = ["comparison_to_json", "run_to_json", "run_to_pyperf", "verdict_to_json"]
 
@@ -23,6 +24,7 @@ def _interval(interval: stats.Interval | None) -> dict[str, Any] | None:
         # JSON has no infinity.
         "high": None if math.isinf(interval.high) else interval.high,
         "confidence": stats.CONFIDENCE,
+        "look_confidence": interval.confidence,
         "method": interval.method,
     }
 
@@ -84,8 +86,8 @@ def _cell(result: CellResult) -> dict[str, Any]:
         "label": cell.label,
         "series": cell.series,
         "setting": cell.setting,
-        "model": cell.model,
-        "params": dict(cell.params),
+        "model": cell.variant.model,
+        "params": dict(cell.variant.params),
         "interpreter": cell.interpreter,
         "placement": cell.placement,
         "metrics": metrics,
@@ -107,17 +109,17 @@ def _cell(result: CellResult) -> dict[str, Any]:
 
 def run_to_json(run: Run) -> dict[str, Any]:
     """Return the whole run as JSON values. Times are in seconds; a metric's unit stands in its name."""
-    verdicts = judge(run)
+    assessed = assess(run)
     return {
         "run": run.id,
         "started_at": run.header.started_at,
         "ended_at": run.header.ended_at,
         "complete": run.header.complete,
-        "settings": run.header.settings,
+        "settings": run.settings.to_json(),
         "cells": [_cell(result) for result in run.results.values()],
-        "verdicts": [verdict_to_json(verdict) for verdict in verdicts],
-        "findings": [_finding(one) for one in findings(run, verdicts)],
-        "skipped": [dict(one.__dict__) for one in run.skipped],
+        "verdicts": [verdict_to_json(verdict) for verdict in assessed.verdicts],
+        "findings": [_finding(one) for one in assessed.findings],
+        "skipped": [dict(one.__dict__) for one in run.settings.skipped],
     }
 
 
@@ -147,7 +149,7 @@ def run_to_pyperf(run: Run) -> dict[str, Any]:
                         else "none (C)",
                         "cpu_model_name": run.machine.cpu,
                         "hw_run": run.id,
-                        "hw_model": cell.model,
+                        "hw_model": cell.variant.model,
                         "hw_placement": cell.placement,
                     },
                     "runs": [{"metadata": {"date": run.header.started_at}, "values": samples} for samples in launches],

@@ -36,7 +36,7 @@ def same_thing(key: str, series: str) -> bool:
 def in_row(row: Mapping[str, Any], cell: Cell) -> bool:
     """Whether a cell belongs to a row of a published table: by its switch interval, or by its setting's name."""
     if "interval" in row:
-        interval_s = cell.params.get("switch_interval_s")
+        interval_s = cell.variant.params.get("switch_interval_s")
         return interval_s is not None and math.isclose(interval_s, row["interval"])
     return "run" in row and cell.setting == row["run"]
 

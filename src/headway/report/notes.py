@@ -52,7 +52,7 @@ def _spared(run: Run, experiment: Experiment) -> Iterator[str]:
     """The interpreters of the run that quick size leaves out of this experiment."""
     there = {result.cell.interpreter for result in run.of(experiment.name)} & run.interpreters.keys()
     taken = {one.id for one in experiment.quick_on(list(run.interpreters.values()))}
-    if run.header.settings["size"] == "quick" and there and run.interpreters.keys() - there - taken:
+    if run.settings.size == "quick" and there and run.interpreters.keys() - there - taken:
         yield (
             f"quick size measures this on {spanned(run, there)}; `--standard` or `--interpreter` measures the others"
         )
@@ -64,7 +64,7 @@ def _spreads(run: Run, experiment: Experiment) -> Iterator[str]:
     unit = unit_of_experiment(experiment)
     for result in run.of(experiment.name):
         for samples in result.samples(experiment.metric):
-            if len(samples) > 10 * result.cell.samples:
+            if len(samples) > 10 * result.cell.variant.samples:
                 together.setdefault(f"{result.cell.label} {result.cell.placement}", []).extend(samples)
     if together:
         parts = []
@@ -100,7 +100,7 @@ def _range(values: Sequence[float], form: str) -> str:
 def left_out(run: Run) -> Iterator[str]:
     """Yield a line for each reason why cells were not measured: which, where, why."""
     reasons: dict[str, list[Skipped]] = {}
-    for one in run.skipped:
+    for one in run.settings.skipped:
         reasons.setdefault(one.reason, []).append(one)
     for reason, cells in reasons.items():
         labels: dict[str, dict[str, None]] = {}

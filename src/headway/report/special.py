@@ -37,7 +37,7 @@ def lost_increments(run: Run, results: Sequence[CellResult]) -> Table:
             result = by_interpreter.get(key)
             samples = [value for launch in result.samples("lost") for value in launch] if result else []
             cells.append(f"{statistics.fmean(samples):,.0f}" if samples else EMPTY)
-        made = of_label[0].cell.params["threads"] * of_label[0].cell.params["k"]
+        made = of_label[0].cell.variant.params["threads"] * of_label[0].cell.variant.params["k"]
         rows.append((label, *cells, f"{made:,.0f}"))
     return Table(
         "mean number of increments lost per sample; the last column is how many were made",
@@ -100,8 +100,8 @@ def costs_table(run: Run) -> Table | None:
         if result.cell.interpreter == ONE_WORKER:
             continue
         starts.setdefault(result.cell.interpreter, []).extend(result.values("interpreter_start_s"))
-        if result.samples("pool_start_s") and result.cell.workload != "ping-pong":
-            models.setdefault(result.cell.model, {}).setdefault(result.cell.interpreter, result)
+        if result.samples("pool_start_s") and result.cell.variant.workload != "ping-pong":
+            models.setdefault(result.cell.variant.model, {}).setdefault(result.cell.interpreter, result)
     # The asyncio pools are a loop and a pool that have columns of their own.
     names = [model for model in models if model not in {"serial", "asyncio-threads", "asyncio-processes"}]
     if not names:

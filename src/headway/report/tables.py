@@ -98,7 +98,7 @@ def experiment_tables(run: Run, experiment: Experiment) -> list[Table]:
     if native:
         tables.append(in_c(run, experiment, native))
     tables += _besides(run, experiment, results)
-    served = [result for result in results if result.cell.server == "redis" and result.mean_utilisation()]
+    served = [result for result in results if result.cell.variant.server == "redis" and result.mean_utilisation()]
     if served:
         tables.append(_busy_cores(run, experiment, served))
     return tables

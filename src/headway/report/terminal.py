@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from headway.lab.assessed import assess
 from headway.lab.design import Experiment
-from headway.lab.findings import findings
 from headway.lab.results import Run
-from headway.lab.verdicts import Verdict, judge
+from headway.lab.verdicts import Verdict
 from headway.report.beside import published_tables
 from headway.report.claimed import failed, heading, legend, warnings
 from headway.report.claims import render_claims, render_counts, render_findings, render_sources
@@ -59,22 +59,22 @@ def _failures(run: Run) -> Iterator[RenderableType]:
         yield bold(f"Failed launches: {len(run.failures)}")
         yield from (Text(f"  {line}", style="red") for line in failed(run))
         yield Text("  their stderr is in `headway report --json`", style="dim")
-    if run.skipped:
-        cells = "1 cell" if len(run.skipped) == 1 else f"{len(run.skipped)} cells"
+    if run.settings.skipped:
+        cells = "1 cell" if len(run.settings.skipped) == 1 else f"{len(run.settings.skipped)} cells"
         yield bold(f"Not run here: {cells}")
         for line in left_out(run):
             yield indented(Text(line, style="dim"))
 
 
-def render_run(run: Run, *, tables: bool = True, verdicts: Sequence[Verdict] | None = None) -> RenderableType:
+def render_run(run: Run, *, tables: bool = True) -> RenderableType:
     """Return a whole run for the terminal: machine, experiments with their verdicts, costs kept apart, failures, findings.
 
     Args:
         run: The run.
         tables: False leaves out everything but the verdicts, failures and findings.
-        verdicts: The run's, where they are known already.
     """
-    verdicts = judge(run) if verdicts is None else verdicts
+    assessed = assess(run)
+    verdicts = assessed.verdicts
     parts: list[RenderableType] = [*_header(run), *_experiments(run, verdicts, tables=tables)]
     costs = costs_table(run) if tables else None
     if costs is not None:
@@ -82,5 +82,5 @@ def render_run(run: Run, *, tables: bool = True, verdicts: Sequence[Verdict] | N
     parts += render_counts(run, verdicts)
     parts += render_sources(verdicts)
     parts += _failures(run)
-    parts += render_findings(findings(run, verdicts))
+    parts += render_findings(assessed.findings)
     return Group(*parts)

@@ -4,8 +4,7 @@ A module here only declares (see `headway.lab.design`). Thresholds: "equal" mean
 because that much is what interleaved launches on a shared 2-core machine tell apart at quick size.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from headway.errors import UsageError
 from headway.lab.design import Experiment, Size, Variant
@@ -23,6 +22,7 @@ from headway.lab.experiments import (
     waiting,
     web,
 )
+from headway.lab.settings import Declared
 
 __all__ = ["declared_experiment", "experiment", "experiments"]
 
@@ -52,27 +52,22 @@ def experiments() -> tuple[Experiment, ...]:
     return _ALL
 
 
-def declared_experiment(values: Mapping[str, Any]) -> Experiment:
-    """Return an experiment that a run declares itself: a file of benchmarks, say. It has no variants and no claims.
-
-    Args:
-        values: `name`, `question`, `method`, `included`, `metric`, `besides` and `baseline`, as of an `Experiment`; without a
-            baseline its tables show levels.
-    """
+def declared_experiment(declared: Declared) -> Experiment:
+    """Return an experiment that a run declares itself. It has no variants and no claims; without a baseline it shows levels."""
 
     def nothing(_size: Size) -> Sequence[Variant]:
         return ()
 
     return Experiment(
-        name=values["name"],
-        question=values["question"],
-        method=values["method"],
-        included=values["included"],
-        baseline=values["baseline"],
+        name=declared.name,
+        question=declared.question,
+        method=declared.method,
+        included=declared.included,
+        baseline=declared.baseline,
         variants=nothing,
-        metric=values["metric"],
-        besides=tuple((metric, words) for metric, words in values["besides"]),
-        shows="ratios" if values["baseline"] else "levels",
+        metric=declared.metric,
+        besides=declared.besides,
+        shows="ratios" if declared.baseline else "levels",
     )
 
 

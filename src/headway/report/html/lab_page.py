@@ -1,11 +1,8 @@
 """A run of the lab as a page: the same words and tables as the terminal's, and cells for plots."""
 
-from collections.abc import Sequence
-
+from headway.lab.assessed import assess
 from headway.lab.design import Experiment
-from headway.lab.findings import findings
 from headway.lab.results import Run
-from headway.lab.verdicts import Verdict, judge
 from headway.report.beside import published_tables
 from headway.report.claimed import claimed, counted, failed, heading, legend, letters, warnings
 from headway.report.html import schema
@@ -16,23 +13,20 @@ from headway.report.tables import costs_table, experiment_tables
 __all__ = ["lab_page"]
 
 
-def lab_page(
-    run: Run, verdicts: Sequence[Verdict] | None = None, compared: schema.Compared | None = None
-) -> schema.LabPage:
+def lab_page(run: Run, compared: schema.Compared | None = None) -> schema.LabPage:
     """Return a run as a page's data.
 
     Args:
         run: The run.
-        verdicts: Its own, where they are known already.
         compared: It beside an earlier run.
     """
-    verdicts = judge(run) if verdicts is None else verdicts
-    claims = claimed(run, verdicts)
+    assessed = assess(run)
+    claims = claimed(run, assessed.verdicts)
     measured = {result.cell.interpreter for result in run.results.values()}
     return schema.LabPage(
         kind="lab",
         title=f"Run {run.id}",
-        version=str(run.header.settings["version"]),
+        version=run.settings.version,
         heading=heading(run),
         legend=legend(run),
         warnings=warnings(run),
@@ -42,14 +36,13 @@ def lab_page(
             for key, one in run.interpreters.items()
             if key in measured
         ),
-        counts=counted(run, verdicts),
+        counts=counted(run, assessed.verdicts),
         findings=tuple(
-            schema.Finding(one.experiment, one.claim, one.text, one.evidence, one.advice)
-            for one in findings(run, verdicts)
+            schema.Finding(one.experiment, one.claim, one.text, one.evidence, one.advice) for one in assessed.findings
         ),
         experiments=tuple(_experiment(run, one, claims) for one in run.experiments()),
         costs=costs_table(run),
-        sources=letters(verdicts),
+        sources=letters(assessed.verdicts),
         failures=failed(run),
         left_out=tuple(left_out(run)),
         compared=compared,

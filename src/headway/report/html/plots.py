@@ -44,7 +44,7 @@ def _values(results: Sequence[CellResult], name: str) -> set[float]:
 
 
 def _value(result: CellResult, name: str) -> float | None:
-    value = result.cell.params.get(name) if name else None
+    value = result.cell.variant.params.get(name) if name else None
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
@@ -104,7 +104,7 @@ def cells_of(run: Run, experiment: Experiment) -> tuple[Cell, ...]:
             Cell(
                 series=cell.series,
                 setting=cell.setting,
-                model=cell.model,
+                model=cell.variant.model,
                 line=lines.get(cell.label, cell.label),
                 placement=cell.placement,
                 interpreter=cell.interpreter,

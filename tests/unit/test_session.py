@@ -1,0 +1,160 @@
+"""A run of a plan with a launcher that starts nothing: what is stored, told, resumed and decided."""
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from synthetic import make_cell, make_interpreter, make_settings
+
+from headway.lab.assessed import assess
+from headway.lab.launch import Launch
+from headway.lab.plan import Plan
+from headway.lab.results import read_run
+from headway.lab.sequential import FIRST_LOOK
+from headway.lab.session import Session
+from headway.lab.store import Store
+
+GIL = make_interpreter()
+SERIAL, THREADS, ASYNCIO = (
+    make_cell("cpu-bound", label, GIL.id, model=label) for label in ("serial", "threads", "asyncio")
+)
+
+
+class Paper:
+    """Launches that take a second each, with levels and a spread of one's own; each value follows from cell and block."""
+
+    def __init__(self, levels, spread=0.02, fails=(), limit=10_000):
+        self.levels, self.spread, self.fails, self.limit = levels, spread, fails, limit
+        self.launched = []
+
+    def __call__(self, cell, block):
+        if len(self.launched) == self.limit:
+            raise KeyboardInterrupt
+        self.launched.append((cell.key, block))
+        if cell.label in self.fails:
+            return Launch(reason="it does", wall_s=1.0)
+        noise = random.Random(f"{cell.key} {block}").gauss(0, self.spread)
+        return Launch("ok", samples={"work_s": [self.levels[cell.label] * math.exp(noise)]}, wall_s=1.0)
+
+
+def plan(budget_s, cells=(SERIAL, THREADS, ASYNCIO)):
+    return Plan("quick", FIRST_LOOK, budget_s, 1, 30.0, None, cells, ())
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "results.sqlite", create=True) as opened:
+        yield opened
+
+
+def carry_out(store, run_id, of_plan, launcher, report, **more):
+    session = Session(store, run_id, report)
+    session.carry_out(of_plan, launcher, **more)
+    session.end()
+
+
+def begun(store, budget_s, cells=(SERIAL, THREADS, ASYNCIO)):
+    settings = make_settings(launches=FIRST_LOOK, budget_s=budget_s, interpreters=(GIL,), experiments=("cpu-bound",))
+    return store.new_run(settings, cells)
+
+
+def ran(store, launcher, budget_s=200.0):
+    run_id, told = begun(store, budget_s), []
+    carry_out(store, run_id, plan(budget_s), launcher, told.append)
+    return read_run(store, run_id), told
+
+
+def outcomes(run):
+    return {name: one.outcome for name, one in assess(run).outcomes.items() if one.evidence}
+
+
+def test_a_clear_difference_takes_the_first_look_only(store):
+    """Threads twice as slow, asyncio equal with no spread to speak of: three launches each."""
+    run, told = ran(store, Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.0}, spread=0.001))
+
+    assert [len(one.launches) for one in run.results.values()] == [FIRST_LOOK] * 3
+    assert outcomes(run)["cpu-bound/threads-not-faster"] == "supported"
+    assert outcomes(run)["cpu-bound/asyncio-equal"] == "supported"
+    assert run.header.complete
+    assert told[-1].done == 9
+
+
+def test_an_open_claim_gets_more_until_it_is_decided(store):
+    """Noise that three launches do not see through, some more do; the cells of decided claims get none of them."""
+    run, _ = ran(store, Paper({"serial": 1.0, "threads": 3.0, "asyncio": 1.02}, spread=0.03))
+
+    had = {key.split("|")[1]: len(one.launches) for key, one in run.results.items()}
+    assert had["threads"] == FIRST_LOOK
+    assert had["asyncio"] == had["serial"] > FIRST_LOOK
+    assert outcomes(run)["cpu-bound/asyncio-equal"] == "supported"
+
+
+def test_an_experiment_is_told_with_what_is_known_of_it(store):
+    """When it has had its launches, all of them in the results."""
+    run, told = ran(store, Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.0}, spread=0.001))
+
+    (finished,) = [one for one in told if one.finished is not None]
+    assert finished.finished.experiment == "cpu-bound"
+    assert sum(len(one.launches) for one in finished.results.results.values()) == 9
+    assert outcomes(finished.results) == outcomes(run)
+
+
+def test_launches_that_fail_are_stored_and_end(store):
+    """A cell that always fails keeps its claim from being measured, and the run from nothing."""
+    run, told = ran(store, Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.0}, spread=0.001, fails={"asyncio"}))
+
+    assert told[-1].failed == len(run.failures) == FIRST_LOOK
+    assert outcomes(run)["cpu-bound/asyncio-equal"] == "not measured"
+    assert outcomes(run)["cpu-bound/threads-not-faster"] == "supported"
+
+
+@pytest.mark.parametrize("limit", [0, 1, 5, 9, 11])
+def test_a_run_that_is_cut_short_goes_on_to_the_same_end(store, limit):
+    """Cut anywhere, also among the further launches: none is launched twice, and the whole is what it would have been."""
+    levels = {"serial": 1.0, "threads": 3.0, "asyncio": 1.02}
+    whole, _ = ran(store, Paper(levels, spread=0.03))
+    run_id = begun(store, 200.0)
+    first, second = Paper(levels, spread=0.03, limit=limit), Paper(levels, spread=0.03)
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(store, run_id, plan(200.0), first, lambda _: None)
+    assert not store.find_run(run_id).complete
+    carry_out(store, run_id, plan(200.0), second, lambda _: None)
+
+    assert not set(first.launched) & set(second.launched)
+    again = read_run(store, run_id)
+    assert again.header.complete
+    assert [(key, one.by_block("work_s")) for key, one in again.results.items()] == [
+        (key, one.by_block("work_s")) for key, one in whole.results.items()
+    ]
+
+
+def test_intervals_of_a_run_that_looks_again_are_wider(store):
+    """A look among many covers 99.62 %, and a fixed number of launches 95 %."""
+    run, _ = ran(store, Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.0}))
+    fixed, _ = ran(store, Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.0}), budget_s=None)
+
+    one, other = (found.results[THREADS.key].ratio_to(found.results[SERIAL.key], "work_s") for found in (run, fixed))
+    assert (one.confidence, other.confidence) == (0.9962, 0.95)
+    assert one.half_width > other.half_width
+
+
+def test_an_interpreter_that_comes_later_is_measured_like_the_others(store):
+    """The first look of the first experiment, then the same with more cells: only those are launched, only news is told."""
+    late = make_interpreter("3.14.0")
+    more = [make_cell("cpu-bound", one.label, late.id, model=one.label) for one in (SERIAL, THREADS, ASYNCIO)]
+    launcher = Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.0}, spread=0.001)
+    run_id, told = begun(store, 200.0), []
+    session = Session(store, run_id, told.append)
+    session.carry_out(plan(200.0), launcher, first_look_of="cpu-bound")
+    first = list(launcher.launched)
+    settings = replace(store.find_run(run_id).settings, interpreters=(GIL, late))
+    store.change_run(run_id, settings, (SERIAL, THREADS, ASYNCIO, *more))
+    session.carry_out(plan(200.0, (SERIAL, THREADS, ASYNCIO, *more)), launcher)
+    session.end()
+
+    assert len(first) == 9
+    assert {key for key, _ in launcher.launched[9:]} == {one.key for one in more}
+    run = read_run(store, run_id)
+    assert [len(one.launches) for one in run.results.values()] == [FIRST_LOOK] * 6
+    assert [one.finished.decided for one in told if one.finished is not None] == [None]
