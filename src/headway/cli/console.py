@@ -93,6 +93,8 @@ def _render(what: "RenderableType", stream: TextIO | None) -> None:
     # rich fills lines up with blanks, which pipes and small terminals have no use for.
     for line in captured.get().splitlines():
         print(line.rstrip(), file=stream)
+    # Somebody may wait for it at the other end of a pipe.
+    stream.flush()
 
 
 def check_output(path: Path | None, *, force: bool) -> None:
