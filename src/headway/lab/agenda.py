@@ -4,19 +4,26 @@ Pure: it is told what launches took and which claims are open, and reads no cloc
 agenda again, and a run that was cut short goes on where it was.
 
 With a budget an experiment has its first look (`sequential.FIRST_LOOK` launches of each cell). Then cells of its open claims get
-further launches, one block at a time, as long as it keeps to its share of the budget. When all experiments have had theirs, what
-is left goes to the open claims that are expected to need least. A claim whose expected need is more than what is left gets none.
+further launches at once, one block at a time, for half as long again, unless the first looks of the others would need that time.
+When all experiments have had theirs, what is left goes to the open claims that are expected to need least. A claim whose expected need is more than what is left gets none.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from headway.lab.design import Cell
+from headway.lab.design import Cell, Size
 from headway.lab.plan import Plan
 from headway.lab.sequential import MOST_LAUNCHES
 
 __all__ = ["Agenda", "Finished", "OpenClaim", "Step"]
+
+_AT_ONCE = 0.5
+"""So much of the time of its first look an experiment may take for its open claims before the others have theirs."""
+
+_GUESSED_S: dict[Size, float] = {"quick": 0.2, "standard": 3.0, "published": 15.0}
+_GUESSES = 200
+"""What a launch takes, as long as few cells have been launched: the guess counts as much as so many of them."""
 
 _UNSURE = 6
 """Of fewer launches the spread is hardly known, and so is what an open claim needs: it is tried all the same."""
@@ -95,11 +102,10 @@ class Agenda:
         self.spent_s += wall_s
 
     def expected_s(self, cells: Sequence[Cell]) -> float:
-        """Return what a launch of each of these cells is expected to take; of cells never launched, what others took."""
-        if not self._took_s:
-            return 0.0
+        """Return what a launch of each of these cells is expected to take; of cells never launched, a guess and what others took."""
         means = {key: sum(took) / len(took) for key, took in self._took_s.items()}
-        overall = sum(means.values()) / len(means)
+        guessed_s = _GUESSED_S[self._plan.size] * _GUESSES
+        overall = (sum(means.values()) + guessed_s) / (len(means) + _GUESSES)
         return sum(means.get(cell.key, overall) for cell in cells)
 
     def steps(self) -> Iterator[Step | Finished]:
@@ -109,14 +115,15 @@ class Agenda:
             cells = plan.of(experiment)
             if self._left_s() <= 0:
                 return
+            begun_s = self.spent_s
             for _ in range(plan.launches):
                 yield from self._block(experiment, cells)
             if plan.budget_s is not None:
                 self._ask(experiment)
                 to_come = [cell for name in plan.experiments[place + 1 :] for cell in plan.of(name)]
-                share_s = plan.budget_s * (len(plan.cells) - len(to_come)) / len(plan.cells)
                 first_looks_s = self.expected_s(to_come) * plan.launches
-                while steps := self._more([experiment], min(share_s - self.spent_s, self._left_s() - first_looks_s)):
+                until_s = self.spent_s + _AT_ONCE * (self.spent_s - begun_s)
+                while steps := self._more([experiment], min(until_s - self.spent_s, self._left_s() - first_looks_s)):
                     yield from steps
                     self._ask(experiment)
             yield Finished(experiment)

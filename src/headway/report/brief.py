@@ -14,6 +14,7 @@ from rich.text import Text
 
 from headway.lab.assessed import assess
 from headway.lab.design import ONE_WORKER, Experiment
+from headway.lab.evidence import Evidence
 from headway.lab.findings import Finding, figure
 from headway.lab.results import CellResult, Run
 from headway.lab.verdicts import Verdict, judge, open_claims, speaking
@@ -30,6 +31,7 @@ _COLUMNS = 7
 _FINDINGS = 5
 _OPEN_NAMED = 12
 _WIDTH = 116
+_WIDE = 1e3
 
 
 def render_experiment(run: Run, experiment: Experiment) -> RenderableType:
@@ -41,6 +43,13 @@ def render_experiment(run: Run, experiment: Experiment) -> RenderableType:
     return Group(*parts)
 
 
+def _shown(told: Evidence) -> str:
+    """Return the deciding figure; of an interval that says nothing yet only that."""
+    if told.interval is not None and told.interval.low * _WIDE < told.interval.high:
+        return f"{number(told.interval.value)}, hardly known"
+    return figure(told)
+
+
 def render_decided(run: Run, experiment: Experiment, claims: frozenset[str]) -> RenderableType:
     """Return claims of an experiment that further launches have decided."""
     verdicts = grouped(judge(run, [experiment]))
@@ -50,7 +59,7 @@ def render_decided(run: Run, experiment: Experiment, claims: frozenset[str]) -> 
 def _claim(run: Run, verdicts: Sequence[Verdict], before: str = "") -> RenderableType:
     whole = speaking(verdicts)
     told = whole.deciding
-    shown = f": {figure(told)}" if told is not None and whole.outcome != "not measured" else ""
+    shown = f": {_shown(told)}" if told is not None and whole.outcome != "not measured" else ""
     name = run.names.get(whole.interpreter, "")
     where = f" on {name}" if shown and name and len(verdicts) > 1 else ""
     text = textwrap.shorten(f"{before}{verdicts[0].claim.text}", _WIDTH - 16 - len(shown + where), placeholder=" ...")
@@ -120,7 +129,7 @@ def _figure(run: Run, experiment: Experiment, one: CellResult, row: Sequence[Cel
     unit = unit_of_experiment(experiment)
     if experiment.compares == "interpreters":
         base: CellResult | None = row[0]
-    elif experiment.shows == "ratios":
+    elif experiment.shows == "ratios" and unit != "count":
         cell = one.cell
         baselines = [other for other in run.of(experiment.name) if other.cell.series == experiment.baseline]
         same = [

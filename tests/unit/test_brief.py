@@ -1,0 +1,117 @@
+"""A run in short: an experiment when it is done, and the last screen."""
+
+import io
+
+import pytest
+from rich.console import Console
+from synthetic import make_cell, make_interpreter
+
+from headway.lab.experiments import experiment
+from headway.lab.findings import Finding
+from headway.report.brief import figures, render_decided, render_end, render_experiment, telling
+
+GIL, FREE = make_interpreter("3.15.2"), make_interpreter("3.13.5", free_threaded=True)
+
+
+def lines_of(rendered, width=120):
+    console = Console(file=io.StringIO(), width=width)
+    console.print(rendered)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def cell(name, series, values, interpreter=GIL, metric="work_s", **changes):
+    made = make_cell(name, series, interpreter.id, **{"model": series, **changes})
+    return made, {metric: [[value] for value in values]}
+
+
+@pytest.fixture
+def run(make_run):
+    cells = [
+        cell("cpu-bound", series, [level * noise for noise in (1.0, 1.001, 0.999)], interpreter)
+        for interpreter in (GIL, FREE)
+        for series, level in (("serial", 0.02), ("threads", 0.02 if interpreter is GIL else 0.01), ("asyncio", 0.02))
+    ]
+    return make_run(cells, [FREE, GIL])
+
+
+def test_an_experiment_is_its_question_its_figures_and_its_claims(run):
+    """A line for the question, one for each kind of interpreter, and one for each claim with its verdict and figure."""
+    lines = lines_of(render_experiment(run, experiment("cpu-bound")))
+
+    assert lines[0] == "cpu-bound: Which model makes four CPU-bound tasks quicker?"
+    assert lines[1] == "  3.15, work time: serial 20 ms; threads x 1.00; asyncio x 1.00"
+    assert lines[2] == "  3.13t, work time: serial 20 ms; threads x 0.50; asyncio x 1.00"
+    assert len(lines) == 3 + len(experiment("cpu-bound").claims)
+    (claim,) = [line for line in lines if "threads are not faster than serial under a GIL" in line]
+    assert claim.startswith("  supported ")
+    assert ": 1.00 [" in claim
+
+
+def test_swept_settings_stand_in_a_line_for_each_series(make_run):
+    """On the newest interpreter with a GIL."""
+    cells = [
+        cell("convoy", "threads", [rate] * 3, metric="requests_per_s", setting=f"{tasks} CPU tasks")
+        for tasks, rate in ((0, 60_000.0), (2, 70.0))
+    ]
+
+    assert list(figures(make_run(cells, [GIL]), experiment("convoy"))) == [
+        "threads on 3.15: 0 CPU tasks 60,000/s; 2 CPU tasks 70/s"
+    ]
+
+
+def test_counts_have_no_ratios(make_run):
+    """Lost increments are numbers, with a baseline or without."""
+    cells = [
+        cell("race", label, [value] * 2, metric="lost", params={"threads": 4, "k": 9})
+        for label, value in (("lock, 5 ms", 3.0), ("+= 1, 5 ms", 9.0))
+    ]
+
+    assert list(figures(make_run(cells, [GIL]), experiment("race"))) == ["3.15, lost: lock, 5 ms 3; += 1, 5 ms 9"]
+
+
+def test_where_nothing_succeeded_that_is_said(make_run):
+    """Instead of figures."""
+    assert list(figures(make_run([cell("sleep", "serial", [])], [GIL]), experiment("sleep"))) == ["no launch succeeded"]
+
+
+def test_claims_that_were_decided_later_are_told_with_their_experiment(run):
+    """Only those."""
+    (line,) = lines_of(render_decided(run, experiment("cpu-bound"), frozenset({"cpu-bound/asyncio-equal"})))
+
+    assert line.startswith("  supported     cpu-bound: asyncio is equal to serial")
+
+
+def test_an_interval_that_says_nothing_is_not_shown(make_run):
+    """Its ends would only look like figures."""
+    cells = [cell("cpu-bound", "serial", [1.0, 1.0]), cell("cpu-bound", "threads", [0.1, 9.0])]
+
+    text = "\n".join(lines_of(render_experiment(make_run(cells, [GIL]), experiment("cpu-bound"))))
+    assert ": 0.95, hardly known" in text
+
+
+def test_the_last_screen_fits_one(run):
+    """Counts, what is open, findings, and where the rest is: fifty lines at most."""
+    lines = lines_of(render_end(run, ["the page is there"]))
+
+    assert len(lines) <= 50
+    assert any(line.startswith("Verdicts on this machine: ") and "decided" in line for line in lines)
+    assert "What this machine tells you" in lines
+    assert lines[-1] == "the page is there"
+
+
+def found(name, claim="", advice=""):
+    return Finding(name, claim, f"{name} {claim}", "-", advice=advice)
+
+
+def test_findings_with_advice_come_first_one_of_each_experiment():
+    """Then second ones, then those of claims without advice; five in all, and none that no claim asks for."""
+    several = [
+        found("a"),
+        found("a", "a/1", "do"),
+        found("a", "a/2", "do"),
+        found("b", "b/1"),
+        *(found(name, f"{name}/1", "do") for name in "cd"),
+    ]
+
+    assert [one.claim for one in telling(several)] == ["a/1", "c/1", "d/1", "b/1", "a/2"]
+    assert len(telling([found(name, name, "do") for name in "abcdefg"])) == 5
