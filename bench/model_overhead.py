@@ -8,10 +8,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from headway.host.interpreters import Interpreter
 from headway.lab import discover, select, this_machine
 from headway.lab.design import Cell, Variant
-from headway.lab.interpreters import Interpreter
-from headway.lab.launch import run_launch
+from headway.lab.launching.launch import run_launch
 from headway.lab.stats import Interval, launch_value, paired_ratio_interval
 from headway.report import seconds
 

@@ -22,8 +22,8 @@ from typing import Any
 from agent_overhead import median_interval
 
 from headway.agent import AGENT_PATH
+from headway.host.interpreters import Interpreter
 from headway.lab import discover, select
-from headway.lab.interpreters import Interpreter
 from headway.native import library_path, policies
 
 sys.path.insert(0, str(AGENT_PATH))

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.errors import UsageError
-from headway.lab.servers import free_port
+from headway.lab.beside.servers import free_port
 from headway.native import library_path, policies
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "docs" / "guides" / "examples"

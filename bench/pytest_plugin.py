@@ -17,8 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from headway.lab.environments import find_uv
-from headway.lab.paths import libraries_folder
+from headway.host.paths import libraries_folder
+from headway.lab.beside.environments import find_uv
 from headway.lab.stats import level_interval, paired_ratio_interval
 from headway.report.figures import level, ratio
 

@@ -24,17 +24,18 @@ from pathlib import Path
 from typing import Any
 
 from headway.lab import load_run
-from headway.lab.agenda import Agenda, Finished, OpenClaim
-from headway.lab.assessed import Assessed, assess
 from headway.lab.design import Count
-from headway.lab.evidence import NEAR
-from headway.lab.launch import Launch
+from headway.lab.judging.assessed import Assessed, assess
+from headway.lab.judging.evidence import NEAR
+from headway.lab.judging.open_claims import OpenClaim, open_claims
+from headway.lab.judging.verdicts import DECIDED, judge
+from headway.lab.kept.launched import Launch
+from headway.lab.kept.results import CellResult, Run
+from headway.lab.kept.store import StoredLaunch
+from headway.lab.launching.agenda import Agenda, Finished
 from headway.lab.plan import DEFAULT_LAUNCHES, Plan
-from headway.lab.results import CellResult, Run
 from headway.lab.sequential import FIRST_LOOK
 from headway.lab.stats import CONFIDENCE
-from headway.lab.store import StoredLaunch
-from headway.lab.verdicts import DECIDED, judge, open_claims
 
 FALSE_TARGET = 0.05
 

@@ -33,8 +33,8 @@ from agent_overhead import median_interval
 from trace_overhead_tools import BARE, TOOLS, Failed, Tool, last_line
 
 from headway.agent import AGENT_PATH
+from headway.host.interpreters import Interpreter
 from headway.lab import discover, select
-from headway.lab.interpreters import Interpreter
 from headway.live.collect import collecting
 from headway.live.files import wait_until_finished
 from headway.native import library_path

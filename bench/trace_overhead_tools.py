@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.errors import HeadwayError
-from headway.lab.environments import find_uv
-from headway.lab.interpreters import Interpreter
-from headway.lab.paths import cache_folder
+from headway.host.interpreters import Interpreter
+from headway.host.paths import cache_folder
+from headway.lab.beside.environments import find_uv
 
 
 class Failed(Exception):  # noqa: N818  (a fact about a tool)

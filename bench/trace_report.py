@@ -36,7 +36,7 @@ def report(path: str) -> None:
     """Do what the command does, and print how long each step took, and the most memory so far, as JSON."""
     from rich.console import Console
 
-    from headway.report.traced import render_traces
+    from headway.report.trace.terminal import render_traces
     from headway.traces.analysis import analyse, as_json
     from headway.traces.reader import read_family
 

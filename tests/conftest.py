@@ -13,13 +13,13 @@ from find_chromium import find_chromium
 from hypothesis import settings
 from synthetic import make_interpreter, make_machine, make_settings
 
+from headway.host.paths import interpreters_folder, libraries_folder
+from headway.lab.beside.environments import find_uv
+from headway.lab.beside.surroundings import find_redis_benchmark
 from headway.lab.design import Cell
-from headway.lab.environments import find_uv
-from headway.lab.launch import Launch
-from headway.lab.paths import interpreters_folder, libraries_folder
-from headway.lab.results import Run, read_run
-from headway.lab.store import Store
-from headway.lab.surroundings import find_redis_benchmark
+from headway.lab.kept.launched import Launch
+from headway.lab.kept.results import Run, read_run
+from headway.lab.kept.store import Store
 
 # Before any test module is imported: some look for interpreters at once. A cache of our own, so that a lab that the
 # user runs meanwhile neither stops the tests nor is stopped by them; what takes long to make stays where it is.

@@ -5,7 +5,7 @@ import os
 import re
 from pathlib import Path
 
-from headway.lab.volumes import find_volumes
+from headway.lab.beside.volumes import find_volumes
 
 
 def marked():

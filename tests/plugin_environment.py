@@ -4,7 +4,7 @@ from pathlib import Path
 
 from locked_environment import locked_python
 
-from headway.lab.interpreters import Interpreter
+from headway.host.interpreters import Interpreter
 
 ROOT = Path(__file__).resolve().parent.parent
 

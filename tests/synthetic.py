@@ -1,9 +1,9 @@
 """Things that exist only on paper: interpreters, machines, cells."""
 
+from headway.host.interpreters import Interpreter
+from headway.host.machine import Machine
 from headway.lab.design import Cell, Variant
-from headway.lab.interpreters import Interpreter
-from headway.lab.machine import Machine
-from headway.lab.settings import Settings
+from headway.lab.kept.settings import Settings
 
 MODELS = (
     "serial",

@@ -34,7 +34,7 @@ from apt_archive import ProvisionError, find_release_archives, keyring_of, sourc
 from provision_interpreters import PrivateApt, find_one, run_logged, scratch_folder
 
 from headway.errors import HeadwayError
-from headway.lab.paths import cache_folder
+from headway.host.paths import cache_folder
 
 RUN_TIMEOUT_S = 20
 # Part of the machine's own release, and so the one that the program was built for.

@@ -1,4 +1,4 @@
-"""Imports run one way: holds the table of ../shared/design/architecture.md against the code.
+"""Imports run one way: holds the tables of parts, and of the lab's rooms, against the code.
 
 Imports inside functions count too. Exits 1 and names each import that goes the wrong way.
 """
@@ -14,11 +14,12 @@ ROOT = Path(__file__).resolve().parent.parent / "src" / "headway"
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"lab", "live"},
     "__main__": {"cli"},
-    "cli": {"lab", "live", "report", "traces", "native", "errors", "printable", "__init__"},
-    "pytest_plugin": {"measure", "report", "lab", "errors", "printable", "__init__"},
-    "report": {"lab", "measure", "traces", "errors", "printable"},
-    "measure": {"lab", "live", "agent", "errors", "printable"},
-    "lab": {"agent", "native", "errors", "printable", "__init__"},
+    "cli": {"lab", "host", "live", "report", "traces", "native", "errors", "printable", "__init__"},
+    "pytest_plugin": {"measure", "report", "lab", "host", "errors", "printable", "__init__"},
+    "report": {"lab", "host", "measure", "traces", "errors", "printable"},
+    "measure": {"lab", "host", "live", "agent", "errors", "printable"},
+    "lab": {"host", "agent", "native", "errors", "printable", "__init__"},
+    "host": {"errors", "printable"},
     "live": {"traces", "agent", "native", "errors", "printable", "__init__"},
     "traces": {"errors", "printable"},
     "native": {"errors"},
@@ -27,8 +28,17 @@ ALLOWED: dict[str, set[str]] = {
     "printable": set(),
 }
 
-# Single modules that a part may not import although it may import their part.
-FORBIDDEN: dict[str, set[str]] = {"report": {"lab.runner", "lab.launch"}}
+# What a part may not import although it may import the part that it belongs to.
+FORBIDDEN: dict[str, set[str]] = {"report": {"lab.launching", "lab.beside"}}
+
+# Room of the lab -> the rooms that it may import besides itself; modules of the lab that are in no room, any may import.
+ROOMS: dict[str, set[str]] = {
+    "experiments": set(),
+    "kept": {"experiments"},
+    "judging": {"kept"},
+    "beside": set(),
+    "launching": {"beside", "experiments", "judging", "kept"},
+}
 
 
 def part_of(path: Path) -> str:
@@ -51,6 +61,15 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name.removeprefix("headway").removeprefix(".")
 
 
+def _is_wrong_room(path: Path, name: str) -> bool:
+    """Whether a module in a room of the lab, or of the lab in no room, imports a room that it may not."""
+    parts, target = path.parts, name.split(".")
+    if parts[0] != "lab" or path == Path("lab/__init__.py") or len(target) < 2 or target[0] != "lab":
+        return False
+    room = parts[1] if len(parts) > 2 else ""
+    return target[1] in ROOMS and target[1] != room and target[1] not in ROOMS.get(room, set())
+
+
 def violations(root: Path = ROOT) -> list[str]:
     """Return a line for each import that the table does not allow."""
     found = []
@@ -63,6 +82,7 @@ def violations(root: Path = ROOT) -> list[str]:
             target = name.split(".")[0]
             target = target if target in ALLOWED else "__init__"
             wrong = target != part and target not in ALLOWED[part]
+            wrong = wrong or _is_wrong_room(path.relative_to(root), name)
             wrong = wrong or any(name == one or name.startswith(f"{one}.") for one in FORBIDDEN.get(part, ()))
             if wrong:
                 found.append(f"{path}:{line}: `{part}` may not import headway.{name}")

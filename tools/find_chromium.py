@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 
-from headway.lab.paths import cache_folder
+from headway.host.paths import cache_folder
 
 # The smallest first; all know the options that Playwright gives to its own.
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")

@@ -55,8 +55,8 @@ from compared_tests import (
 from locked_environment import locked_python
 
 from headway.errors import HeadwayError
+from headway.host.paths import libraries_folder
 from headway.lab import Interpreter, discover, select
-from headway.lab.paths import libraries_folder
 from headway.native import library_path
 
 RECORDER = Path(__file__).with_name("pytest_case_recorder.py")

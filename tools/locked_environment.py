@@ -7,10 +7,10 @@ import os
 import subprocess
 from pathlib import Path
 
-from headway.lab.environments import find_uv
-from headway.lab.interpreters import Interpreter
-from headway.lab.own_folders import mark, remove_own
-from headway.lab.paths import libraries_folder
+from headway.host.interpreters import Interpreter
+from headway.host.own_folders import mark, remove_own
+from headway.host.paths import libraries_folder
+from headway.lab.beside.environments import find_uv
 
 __all__ = ["locked_python"]
 

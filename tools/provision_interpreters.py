@@ -51,7 +51,7 @@ from typing import Any, NoReturn
 from apt_archive import UV_HINT, ProvisionError, find_archive, keyring_of, source_options
 
 MARKER = ".headway-complete"
-# As headway.lab.own_folders: only what carries one of the two is ever removed from the prefix.
+# As headway.host.own_folders: only what carries one of the two is ever removed from the prefix.
 OWN = ".headway-folder"
 LOG_TAIL_LINES = 15
 SELF_CHECK_TIMEOUT_S = 60

@@ -12,9 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from headway.host.paths import interpreters_folder
 from headway.lab import discover
-from headway.lab.paths import interpreters_folder
-from headway.lab.surroundings import find_redis_benchmark
+from headway.lab.beside.surroundings import find_redis_benchmark
 
 BUILT = ("3.13t",)
 WANTED = (*BUILT, "3.14", "3.15")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from apt_program import AptProgram, fill_from_package, run, run_script
 
-from headway.lab.surroundings import find_redis_benchmark
+from headway.lab.beside.surroundings import find_redis_benchmark
 
 PACKAGE = "redis-tools"
 PROGRAM = "redis-benchmark"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from apt_program import AptProgram, fill_from_package, run, run_script
 
-from headway.lab.paths import cache_folder
+from headway.host.paths import cache_folder
 
 NAME = "spin"
 

@@ -25,9 +25,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-from headway.lab.environments import find_uv
-from headway.lab.interpreters import Interpreter, discover, select
-from headway.lab.paths import cache_folder
+from headway.host.interpreters import Interpreter, discover, select
+from headway.host.paths import cache_folder
+from headway.lab.beside.environments import find_uv
 from headway.live.collect import collecting
 from headway.live.launch import environment, scheduled_environment
 from headway.native import policies

@@ -71,7 +71,7 @@ class _Session:
             try:
                 if self.kept is None:
                     from headway import __version__
-                    from headway.lab.paths import default_store
+                    from headway.host.paths import default_store
                     from headway.measure.keep import Kept
 
                     self.kept = Kept(self.store or default_store(), self.option("launches"), __version__)
@@ -147,7 +147,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _load(session: _Session, wanted: str) -> None:
-    from headway.report.measured import results_from_json
+    from headway.report.benchmarks import results_from_json
 
     folder = session.config.rootpath / _FOLDER
     paths = [folder / f"{wanted}.json", session.config.invocation_params.dir / wanted]
@@ -286,22 +286,22 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             ours.complaints.append(f"the run's end is not stored: {error.message}")
     if not any(entry.result.measured for entry in ours.entries):
         return
-    from headway.report import measured
+    from headway.report import benchmarks
 
     groups = ours.groups
     makers = {
-        "json": measured.results_to_json,
-        "pyperf": measured.to_pyperf,
-        "benchmark_json": measured.to_pytest_benchmark,
+        "json": benchmarks.results_to_json,
+        "pyperf": benchmarks.to_pyperf,
+        "benchmark_json": benchmarks.to_pytest_benchmark,
     }
     wanted = [(ours.option(name), make) for name, make in makers.items() if ours.option(name) is not None]
     if ours.option("save"):
-        wanted.append((session.config.rootpath / _FOLDER / f"{ours.option('save')}.json", measured.results_to_json))
+        wanted.append((session.config.rootpath / _FOLDER / f"{ours.option('save')}.json", benchmarks.results_to_json))
     for path, make in wanted:
         try:
             if path.parent.name == _FOLDER:
                 path.parent.mkdir(exist_ok=True)
-            path.write_bytes(measured.dump(make(groups)))
+            path.write_bytes(benchmarks.dump(make(groups)))
         except OSError as error:
             ours.complaints.append(f"{path} cannot be written: {error.strerror}")
         else:
@@ -335,7 +335,7 @@ def _show(terminalreporter: Any, ours: _Session) -> None:
     from rich.console import Console
 
     from headway.report import render_table
-    from headway.report.measured import benchmark_tables
+    from headway.report.benchmarks import benchmark_tables
 
     width = max(80, shutil.get_terminal_size().columns)
     for table in benchmark_tables(ours.groups, ours.before):

@@ -17,7 +17,7 @@ import pytest
 from attached import Attached
 
 from headway.errors import RecordingError
-from headway.lab.interpreters import discover, select
+from headway.host.interpreters import discover, select
 from headway.live import inject
 from headway.live.attach import detach, look_at
 from headway.traces.invariants import violations

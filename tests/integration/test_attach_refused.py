@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.lab.interpreters import discover
+from headway.host.interpreters import discover
 from headway.live import filters, watch
 from headway.live.lease import SPAN_S
 

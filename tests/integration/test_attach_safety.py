@@ -21,8 +21,8 @@ import pytest
 from attached import Attached
 
 from headway.errors import RecordingError
-from headway.lab.interpreters import discover
-from headway.lab.interpreters import select as chosen
+from headway.host.interpreters import discover
+from headway.host.interpreters import select as chosen
 from headway.live.attach import detach, look_at
 from headway.live.channel import Channel
 from headway.live.lease import SPAN_S, Ended

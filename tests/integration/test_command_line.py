@@ -274,7 +274,7 @@ def test_progress_goes_to_stderr_and_results_to_stdout(stored):
     done = headway("lab", "sleep", "--interpreter", "3.14", "--launches", 1)
 
     assert "launches" in done.stderr
-    assert "Run " in done.stdout
+    assert "Verdicts on this machine: " in done.stdout
     assert "about" not in done.stdout.splitlines()[0]
 
 

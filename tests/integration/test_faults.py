@@ -16,11 +16,12 @@ from headway_agent.workloads.redis import _LetIn
 from lab_remains import lab_folders, marked, processes_with, semaphores
 
 from headway import lab
-from headway.lab import environments, own_folders, servers
+from headway.host import own_folders
+from headway.host.interpreters import discover, select
+from headway.lab.beside import environments, servers
+from headway.lab.beside.surroundings import prepare
+from headway.lab.beside.volumes import find_volumes
 from headway.lab.design import Variant
-from headway.lab.interpreters import discover, select
-from headway.lab.surroundings import prepare
-from headway.lab.volumes import find_volumes
 
 # Whole labs, which install libraries where the cache has not got them yet.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -367,7 +368,7 @@ def test_too_little_space_is_told_beforehand(tmp_path):
 
 _FILLS_UP = """
 from headway import lab
-from headway.lab.volumes import Volumes, find_volumes
+from headway.lab.beside.volumes import Volumes, find_volumes
 Volumes.why_not = lambda self, space: ""  # As if somebody else filled it after we had looked.
 run = lab.run(lab.Request(experiments=["file-io"], interpreters=["3.13"], models=["threads"], launches=1))
 print({one.key.split("|")[1]: one.launch.reason for one in run.failures})

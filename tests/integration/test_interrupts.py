@@ -16,7 +16,7 @@ pytestmark = pytest.mark.any_load
 
 STARTS = """
     import os, signal, subprocess, sys, tempfile, threading
-    from headway.lab.children import start
+    from headway.host.children import start
 
     NUMBER = signal.Signals[sys.argv[1]]
     def stop(number, frame):

@@ -9,13 +9,13 @@ import pytest
 from synthetic import make_cell
 
 from headway import native
+from headway.host.interpreters import discover, select
+from headway.host.keeper import Keeper
+from headway.host.machine import this_machine
+from headway.lab.beside.surroundings import prepare
 from headway.lab.experiments import experiments
-from headway.lab.interpreters import discover, select
-from headway.lab.keeper import Keeper
-from headway.lab.launch import run_launch
-from headway.lab.machine import this_machine
+from headway.lab.launching.launch import run_launch
 from headway.lab.plan import make_plan, needed
-from headway.lab.surroundings import prepare
 
 HERE = str(Path(__file__).parent)
 FOUND = select(discover()[0], ["all"])

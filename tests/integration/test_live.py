@@ -15,7 +15,7 @@ import pytest
 
 from headway.cli import top_view
 from headway.cli.top_app import TopApp
-from headway.lab.interpreters import discover
+from headway.host.interpreters import discover
 from headway.live import watch
 from headway.live.beside import Beside
 from headway.live.collect import collecting

@@ -13,8 +13,8 @@ from headway_agent.load import LoadClient, percentiles
 
 from headway import native
 from headway.agent import AGENT_PATH
-from headway.lab.interpreters import discover
-from headway.lab.interpreters import select as select_interpreters
+from headway.host.interpreters import discover
+from headway.host.interpreters import select as select_interpreters
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.lab.interpreters import discover
+from headway.host.interpreters import discover
 from headway.live.collect import collecting
 from headway.live.launch import environment, scheduled_environment
 

@@ -13,8 +13,8 @@ from drawn_tables import headings
 from plugin_environment import ROOT, plugin_python
 from plugin_suites import EVERY_KIND, FORGOTTEN
 
-from headway.lab.interpreters import discover, select
-from headway.lab.results import load_run
+from headway.host.interpreters import discover, select
+from headway.lab.kept.results import load_run
 from headway.report.html import lab_page
 
 # The first test of an interpreter makes its environment.

@@ -12,7 +12,7 @@ from lifecycle_program import CASES
 
 import headway
 from headway.agent import STARTUP_PATH
-from headway.lab.interpreters import discover, select
+from headway.host.interpreters import discover, select
 from headway.live.collect import collecting
 from headway.live.launch import environment
 from headway.traces.invariants import violations

@@ -16,15 +16,15 @@ from synthetic import make_cell, make_settings
 from headway import lab
 from headway.agent import AGENT_PATH
 from headway.errors import HeadwayError, InterpreterError, StoreError, UsageError
-from headway.lab import runner
-from headway.lab.interpreters import discover, select
-from headway.lab.machine import this_machine
+from headway.host.interpreters import discover, select
+from headway.host.machine import this_machine
+from headway.lab.beside.surroundings import prepare
+from headway.lab.judging.verdicts import ORDER
+from headway.lab.kept.store import Store
+from headway.lab.launching import runner
+from headway.lab.launching.session import Session
 from headway.lab.plan import Plan
 from headway.lab.sequential import FIRST_LOOK
-from headway.lab.session import Session
-from headway.lab.store import Store
-from headway.lab.surroundings import prepare
-from headway.lab.verdicts import ORDER
 
 HERE = str(Path(__file__).parent)
 

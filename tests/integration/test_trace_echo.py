@@ -10,7 +10,7 @@ import pytest
 
 from headway import native
 from headway.agent import AGENT_PATH
-from headway.lab.interpreters import discover, select
+from headway.host.interpreters import discover, select
 from headway.live.collect import collecting
 from headway.live.launch import environment
 from headway.traces.analysis import analyse

@@ -13,11 +13,11 @@ from synthetic import make_cell, make_interpreter, make_settings
 
 from headway import pytest_plugin
 from headway.errors import StoreError
-from headway.lab.launch import Launch
-from headway.lab.results import load_run
-from headway.lab.store import Store
+from headway.lab.kept.launched import Launch
+from headway.lab.kept.results import load_run
+from headway.lab.kept.store import Store
 from headway.measure.result import Measured
-from headway.report.measured import benchmark_tables, results_from_json
+from headway.report.benchmarks import benchmark_tables, results_from_json
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5),

@@ -10,7 +10,7 @@ from headway.lab import stats
 from headway.lab.design import Relation, above, below, between
 from headway.lab.experiments import experiments
 from headway.lab.plan import make_plan
-from headway.report.tables import seconds
+from headway.report.lab.tables import seconds
 
 times_s = st.floats(min_value=1e-9, max_value=1e4)
 few = st.lists(times_s, min_size=2, max_size=9)

@@ -19,8 +19,8 @@ from headway.live.counters import difference
 from headway.live.watch import Sample
 from headway.printable import printable
 from headway.report.html.trace_page import trace_page
-from headway.report.trace_summary import short_summary
-from headway.report.traced import render_trace
+from headway.report.trace.summary import short_summary
+from headway.report.trace.terminal import render_trace
 from headway.traces.analysis import analyse
 from headway.traces.analysis.json_form import as_json
 from headway.traces.export import FORMATS

@@ -10,7 +10,7 @@ from made_traces import made_trace, traces
 from rich.cells import cell_len
 from rich.console import Console
 
-from headway.report.traced import render_traces, short_summary
+from headway.report.trace.terminal import render_traces, short_summary
 from headway.traces.analysis import analyse, as_json
 from headway.traces.analysis.blame import blame, meet, waited_during
 from headway.traces.analysis.intervals import recorded

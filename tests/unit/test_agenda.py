@@ -5,7 +5,8 @@ import itertools
 import pytest
 from synthetic import make_cell
 
-from headway.lab.agenda import Agenda, Finished, OpenClaim, Step
+from headway.lab.judging.open_claims import OpenClaim
+from headway.lab.launching.agenda import Agenda, Finished, Step
 from headway.lab.plan import Plan
 from headway.lab.sequential import MOST_LAUNCHES
 

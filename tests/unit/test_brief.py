@@ -7,8 +7,8 @@ from rich.console import Console
 from synthetic import make_cell, make_interpreter
 
 from headway.lab.experiments import experiment
-from headway.lab.findings import Finding
-from headway.report.brief import figures, render_decided, render_end, render_experiment, telling
+from headway.lab.judging.findings import Finding
+from headway.report.lab.brief import figures, render_decided, render_end, render_experiment, telling
 
 GIL, FREE = make_interpreter("3.15.2"), make_interpreter("3.13.5", free_threaded=True)
 
@@ -35,13 +35,16 @@ def run(make_run):
 
 
 def test_an_experiment_is_its_question_its_figures_and_its_claims(run):
-    """A line for the question, one for each kind of interpreter, and one for each claim with its verdict and figure."""
+    """A line for the question, one for its figures (of several, the first where claims are many), and one for each claim with its verdict and figure."""
     lines = lines_of(render_experiment(run, experiment("cpu-bound")))
 
     assert lines[0] == "cpu-bound: Which model makes four CPU-bound tasks quicker?"
     assert lines[1] == "  3.15, work time: serial 20 ms; threads x 1.00; asyncio x 1.00"
-    assert lines[2] == "  3.13t, work time: serial 20 ms; threads x 0.50; asyncio x 1.00"
-    assert len(lines) == 3 + len(experiment("cpu-bound").claims)
+    assert len(lines) == 2 + len(experiment("cpu-bound").claims)
+    assert (
+        list(figures(run, experiment("cpu-bound")))[1]
+        == "3.13t, work time: serial 20 ms; threads x 0.50; asyncio x 1.00"
+    )
     (claim,) = [line for line in lines if "threads are not faster than serial under a GIL" in line]
     assert claim.startswith("  supported ")
     assert ": 1.00 [" in claim

@@ -1,6 +1,6 @@
 """The machine's checks."""
 
-from headway.lab import doctor
+from headway.host import doctor
 
 
 def test_every_named_check_answers_in_order():

@@ -3,11 +3,11 @@
 import pytest
 from synthetic import make_cell, make_interpreter
 
-from headway.lab.crossover import curves, sized, winners
 from headway.lab.design import Claim, Comparison, Count, Experiment, Level, above, below
-from headway.lab.figures import number
-from headway.lab.findings import findings, spanned
-from headway.lab.verdicts import judge
+from headway.lab.judging.crossover import curves, sized, winners
+from headway.lab.judging.figures import number
+from headway.lab.judging.findings import findings, spanned
+from headway.lab.judging.verdicts import judge
 from headway.report import run_to_json
 
 GIL = make_interpreter("3.15.2")
@@ -35,7 +35,7 @@ def declare(monkeypatch):
     def declare(*claims, **changes):
         values = {"name": "paper", "question": "?", "method": "-", "included": "-", "baseline": "serial"}
         one = Experiment(**{**values, "variants": lambda _: [], "claims": claims, **changes})
-        monkeypatch.setattr("headway.lab.results.experiments", lambda: (one,))
+        monkeypatch.setattr("headway.lab.kept.results.experiments", lambda: (one,))
         return one
 
     return declare

@@ -15,7 +15,7 @@ import startup_archive
 
 import headway
 from headway.cli.main import _COMMANDS
-from headway.lab.environments import LIBRARIES
+from headway.lab.beside.environments import LIBRARIES
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "headway"
@@ -36,9 +36,12 @@ def test_imports_run_one_way():
     ("part", "line"),
     [
         ("lab/x.py", "from headway.cli import main"),
-        ("lab/x.py", "def f():\n    import headway.report.tables"),
-        ("report/x.py", "from headway.lab import runner"),
-        ("report/x.py", "from headway.lab.runner import run"),
+        ("lab/x.py", "def f():\n    import headway.report.lab.tables"),
+        ("report/x.py", "from headway.lab import launching"),
+        ("lab/judging/x.py", "from headway.lab.launching.agenda import Agenda"),
+        ("lab/plan.py", "from headway.lab.kept.store import Store"),
+        ("host/x.py", "from headway.lab import plan"),
+        ("report/x.py", "from headway.lab.launching.runner import run"),
         ("agent/x.py", "import headway"),
         ("unknown/x.py", "pass"),
     ],

@@ -10,7 +10,7 @@ from rich.console import Console
 from synthetic import make_cell, make_interpreter
 
 from headway.lab.experiments import experiment
-from headway.lab.results import Run
+from headway.lab.kept.results import Run
 from headway.report import render_run
 from headway.report.figures import Table
 from headway.report.html import lab_page, render_page

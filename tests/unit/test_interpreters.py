@@ -8,8 +8,8 @@ import pytest
 from synthetic import make_interpreter
 
 from headway.errors import InterpreterError, UsageError
-from headway.lab import interpreters
-from headway.lab.interpreters import Interpreter, discover, probe, select
+from headway.host import interpreters
+from headway.host.interpreters import Interpreter, discover, probe, select
 
 FOUND = [
     make_interpreter("3.8.18"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.lab import machine
+from headway.host import machine
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from pathlib import Path
 import provision_interpreters
 import pytest
 
-from headway.lab import environments
-from headway.lab.interpreters import discover
-from headway.lab.own_folders import OWN, is_own, mark, remove_own
+from headway.host.interpreters import discover
+from headway.host.own_folders import OWN, is_own, mark, remove_own
+from headway.lab.beside import environments
 
 
 def filled(folder: Path) -> Path:

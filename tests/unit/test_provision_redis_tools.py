@@ -19,7 +19,7 @@ from made_archive import (
     write_executable,
 )
 
-from headway.lab.surroundings import find_redis_benchmark
+from headway.lab.beside.surroundings import find_redis_benchmark
 
 PROGRAM = f"""\
 #!/bin/sh

@@ -9,10 +9,10 @@ from rich.console import Console
 from synthetic import make_cell, make_interpreter
 
 from headway.lab import stats
-from headway.lab.compare import compare
 from headway.lab.design import ONE_WORKER, Claim, Comparison, Experiment, Level, Published, above, below, both_kinds
 from headway.lab.experiments import experiment
-from headway.lab.launch import Launch
+from headway.lab.judging.compare import compare
+from headway.lab.kept.launched import Launch
 from headway.lab.plan import Skipped, cell_from_json, cell_to_json
 from headway.report import (
     Table,
@@ -26,10 +26,10 @@ from headway.report import (
     run_to_pyperf,
 )
 from headway.report.figures import level, metric_words, unit_of
+from headway.report.lab.matching import answers, column_key, in_row, published_amount, same_thing
+from headway.report.lab.notes import left_out
+from headway.report.lab.tables import amount, number, ratio, seconds
 from headway.report.layout import indented
-from headway.report.matching import answers, column_key, in_row, published_amount, same_thing
-from headway.report.notes import left_out
-from headway.report.tables import amount, number, ratio, seconds
 
 
 def text_of(rendered, width=100):
@@ -56,7 +56,7 @@ def declare(monkeypatch):
     def declare(*claims, **changes):
         values = {"name": "paper", "question": "Why?", "method": "-", "included": "-", "baseline": "serial"}
         one = Experiment(**{**values, "variants": lambda _: [], "claims": claims, **changes})
-        monkeypatch.setattr("headway.lab.results.experiments", lambda: (one,))
+        monkeypatch.setattr("headway.lab.kept.results.experiments", lambda: (one,))
         return one
 
     return declare

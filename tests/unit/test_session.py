@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from synthetic import make_cell, make_interpreter, make_settings
 
-from headway.lab.assessed import assess
-from headway.lab.launch import Launch
+from headway.lab.judging.assessed import assess
+from headway.lab.kept.launched import Launch
+from headway.lab.kept.results import read_run
+from headway.lab.kept.store import Store
+from headway.lab.launching.session import Session
 from headway.lab.plan import Plan
-from headway.lab.results import read_run
 from headway.lab.sequential import FIRST_LOOK
-from headway.lab.session import Session
-from headway.lab.store import Store
 
 GIL = make_interpreter()
 SERIAL, THREADS, ASYNCIO = (

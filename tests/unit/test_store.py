@@ -7,9 +7,9 @@ import pytest
 from synthetic import make_cell, make_settings
 
 from headway.errors import HeadwayError, StoreError
-from headway.lab.launch import Launch
-from headway.lab.lock import only_lab
-from headway.lab.store import Store
+from headway.lab.kept.launched import Launch
+from headway.lab.kept.store import Store
+from headway.lab.launching.lock import only_lab
 
 SETTINGS = make_settings(launches=2)
 

@@ -8,7 +8,7 @@ import pytest
 from apt_archive import Archive, source_options
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCKS = sorted([*ROOT.glob("requirements/*.lock"), *ROOT.glob("src/headway/lab/locks/*.txt")])
+LOCKS = sorted([*ROOT.glob("requirements/*.lock"), *ROOT.glob("src/headway/lab/beside/locks/*.txt")])
 SNAPSHOT = "http://snapshot.example/archive/debian/20250520T000000Z/"
 
 
@@ -27,7 +27,11 @@ def test_nothing_is_installed_without_hashes():
     calls = [line for line in make.splitlines() if re.search(r"pip (install|sync)", line)]
     assert len(calls) == 3
     assert all("--require-hashes" in line or "--no-deps --no-build-isolation" in line for line in calls)
-    for path in ("tools/provision_interpreters.py", "src/headway/lab/environments.py", "tools/locked_environment.py"):
+    for path in (
+        "tools/provision_interpreters.py",
+        "src/headway/lab/beside/environments.py",
+        "tools/locked_environment.py",
+    ):
         text = (ROOT / path).read_text()
         # The one place where a package installer is put together.
         assert text.count('"--require-hashes"') == 1

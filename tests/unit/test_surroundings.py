@@ -6,13 +6,13 @@ import pytest
 from synthetic import make_interpreter, make_machine
 
 from headway.errors import UsageError
-from headway.lab import environments, redis
+from headway.lab.beside import environments, redis
+from headway.lab.beside.environments import Libraries
+from headway.lab.beside.given import server_cpus
+from headway.lab.beside.volumes import Volume, Volumes, find_volumes
 from headway.lab.design import Variant, both_kinds, ends, newest_with_gil, oldest_and_free_threaded
-from headway.lab.environments import Libraries
 from headway.lab.experiments import experiments
-from headway.lab.launch import server_cpus
 from headway.lab.plan import make_plan, needed
-from headway.lab.volumes import Volume, Volumes, find_volumes
 
 FOUND = [
     make_interpreter("3.8.18"),
@@ -143,7 +143,7 @@ def test_folders_are_made_on_their_volumes_and_removed(tmp_path, monkeypatch):
 
     assert Path(folders["disk"]).parent == tmp_path
     assert all(Path(folder).is_dir() for folder in folders.values())
-    from headway.lab.volumes import remove_folders
+    from headway.lab.beside.volumes import remove_folders
 
     remove_folders(folders)
     assert not any(Path(folder).exists() for folder in folders.values())

@@ -13,9 +13,9 @@ from told_traces import Script, convoy
 
 from headway.cli import main
 from headway.report.figures import Table
-from headway.report.trace_long import shown
-from headway.report.trace_summary import short_summary, summary_lines
-from headway.report.traced import render_traces
+from headway.report.trace.long import shown
+from headway.report.trace.summary import short_summary, summary_lines
+from headway.report.trace.terminal import render_traces
 from headway.traces.analysis import analyse
 from headway.traces.model import Loss, Park
 

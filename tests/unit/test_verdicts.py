@@ -5,8 +5,8 @@ from synthetic import make_cell, make_interpreter, make_machine
 
 from headway.lab.design import Level, above, below, between
 from headway.lab.experiments import experiments
+from headway.lab.judging.verdicts import judge
 from headway.lab.published import published_ratio, results
-from headway.lab.verdicts import judge
 
 
 def launches(*values):

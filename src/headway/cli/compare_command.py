@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     after = lab.load_run(arguments.after, store=arguments.store)
     differences = lab.compare(before, after)
     if arguments.html is not None:
-        from headway.report.comparison import compared
+        from headway.report.lab.comparison import compared
 
         found = compared(before, after, differences)
         write_run_page(after, arguments.html, show=arguments.open, compared=found)

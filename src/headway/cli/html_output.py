@@ -12,7 +12,7 @@ from headway.errors import UsageError
 
 if TYPE_CHECKING:
     from headway.lab import Run
-    from headway.report.comparison import Compared
+    from headway.report.lab.comparison import Compared
     from headway.traces.analysis import Analysis
     from headway.traces.model import Trace
 

@@ -21,8 +21,8 @@ from headway.cli import console
 from headway.cli.html_output import add_html, check_html, page_folder, write_run_page
 from headway.cli.options import add_json, add_store
 from headway.errors import HeadwayError, UsageError
+from headway.host.paths import default_store
 from headway.lab.design import PLACEMENTS, SIZES, Experiment
-from headway.lab.paths import default_store
 from headway.lab.plan import DEFAULT_LAUNCHES
 
 __all__ = ["prepare", "run"]
@@ -108,8 +108,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.explain is not None:
         return _explain(lab.experiment(arguments.explain), as_json=arguments.json)
     check_html(arguments)
-    results = _measure(arguments)
+    shown = _ProgressLine(brief=not arguments.json and not arguments.full)
+    results = _measure(arguments, shown)
     complete = results.header.complete
+    if not complete:
+        shown.print_unfinished(results)
     where = [f"headway report {results.id}{_store(arguments)}: everything, with tables and intervals (`--full` here)"]
     if complete:
         where += _page(arguments, results)
@@ -204,9 +207,8 @@ _WITH_RESUME = (
 )
 
 
-def _measure(arguments: argparse.Namespace) -> lab.Run:
+def _measure(arguments: argparse.Namespace, shown: "_ProgressLine") -> lab.Run:
     """Run or resume; after Ctrl-C return what is there. Raises HeadwayError."""
-    shown = _ProgressLine(brief=not arguments.json and not arguments.full)
     if arguments.resume is not None:
         given = [name for name in _WITH_RESUME if getattr(arguments, name) not in (None, [])]
         if given:
@@ -297,10 +299,11 @@ class _ProgressLine:
     Between such lines, on stdout, what each experiment came to as soon as it has had its launches.
     """
 
-    _QUIET_S = 30.0
+    _QUIET_S = 60.0
 
     def __init__(self, *, brief: bool) -> None:
         self.run: str | None = None
+        self._told: set[str] = set()
         self._brief = brief
         self._rewrites = sys.stderr.isatty()
         self._last_s = -self._QUIET_S
@@ -320,6 +323,7 @@ class _ProgressLine:
                 return
         if progress.finished:
             self.end()
+            self._told.add(progress.finished.experiment)
             if self._brief:
                 _print_finished(progress)
             return
@@ -337,6 +341,14 @@ class _ProgressLine:
             self._open = True
         else:
             console.say(line)
+
+    def print_unfinished(self, results: lab.Run) -> None:
+        """Print what there is of experiments that a run was stopped in."""
+        from headway.report import render_experiment
+
+        for one in results.experiments():
+            if self._brief and one.name not in self._told and any(result.launches for result in results.of(one.name)):
+                console.print_rendered(render_experiment(results, one))
 
     def end(self) -> None:
         """Leave the line."""

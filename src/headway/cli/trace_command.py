@@ -198,7 +198,7 @@ def summarise(file: Path, *, brief: bool = False) -> None:
     console.say(f"the trace is in {file}; look at it with `headway report {file}`")
     if brief:
         return
-    from headway.report.traced import short_summary
+    from headway.report.trace.terminal import short_summary
     from headway.traces.analysis import analyse
     from headway.traces.reader import read_family
 

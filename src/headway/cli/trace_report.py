@@ -219,7 +219,7 @@ def _show(arguments: argparse.Namespace, traces: "Sequence[Trace]", threads: Seq
     wanted = [trace for trace in traces if of[id(trace)] is None or of[id(trace)]]
     chosen = [(trace, of[id(trace)]) for trace in _in_window(wanted, since_ns, until_ns)]
     analyses = [analyse(trace, since_ns=since_ns, until_ns=until_ns, threads=mine) for trace, mine in chosen]
-    from headway.report.traced import render_traces, worst_first
+    from headway.report.trace.terminal import render_traces, worst_first
 
     if arguments.json:
         console.print_json({"processes": [as_json(one) for one in worst_first(analyses)]})

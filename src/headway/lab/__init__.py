@@ -7,21 +7,21 @@ Three lines run it and give values::
     for verdict in lab.judge(run): print(verdict.interpreter, verdict.claim.text, verdict.outcome)
 """
 
-from headway.lab.compare import Difference, compare
+from headway.host.doctor import Check, examine
+from headway.host.interpreters import Interpreter, discover, probe, select
+from headway.host.machine import Machine, this_machine
+from headway.host.paths import default_store
 from headway.lab.design import Cell, Claim, Comparison, Count, Experiment, Level, Published, Variant
-from headway.lab.doctor import Check, examine
-from headway.lab.evidence import Evidence
 from headway.lab.experiments import experiment, experiments
-from headway.lab.interpreters import Interpreter, discover, probe, select
-from headway.lab.machine import Machine, this_machine
-from headway.lab.paths import default_store
-from headway.lab.results import CellResult, Run, load_run
-from headway.lab.runner import Request, resume, run
-from headway.lab.session import Progress
-from headway.lab.settings import Settings
+from headway.lab.judging.compare import Difference, compare
+from headway.lab.judging.evidence import Evidence
+from headway.lab.judging.verdicts import Verdict, judge
+from headway.lab.kept.results import CellResult, Run, load_run
+from headway.lab.kept.settings import Settings
+from headway.lab.kept.store import RunHeader, Store
+from headway.lab.launching.runner import Request, resume, run
+from headway.lab.launching.session import Progress
 from headway.lab.stats import Interval
-from headway.lab.store import RunHeader, Store
-from headway.lab.verdicts import Verdict, judge
 
 __all__ = [
     "Cell",

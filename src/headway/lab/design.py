@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, final
 
-from headway.lab.interpreters import Interpreter
-from headway.lab.machine import Machine
+from headway.host.interpreters import Interpreter
+from headway.host.machine import Machine
 
 __all__ = [
     "ONE_WORKER",
@@ -20,6 +20,7 @@ __all__ = [
     "Claim",
     "Comparison",
     "Count",
+    "Declared",
     "Experiment",
     "Level",
     "Placement",
@@ -104,10 +105,10 @@ class Variant:
         native: Runs in C, once per run instead of once per interpreter.
         unfit: Says why an interpreter cannot run it, or "". The model's own needs are checked besides.
         paths: Folders to put before the measured interpreter's `sys.path`.
-        needs: Libraries that the workload imports, as `lab.environments` knows them: "redis", or "aiofile/uring" for one
+        needs: Libraries that the workload imports, as `lab.beside.environments` knows them: "redis", or "aiofile/uring" for one
             that must offer something.
         server: A server that the lab runs beside it: "http", "redis" or "".
-        space: Volume -> bytes of files that it writes there at most ("disk", "tmpfs", "second"; see `lab.volumes`).
+        space: Volume -> bytes of files that it writes there at most ("disk", "tmpfs", "second"; see `lab.beside.volumes`).
         memory_bytes: What it takes of memory, where that is much.
     """
 
@@ -361,7 +362,10 @@ class Experiment:
         sources: Keys of published.toml.
         compares: What its ratios compare, and so what runs next to each other: "variants" of one interpreter, or
             "interpreters" on one variant.
-        shows: "ratios" to the baseline, or "levels" of the metric itself.
+        shows: What its tables have: "ratios" to the baseline, "levels" of the metric itself, or "counts": the mean of a count by
+            variant and interpreter.
+        out_of: For counts: how many there could be, by a variant's parameters; None where that is not told.
+        parts: Metrics that the experiment's own is made of, shown as ratios beside it where interpreters are compared.
         besides: Further metrics, each with its words, that get a table of levels of their own; several metrics in one
             string, with spaces between, stand together in its cells.
         sweep: The parameter whose growth may turn the order of the series ("size_bytes"); the report then says where it
@@ -382,8 +386,24 @@ class Experiment:
     metric: str = "work_s"
     unit: str = "s"
     compares: Literal["variants", "interpreters"] = "variants"
-    shows: Literal["ratios", "levels"] = "ratios"
+    shows: Literal["ratios", "levels", "counts"] = "ratios"
+    out_of: Callable[[Mapping[str, Any]], float] | None = None
+    parts: tuple[str, ...] = ()
     besides: tuple[tuple[str, str], ...] = ()
     sweep: str = ""
     divides: str = ""
     quick_on: Callable[[Sequence[Interpreter]], Sequence[Interpreter]] = _all_of_them
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """An experiment that a run declares itself, as a file of benchmarks; its attributes are those of an `Experiment`."""
+
+    name: str
+    question: str
+    method: str
+    included: str
+    metric: str
+    baseline: str
+    besides: tuple[tuple[str, str], ...] = ()

@@ -1,7 +1,7 @@
 """From experiments to an ordered list of launches.
 
 Experiments come one after another, in the plan's order, so that each can be judged as soon as it is done. One block is one
-launch of every cell of an experiment, or of some of them where the others are decided (`lab.agenda`). Within a block the
+launch of every cell of an experiment, or of some of them where the others are decided (`lab.launching.agenda`). Within a block the
 groups of cells that are compared with each other come in random order, and so do the cells of a group, next to each other:
 what slows the machine for seconds slows a whole group, and drops out of its ratios (docs/decisions/003). The order of a block
 follows from its number and the seed alone, so a run that was killed goes on in the same order.
@@ -13,9 +13,9 @@ from dataclasses import dataclass, fields
 from typing import Any, final
 
 from headway.errors import UsageError
+from headway.host.interpreters import Interpreter
+from headway.host.machine import Machine
 from headway.lab.design import ONE_WORKER, Cell, Experiment, Placement, Size, Variant
-from headway.lab.interpreters import Interpreter
-from headway.lab.machine import Machine
 from headway.lab.sequential import FIRST_LOOK
 
 __all__ = [

@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import final
 
-from headway.lab.design import Cell, Variant
-from headway.lab.doctor import examine
-from headway.lab.interpreters import Interpreter, probe
-from headway.lab.launch import Launch
-from headway.lab.machine import this_machine
-from headway.lab.settings import Declared, Settings
-from headway.lab.store import Store
+from headway.host.doctor import examine
+from headway.host.interpreters import Interpreter, probe
+from headway.host.machine import this_machine
+from headway.lab.design import Cell, Declared, Variant
+from headway.lab.kept.launched import Launch
+from headway.lab.kept.settings import Settings
+from headway.lab.kept.store import Store
 from headway.measure.journal import Entry
 from headway.measure.result import Measured, percentile
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, final
 from headway.errors import UsageError
 from headway.lab import stats
 from headway.lab.design import Relation, above, below
-from headway.lab.evidence import Evidence, judged
+from headway.lab.judging.evidence import Evidence, judged
 
 __all__ = ["Comparison", "Decision", "Measured", "Result", "Share", "percentile"]
 

@@ -1,15 +1,15 @@
 """From results to something to read: tables (plain data), the terminal, JSON and pyperf files.
 
-May import `headway.lab` except `lab.runner`; never `headway.native`. Nothing here measures or prints by itself.
+May import `headway.lab` except `lab.launching` and `lab.beside`; never `headway.native`. Nothing here measures or prints by itself.
 """
 
-from headway.report.beside import published_tables
-from headway.report.brief import render_decided, render_end, render_experiment
-from headway.report.comparison import render_comparison
-from headway.report.export import comparison_to_json, run_to_json, run_to_pyperf
+from headway.report.lab.beside import published_tables
+from headway.report.lab.brief import render_decided, render_end, render_experiment
+from headway.report.lab.comparison import render_comparison
+from headway.report.lab.export import comparison_to_json, run_to_json, run_to_pyperf
+from headway.report.lab.tables import Table, costs_table, experiment_tables, seconds
+from headway.report.lab.terminal import render_run
 from headway.report.layout import render_table
-from headway.report.tables import Table, costs_table, experiment_tables, seconds
-from headway.report.terminal import render_run
 
 __all__ = [
     "Table",

@@ -7,8 +7,8 @@ from typing import Literal, final
 
 from headway.lab import stats
 from headway.lab.design import Experiment
-from headway.lab.figures import number, ratio
-from headway.lab.results import CellResult
+from headway.lab.judging.figures import number, ratio
+from headway.lab.kept.results import CellResult
 
 __all__ = [
     "EMPTY",

@@ -1,50 +1,32 @@
 """The experiments, one module per theme; `experiments()` is the list, in the order of runs and reports.
 
-A module here only declares (see `headway.lab.design`). Thresholds: "equal" means within 10 %, "not faster" allows 5 %,
-because that much is what interleaved launches on a shared 2-core machine tell apart at quick size.
+A module here only declares (see `headway.lab.design`); its `EXPERIMENTS` are found by themselves. Thresholds: "equal" means
+within 10 %, "not faster" allows 5 %, because that much is what interleaved launches on a shared 2-core machine tell apart at
+quick size.
 """
 
+import difflib
+import importlib
+import pkgutil
 from collections.abc import Sequence
 
 from headway.errors import UsageError
-from headway.lab.design import Experiment, Size, Variant
-from headway.lab.experiments import (
-    ccbench,
-    convoy,
-    cpu,
-    databases,
-    files,
-    intervals,
-    policies,
-    sharing,
-    speed,
-    switching,
-    waiting,
-    web,
-)
-from headway.lab.settings import Declared
+from headway.lab.design import Declared, Experiment, Size, Variant
 
 __all__ = ["declared_experiment", "experiment", "experiments"]
 
 _TELLING = ("convoy", "policies", "cpu-bound", "sha256", "countdown", "race", "sleep", "http-sleep")
 """These come first: they tell most about a machine and its interpreters."""
 
-_BY_THEME = (
-    *cpu.EXPERIMENTS,
-    *speed.EXPERIMENTS,
-    *sharing.EXPERIMENTS,
-    *waiting.EXPERIMENTS,
-    *web.EXPERIMENTS,
-    *databases.EXPERIMENTS,
-    *files.EXPERIMENTS,
-    *convoy.EXPERIMENTS,
-    *intervals.EXPERIMENTS,
-    *policies.EXPERIMENTS,
-    *ccbench.EXPERIMENTS,
-    *switching.EXPERIMENTS,
-)
 
-_ALL = tuple(sorted(_BY_THEME, key=lambda one: _TELLING.index(one.name) if one.name in _TELLING else len(_TELLING)))
+def _declared_here() -> tuple[Experiment, ...]:
+    """Return the experiments of every module of this folder, by module, the telling ones first."""
+    modules = [importlib.import_module(f"{__name__}.{one.name}") for one in pkgutil.iter_modules(__path__)]
+    found = [one for module in modules for one in module.EXPERIMENTS]
+    return tuple(sorted(found, key=lambda one: _TELLING.index(one.name) if one.name in _TELLING else len(_TELLING)))
+
+
+_ALL = _declared_here()
 
 
 def experiments() -> tuple[Experiment, ...]:
@@ -76,8 +58,6 @@ def experiment(name: str) -> Experiment:
     for one in _ALL:
         if one.name == name:
             return one
-    import difflib
-
     near = difflib.get_close_matches(name, [one.name for one in _ALL], n=1)
     raise UsageError(
         f"no experiment is called `{name}`",

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from headway.host.interpreters import Interpreter
+from headway.host.machine import Machine
 from headway.lab.design import (
     Claim,
     Comparison,
@@ -17,8 +19,6 @@ from headway.lab.design import (
 )
 from headway.lab.experiments.convoy import echo
 from headway.lab.experiments.cpu import thread_count
-from headway.lab.interpreters import Interpreter
-from headway.lab.machine import Machine
 
 __all__ = ["EXPERIMENTS"]
 

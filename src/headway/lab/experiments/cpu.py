@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from headway.host.machine import Machine
 from headway.lab.design import (
     Claim,
     Comparison,
@@ -15,7 +16,6 @@ from headway.lab.design import (
     between,
     ends,
 )
-from headway.lab.machine import Machine
 
 __all__ = ["EXPERIMENTS", "thread_count"]
 

@@ -1,5 +1,7 @@
 """Databases: sqlite-sleep, sqlite-sleep-and-sigma (source D), redis-set (source B)."""
 
+from headway.host.interpreters import Interpreter
+from headway.host.machine import Machine
 from headway.lab.design import (
     ONE_WORKER,
     Claim,
@@ -16,8 +18,6 @@ from headway.lab.design import (
     oldest_and_free_threaded,
     over_serial,
 )
-from headway.lab.interpreters import Interpreter
-from headway.lab.machine import Machine
 
 __all__ = ["EXPERIMENTS"]
 

@@ -61,6 +61,8 @@ _RACE = Experiment(
     variants=_race,
     metric="lost",
     unit="lost",
+    shows="counts",
+    out_of=lambda params: float(params["threads"] * params["k"]),
     sources=(),
     claims=(
         Claim(

@@ -35,6 +35,7 @@ _SINGLE_THREAD = Experiment(
     baseline="kernels",
     variants=_single_thread,
     compares="interpreters",
+    parts=tuple(f"{kernel}_s" for kernel in KERNELS),
     sources=(),
     claims=(
         Claim(

@@ -1,7 +1,7 @@
 """The cost of a switch: context-switch and context-switch-one-way (source E)."""
 
+from headway.host.interpreters import Interpreter
 from headway.lab.design import Claim, Comparison, Experiment, Placement, Published, Size, Variant, above, between, ends
-from headway.lab.interpreters import Interpreter
 
 __all__ = ["EXPERIMENTS"]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, final
 
 from headway.lab.design import ONE_WORKER, Experiment
-from headway.lab.results import CellResult, Run
+from headway.lab.kept.results import CellResult, Run
 from headway.report.figures import Unit, interval_ends, metric_words, shown_level, unit_of, unit_of_experiment
 from headway.report.html.schema import Cell, Measure, Plot
 
@@ -32,7 +32,7 @@ class _Axes:
 
     def __init__(self, experiment: Experiment, results: Sequence[CellResult]) -> None:
         self.y = _INTERVAL if len(_values(results, _INTERVAL)) >= _LEAST else ""
-        wanted = [experiment.sweep] if experiment.sweep else list(_AXES)
+        wanted = [experiment.sweep] if experiment.sweep else [experiment.divides, *_AXES]
         least = 2 if self.y else _LEAST
         self.x = next((name for name in wanted if len(_values(results, name)) >= least), "")
         if self.y and not self.x:
@@ -163,14 +163,18 @@ def _plot(
 ) -> Plot:
     better: dict[Unit, Literal["less", "more"]] = {"s": "less", "per_s": "more", "bytes_per_s": "more"}
     words = {_INTERVAL: "switch interval", **_AXES}
+
+    def named(parameter: str) -> str:
+        return words.get(parameter, parameter.replace("_", " "))
+
     return Plot(
         kind=kind,
         title=title,
         metrics=metrics,
         unit=unit,
         better=better.get(unit, ""),
-        x=words[axes.x] if axes and axes.x else "",
-        y=words[axes.y] if axes and axes.y else "",
+        x=named(axes.x) if axes and axes.x else "",
+        y=named(axes.y) if axes and axes.y else "",
         x_unit=unit_of(axes.x) if axes and axes.x else "count",
         y_unit=unit_of(axes.y) if axes and axes.y else "count",
         ideal=ideal,

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, final
 
-from headway.lab.results import Stretch
-from headway.report.claimed import Claimed, Counted, Outcome
-from headway.report.comparison import Compared, Ratio
+from headway.lab.kept.results import Stretch
 from headway.report.figures import Table, Unit
+from headway.report.lab.claimed import Claimed, Counted, Outcome
+from headway.report.lab.comparison import Compared, Ratio
 
 __all__ = [
     "Cell",

@@ -10,9 +10,9 @@ from headway.printable import printable
 from headway.report.figures import Table
 from headway.report.html import schema
 from headway.report.html.columns import LaneKey, pack
-from headway.report.trace_heading import command_line, gil_use, process_name, program_name, trace_lines
-from headway.report.trace_summary import worst_first
-from headway.report.trace_tables import (
+from headway.report.trace.heading import command_line, gil_use, process_name, program_name, trace_lines
+from headway.report.trace.summary import worst_first
+from headway.report.trace.tables import (
     blame_table,
     convoy_table,
     held_table,

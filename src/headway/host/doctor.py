@@ -1,0 +1,219 @@
+"""Is this machine fit to measure on? Named checks, each OK, skipped or a warning with a remedy.
+
+Every check reads what the kernel says and changes nothing. A run stores the answers with its results, so that a
+figure can be read against the state of the machine that gave it.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal, final
+
+from headway.host.machine import split_off_runner, this_machine
+from headway.host.paths import cache_folder
+
+__all__ = ["CHECKS", "Check", "examine"]
+
+Status = Literal["ok", "skipped", "warning"]
+
+
+@final
+@dataclass(frozen=True)
+class Check:
+    """What one check found.
+
+    Attributes:
+        name: Which check.
+        status: "ok", "skipped" (the machine does not tell) or "warning".
+        fact: What was found, with its value.
+        remedy: What to do about a warning; "" otherwise.
+    """
+
+    name: str
+    status: Status
+    fact: str
+    remedy: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """Return the attributes as JSON values."""
+        return asdict(self)
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return None
+
+
+def _cores(name: str) -> Check:
+    machine = this_machine()
+    fact = f"{len(machine.cores)} usable of {os.cpu_count()} cores, {machine.physical_cores} physical"
+    if len(machine.cores) < 2:
+        return Check(name, "warning", fact, "use two cores or more: nothing runs in parallel on one")
+    if len(machine.cores) < (os.cpu_count() or 0):
+        return Check(
+            name, "warning", fact, "our affinity is limited (taskset, container); speed-ups end at what is usable"
+        )
+    return Check(name, "ok", fact)
+
+
+def _runner_core(name: str) -> Check:
+    own = this_machine().cores
+    cores = len(own)
+    if split_off_runner(own)[1]:
+        return Check(name, "ok", f"{cores} cores: the runner keeps a physical core to itself")
+    return Check(
+        name,
+        "warning",
+        f"{cores} cores: the runner shares them with what it measures",
+        "it sleeps while a launch runs; for small effects use four cores or more",
+    )
+
+
+def _own_cgroup() -> Path:
+    """Return the folder of our cgroup (v2), or the root of the hierarchy."""
+    for line in (_read("/proc/self/cgroup") or "").splitlines():
+        if line.startswith("0::"):
+            return Path("/sys/fs/cgroup" + line[3:])
+    return Path("/sys/fs/cgroup")
+
+
+def _quota(name: str) -> Check:
+    text = _read(str(_own_cgroup() / "cpu.max")) or _read("/sys/fs/cgroup/cpu.max")
+    if text is not None:
+        quota, _, period = text.partition(" ")
+    else:
+        quota = _read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") or ""
+        period = _read("/sys/fs/cgroup/cpu/cpu.cfs_period_us") or ""
+    if not quota:
+        return Check(name, "skipped", "no cgroup tells a CPU quota")
+    if quota in {"max", "-1"}:
+        return Check(name, "ok", "no CPU quota")
+    share = int(quota) / int(period)
+    return Check(
+        name, "warning", f"a quota of {share:.2f} cores", "raise it: throttling looks like waiting for the GIL"
+    )
+
+
+def _governor(name: str) -> Check:
+    governors = {
+        _read(str(path)) for path in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
+    }
+    if not governors:
+        return Check(name, "skipped", "no frequency governor is visible (usual in a virtual machine)")
+    names = ", ".join(sorted(filter(None, governors)))
+    if governors == {"performance"}:
+        return Check(name, "ok", names)
+    return Check(name, "warning", names, "`cpupower frequency-set -g performance` steadies the clock")
+
+
+def _steal_ticks() -> tuple[int, int] | None:
+    text = _read("/proc/stat")
+    if text is None:
+        return None
+    ticks = [int(field) for field in text.splitlines()[0].split()[1:9]]
+    return (ticks[7] if len(ticks) > 7 else 0), sum(ticks)
+
+
+def _steal(name: str) -> Check:
+    before = _steal_ticks()
+    if before is None:
+        return Check(name, "skipped", "/proc/stat cannot be read")
+    # Since boot: what the host took from us on the long run. A fresh sample would need seconds.
+    share = before[0] / before[1] if before[1] else 0.0
+    fact = f"{share:.1%} of all time since boot was taken by the host"
+    if share > 0.01:
+        return Check(name, "warning", fact, "another guest is busy: run again later, or use more launches")
+    return Check(name, "ok", fact)
+
+
+def _load(name: str) -> Check:
+    load = os.getloadavg()[0]
+    fact = f"load {load:.2f} over the last minute"
+    if load > 0.5:
+        return Check(name, "warning", fact, "stop what else is running, or wait until it is done")
+    return Check(name, "ok", fact)
+
+
+def _clock(name: str) -> Check:
+    smallest_ns = min(
+        after - before for before, after in ((time.perf_counter_ns(), time.perf_counter_ns()) for _ in range(2_000))
+    )
+    source = _read("/sys/devices/system/clocksource/clocksource0/current_clocksource") or "unknown"
+    fact = f"two readings are {smallest_ns} ns apart, clock source {source}"
+    if smallest_ns > 1_000 or source in {"hpet", "acpi_pm", "refined-jiffies"}:
+        return Check(name, "warning", fact, "a slow clock is in every short figure: use the tsc or kvm-clock source")
+    return Check(name, "ok", fact)
+
+
+def _tmpfs(name: str) -> Check:
+    try:
+        free_bytes = shutil.disk_usage("/dev/shm").free
+    except OSError:
+        return Check(name, "skipped", "/dev/shm is not there")
+    fact = f"{free_bytes / 2**30:.1f} GiB free in /dev/shm"
+    if free_bytes < 2**30:
+        return Check(name, "warning", fact, "semaphores and in-memory files live there: 1 GiB is a safe size")
+    return Check(name, "ok", fact)
+
+
+def _disk(name: str) -> Check:
+    folder = cache_folder()
+    free_bytes = shutil.disk_usage(folder).free
+    fact = f"{free_bytes / 2**30:.1f} GiB free at {folder}"
+    if free_bytes < 2**30:
+        return Check(name, "warning", fact, "free 1 GiB for results and environments")
+    return Check(name, "ok", fact)
+
+
+def _kernel(name: str) -> Check:
+    release = os.uname().release
+    major, minor = (int("".join(filter(str.isdigit, part)) or 0) for part in release.split(".")[:2])
+    if (major, minor) < (6, 6):
+        return Check(name, "ok", f"Linux {release}, scheduler CFS")
+    return Check(name, "ok", f"Linux {release}, scheduler EEVDF")
+
+
+def _page_cache(name: str) -> Check:
+    fields = dict(line.split(":", 1) for line in (_read("/proc/meminfo") or "").splitlines() if ":" in line)
+    try:
+        available, dirty = (int(fields[key].split()[0]) * 1024 for key in ("MemAvailable", "Dirty"))
+    except KeyError:
+        return Check(name, "skipped", "/proc/meminfo does not tell")
+    fact = f"{available / 2**30:.1f} GiB available to it, {dirty / 2**20:.0f} MiB waiting to be written"
+    if dirty > 256 * 2**20:
+        return Check(name, "warning", fact, "`sync` first: the kernel is still writing somebody's files")
+    if available < 2**30:
+        return Check(name, "warning", fact, "free memory, or figures will contain paging")
+    return Check(name, "ok", fact)
+
+
+CHECKS: dict[str, Callable[[str], Check]] = {
+    "cores": _cores,
+    "runner-core": _runner_core,
+    "cpu-quota": _quota,
+    "governor": _governor,
+    "steal": _steal,
+    "load": _load,
+    "clock": _clock,
+    "tmpfs": _tmpfs,
+    "disk": _disk,
+    "kernel": _kernel,
+    "page-cache": _page_cache,
+}
+"""Check by name, in the order they are shown."""
+
+
+def examine() -> list[Check]:
+    """Run every check; one that cannot read the machine is "skipped" with its error."""
+    checks = []
+    for name, check in CHECKS.items():
+        try:
+            checks.append(check(name))
+        except (OSError, ValueError, ZeroDivisionError) as error:
+            checks.append(Check(name, "skipped", f"could not be read: {error}"))
+    return checks

@@ -1,0 +1,378 @@
+"""Every CPython on this machine: found, deduplicated by what it really is, and asked what it can do.
+
+Found on `PATH`, under pyenv, uv and the distribution's folders, and in Headway's private prefix. Each is asked by a
+small program of ours in a fresh process (never guessed from its name), and the answer is cached by the executable's
+path, size and time of change.
+"""
+
+import concurrent.futures
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+from headway.errors import InterpreterError, UsageError
+from headway.host.children import clean_environment
+from headway.host.paths import cache_folder, interpreters_folder
+
+__all__ = ["Interpreter", "discover", "probe", "select"]
+
+_NAME = re.compile(r"python3(\.\d+t?d?)?$")
+_PROBE_LIMIT_S = 20
+_PROBE_VERSION = 5
+
+# Runs in the interpreter asked, 3.8 or later; standard library only.
+_PROBE = r"""
+import json, os, sys, sysconfig
+def can(*modules):
+    try:
+        for module in modules:
+            __import__(module)
+    except Exception as error:
+        return "%s: %s" % (type(error).__name__, error)
+    return ""
+config = sysconfig.get_config_var
+missing = {"serial": ""}
+missing["threads"] = can("concurrent.futures.thread")
+missing["processes-spawn"] = missing["processes-forkserver"] = can("multiprocessing.synchronize", "concurrent.futures.process")
+missing["asyncio"] = can("asyncio")
+missing["asyncio-threads"] = missing["asyncio"] or missing["threads"]
+missing["asyncio-processes"] = missing["asyncio"] or missing["processes-spawn"]
+if sys.version_info < (3, 12):
+    missing["interpreters"] = "sub-interpreters with a GIL of their own came with CPython 3.12"
+else:
+    missing["interpreters"] = can("_interpreters") and can("_xxsubinterpreters")
+try:
+    with open("/proc/self/maps") as maps:
+        shared = "libpython" in maps.read()
+except OSError:
+    shared = bool(config("Py_ENABLE_SHARED"))
+arguments = config("CONFIG_ARGS") or ""
+jit = getattr(sys, "_jit", None)
+print(json.dumps({
+    "implementation": sys.implementation.name,
+    "version": "%d.%d.%d" % sys.version_info[:3] + {"final": ""}.get(sys.version_info[3], sys.version_info[3][0] + str(sys.version_info[4])),
+    "minor": "%d.%d" % sys.version_info[:2],
+    "real": os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable),
+    "free_threaded": bool(config("Py_GIL_DISABLED")),
+    "gil_enabled": getattr(sys, "_is_gil_enabled", lambda: True)(),
+    "jit_available": bool(jit and jit.is_available()),
+    "jit_enabled": bool(jit and jit.is_enabled()),
+    "debug": bool(config("Py_DEBUG")),
+    "shared_libpython": shared,
+    "switch_interval_s": sys.getswitchinterval(),
+    "optimised": [name for name, flag in (("pgo", "--enable-optimizations"), ("lto", "--with-lto")) if flag in arguments],
+    "compiler": sys.version.partition("[")[2].rstrip("]"),
+    "ctypes": can("ctypes") == "",
+    "cross_interpreter_queue": can("concurrent.interpreters") == "",
+    "missing_models": {name: why for name, why in missing.items() if why},
+    "missing_modules": {name: why for name, why in ((name, can(name)) for name in ("bz2", "sqlite3", "ssl")) if why},
+    "models": [name for name, why in missing.items() if not why],
+}))
+"""
+
+
+@final
+@dataclass(frozen=True)
+class Interpreter:
+    """One CPython: where it is and what it is.
+
+    Attributes:
+        id: Names it in stores and tables: "3.13.5t", with "@" and its folder where two of one version are there.
+        executable: The path to start it with.
+        origin: "private", "pyenv", "uv", "system" or "path": where it was found first.
+        version: "3.14.0" or "3.15.0b1".
+        minor: "3.14".
+        free_threaded: Built with `--disable-gil`.
+        gil_enabled: The GIL is on at start; an import may still switch it on later.
+        jit_available, jit_enabled: From `sys._jit` (3.14+).
+        debug: Built with `--with-pydebug`.
+        shared_libpython: The interpreter lives in a libpython.so rather than in the executable.
+        switch_interval_s: `sys.getswitchinterval()` at start.
+        optimised: Of "pgo" and "lto", what it was configured with.
+        compiler: As `sys.version` tells.
+        ctypes: `import ctypes` works.
+        cross_interpreter_queue: `concurrent.interpreters` is there (3.14+).
+        models: Names of the models it can run.
+        missing_models: Why not, for the others.
+        missing_modules: Of bz2, sqlite3 and ssl, those that it was built without, and why they do not import.
+    """
+
+    id: str
+    executable: str
+    origin: str
+    version: str
+    minor: str
+    free_threaded: bool
+    gil_enabled: bool
+    jit_available: bool
+    jit_enabled: bool
+    debug: bool
+    shared_libpython: bool
+    switch_interval_s: float
+    optimised: tuple[str, ...]
+    compiler: str
+    ctypes: bool
+    cross_interpreter_queue: bool
+    models: tuple[str, ...]
+    missing_models: dict[str, str]
+    missing_modules: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The short name: "3.13", with "t" for a free-threaded and "d" for a debug build."""
+        return self.minor + "t" * self.free_threaded + "d" * self.debug
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Sorts by version, GIL builds before free-threaded ones; within these the newest first, final releases first."""
+        match = re.match(r"(\d+)\.(\d+)\.(\d+)(?:([a-z])(\d+))?", self.version)
+        assert match is not None
+        major, minor, patch = (int(part) for part in match.group(1, 2, 3))
+        level = "abr".find(match[4]) - 3 if match[4] else 0  # Alpha, beta, release candidate; final is 0.
+        return (major, minor, self.free_threaded, self.debug, -patch, -level, -int(match[5] or 0))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every attribute and the short name, as JSON values."""
+        return {"name": self.name, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Interpreter":
+        """Return what `to_json` gave."""
+        fields = {key: value for key, value in values.items() if key != "name"}
+        fields["optimised"] = tuple(fields["optimised"])
+        fields["models"] = tuple(fields["models"])
+        return cls(**fields)
+
+
+def _ask(executable: Path) -> dict[str, Any]:
+    """Run the probe in `executable`. Raises InterpreterError where it does not start or does not answer."""
+    try:
+        done = subprocess.run(
+            [str(executable), "-I", "-c", _PROBE],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_PROBE_LIMIT_S,
+            env=clean_environment(),
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InterpreterError(
+            f"the interpreter {executable} does not start: {getattr(error, 'strerror', None) or 'it took too long'}",
+            hint="name an executable of CPython 3.8 or later; `headway interpreters` lists those found",
+        ) from error
+    try:
+        # The last line: what runs at an interpreter's start (.pth files, sitecustomize) may print before us.
+        answer = json.loads((done.stdout.splitlines() or [""])[-1])
+        minor = tuple(int(part) for part in answer["minor"].split("."))
+    except (json.JSONDecodeError, KeyError, TypeError, ValueError):
+        last = (done.stderr.strip() or "no output").splitlines()[-1][:200]
+        if not _NAME.match(executable.name):
+            # Some other program, which complains about our probe in its own way.
+            last = "it is not a Python, to judge by its name"
+        raise InterpreterError(
+            f"the interpreter {executable} failed the probe (exit code {done.returncode}): {last}",
+            hint="name an executable of CPython 3.8 or later; `headway interpreters` lists those found",
+        ) from None
+    return {**answer, "minor_parts": minor}
+
+
+def _refuse_others(executable: Path, answer: dict[str, Any]) -> None:
+    """Raise InterpreterError for what is not CPython 3.8 or later."""
+    if answer["implementation"] != "cpython" or tuple(answer["minor_parts"]) < (3, 8):
+        raise InterpreterError(
+            f"{executable} is {answer['implementation']} {answer['version']}, expected CPython 3.8 or later",
+            hint="`headway interpreters` lists those found",
+        )
+
+
+class _ProbeCache:
+    """Answers of the probe, by executable, size and time of change. A broken cache file is only an empty one."""
+
+    def __init__(self) -> None:
+        self._file = cache_folder() / "probes.json"
+        try:
+            stored = json.loads(self._file.read_text())
+            self._answers = stored["answers"] if stored["version"] == _PROBE_VERSION else {}
+        except (OSError, ValueError, KeyError, TypeError):
+            self._answers = {}
+        self._changed = False
+
+    @staticmethod
+    def _key(executable: Path) -> str:
+        status = executable.stat()
+        return f"{executable}|{status.st_size}|{status.st_mtime_ns}"
+
+    def get(self, executable: Path) -> dict[str, Any]:
+        key = self._key(executable)
+        if key not in self._answers:
+            # Also of an interpreter that is too old; but not a failure, which may be mended.
+            self._answers[key] = _ask(executable)
+            self._changed = True
+        answer: dict[str, Any] = self._answers[key]
+        _refuse_others(executable, answer)
+        return answer
+
+    def save(self) -> None:
+        if not self._changed:
+            return
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            partial = self._file.with_suffix(f".{os.getpid()}")
+            partial.write_text(json.dumps({"version": _PROBE_VERSION, "answers": self._answers}))
+            partial.replace(self._file)
+        except OSError:
+            pass  # Only a cache: the next start asks again.
+
+
+def _folders() -> Iterator[tuple[str, Path]]:
+    """Yield (origin, folder) in order of preference: where one interpreter is found twice, the first names it."""
+    # The marker is the provisioning script's last step: without it the interpreter is still being made.
+    for marker in sorted(interpreters_folder().glob("*/.headway-complete")):
+        yield "private", marker.parent / "bin"
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    for folder in sorted((pyenv / "versions").glob("*/bin")):
+        yield "pyenv", folder
+    data = os.environ.get("XDG_DATA_HOME", "")
+    uv = os.environ.get("UV_PYTHON_INSTALL_DIR") or (Path(data) if data else Path.home() / ".local/share") / "uv/python"
+    for folder in sorted(Path(uv).glob("*/bin")):
+        yield "uv", folder
+    for name in ("/usr/bin", "/usr/local/bin"):
+        yield "system", Path(name)
+    for name in os.environ.get("PATH", "").split(os.pathsep):
+        # A shim is a script that picks an interpreter by the working folder: not an interpreter.
+        if name.startswith("/") and not name.rstrip("/").endswith("/shims"):
+            yield "path", Path(name)
+
+
+def _executables() -> Iterator[tuple[str, Path]]:
+    """Yield (origin, real path) of every file that may be a CPython, each once."""
+    seen: set[Path] = set()
+    for origin, folder in _folders():
+        try:
+            names = sorted((entry for entry in os.listdir(folder) if _NAME.match(entry)), key=len, reverse=True)
+        except OSError:
+            continue
+        for name in names:
+            path = (folder / name).resolve()
+            if path in seen or not path.is_file() or not os.access(path, os.X_OK):
+                continue
+            seen.add(path)
+            yield origin, path
+
+
+def _named(found: Sequence[tuple[str, Path, dict[str, Any]]]) -> list[Interpreter]:
+    """Give each answer an id: its version, with its folder where two have the same."""
+
+    def tag(answer: dict[str, Any]) -> str:
+        return str(answer["version"] + "t" * answer["free_threaded"] + "d" * answer["debug"])
+
+    tags = [tag(answer) for _, _, answer in found]
+    interpreters = []
+    for (origin, path, answer), own in zip(found, tags, strict=True):
+        fields = {key: answer[key] for key in Interpreter.__dataclass_fields__ if key in answer}
+        identity = own if tags.count(own) == 1 else f"{own}@{path.parent}"
+        interpreters.append(
+            Interpreter.from_json({"id": identity, "executable": str(path), "origin": origin, **fields})
+        )
+    return sorted(interpreters, key=lambda interpreter: (interpreter.order, interpreter.id))
+
+
+def discover() -> tuple[list[Interpreter], list[str]]:
+    """Find every CPython 3.8 or later on this machine.
+
+    Returns:
+        The interpreters, oldest version first, and a line for each executable that was passed over and why.
+    """
+    cache = _ProbeCache()
+    candidates = list(_executables())
+    found: list[tuple[str, Path, dict[str, Any]]] = []
+    passed_over: list[str] = []
+    seen: set[str] = set()
+
+    def ask(path: Path) -> dict[str, Any] | InterpreterError:
+        try:
+            return cache.get(path)
+        except InterpreterError as error:
+            return error
+
+    with concurrent.futures.ThreadPoolExecutor(max_workers=4) as pool:
+        answers = list(pool.map(ask, [path for _, path in candidates]))
+    for (origin, path), answer in zip(candidates, answers, strict=True):
+        if isinstance(answer, InterpreterError):
+            passed_over.append(answer.message)
+        # A virtual environment's python, or a copy, is the interpreter it was made from.
+        elif answer["real"] not in seen:
+            seen.add(answer["real"])
+            found.append((origin, path, answer))
+    cache.save()
+    return _named(found), passed_over
+
+
+def _expanded(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)  # `~nobody`: then there is no such file either.
+
+
+def probe(executable: str) -> Interpreter:
+    """Return the interpreter at `executable`. Raises InterpreterError where it is none of ours to measure."""
+    path = _expanded(executable)
+    if not path.is_file() or not os.access(path, os.X_OK):
+        raise InterpreterError(
+            f"there is no executable at {executable}",
+            hint="`headway interpreters` lists those found; a path must name the python itself",
+        )
+    cache = _ProbeCache()
+    answer = cache.get(path.absolute())
+    cache.save()
+    return _named([("path", path.absolute(), answer)])[0]
+
+
+def _newest_of_each(found: Iterable[Interpreter]) -> list[Interpreter]:
+    newest: dict[str, Interpreter] = {}
+    for interpreter in found:
+        newest.setdefault(interpreter.name, interpreter)
+    return list(newest.values())
+
+
+def select(found: Sequence[Interpreter], wanted: Sequence[str] = ()) -> list[Interpreter]:
+    """Choose interpreters.
+
+    Args:
+        found: What `discover` found.
+        wanted: Names ("3.13t": the newest patch), versions ("3.11.7"), ids, paths, or "all"; none means the newest
+            patch of every minor version and build.
+
+    Raises:
+        UsageError: A name that fits none of `found`.
+        InterpreterError: A path that is no CPython 3.8 or later.
+    """
+    if not wanted:
+        return [interpreter for interpreter in _newest_of_each(found) if not interpreter.debug]
+    chosen: list[Interpreter] = []
+    for name in wanted:
+        if name == "all":
+            fitting = list(found)
+        elif "/" in name:
+            real = str(_expanded(name).resolve())
+            fitting = [one for one in found if one.executable == real] or [probe(name)]
+        else:
+            fitting = [one for one in found if name in (one.id, one.version)] or [
+                one for one in _newest_of_each(found) if one.name == name
+            ]
+        if not fitting:
+            have = ", ".join(dict.fromkeys(one.name for one in found)) or "none"
+            raise UsageError(
+                f"no interpreter is called `{name}`; found: {have}",
+                hint="name a version (3.13, 3.13t, 3.11.7), a path with a slash, or `all`; `headway interpreters` lists them",
+            )
+        chosen.extend(one for one in fitting if one not in chosen)
+    return chosen

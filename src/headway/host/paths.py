@@ -1,0 +1,57 @@
+"""Where Headway keeps things: results, probes, interpreters. XDG folders, each overridable by one variable."""
+
+import os
+from pathlib import Path
+
+from headway.errors import UsageError
+
+__all__ = ["cache_folder", "default_store", "interpreters_folder", "libraries_folder", "scratch_folder"]
+
+
+def _xdg(variable: str, fallback: str) -> Path:
+    value = os.environ.get(variable, "")
+    # The XDG specification tells us to ignore a relative path.
+    base = Path(value) if value.startswith("/") else Path.home() / fallback
+    return base / "headway"
+
+
+def cache_folder() -> Path:
+    """Return the folder for what can be made again (probes, provisioned interpreters), made if need be.
+
+    Raises:
+        UsageError: It cannot be made.
+    """
+    folder = _xdg("XDG_CACHE_HOME", ".cache")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"the cache folder {folder} cannot be made: {error.strerror or error}",
+            hint="set XDG_CACHE_HOME to a folder that you may write to",
+        ) from error
+    return folder
+
+
+def default_store() -> Path:
+    """Return the results store: `$HEADWAY_STORE`, else `results.sqlite` in the user's data folder."""
+    named = os.environ.get("HEADWAY_STORE")
+    return Path(named) if named else _xdg("XDG_DATA_HOME", ".local/share") / "results.sqlite"
+
+
+def interpreters_folder() -> Path:
+    """Return the private prefix of provisioned interpreters: `$HEADWAY_INTERPRETERS`, else in the cache."""
+    named = os.environ.get("HEADWAY_INTERPRETERS")
+    return Path(named) if named else cache_folder() / "interpreters"
+
+
+def libraries_folder() -> Path:
+    """Return the folder of libraries for measured interpreters: `$HEADWAY_LIBRARIES`, else in the cache."""
+    named = os.environ.get("HEADWAY_LIBRARIES")
+    return Path(named) if named else cache_folder() / "libraries"
+
+
+def scratch_folder() -> Path:
+    """Return the empty folder that launches run in, made if need be, so that nothing beside us can be imported."""
+    folder = cache_folder() / "scratch"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

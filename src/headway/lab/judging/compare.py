@@ -1,0 +1,73 @@
+"""Two runs side by side: a ratio with its interval for every cell that both have."""
+
+from dataclasses import dataclass
+from typing import Literal, final
+
+from headway.errors import StoreError
+from headway.lab import stats
+from headway.lab.kept.results import CellResult, Run
+
+__all__ = ["Difference", "compare"]
+
+
+@final
+@dataclass(frozen=True)
+class Difference:
+    """One cell in two runs.
+
+    Attributes:
+        before, after: The cell's results.
+        metric: What is compared.
+        ratio: After over before, with its interval; None where a run has no launches or values of 0.
+        outcome: "less", "more", "no difference" (the interval contains 1) or "not comparable".
+    """
+
+    before: CellResult
+    after: CellResult
+    metric: str
+    ratio: stats.Interval | None
+    outcome: Literal["less", "more", "no difference", "not comparable"]
+
+
+def _difference(before: CellResult, after: CellResult, metric: str) -> Difference:
+    olds, news = before.values(metric), after.values(metric)
+    if not olds or not news or min(*olds, *news) <= 0:
+        return Difference(before, after, metric, None, "not comparable")
+    ratio = stats.ratio_interval(news, olds)
+    if ratio.high < 1:
+        return Difference(before, after, metric, ratio, "less")
+    if ratio.low > 1:
+        return Difference(before, after, metric, ratio, "more")
+    return Difference(before, after, metric, ratio, "no difference")
+
+
+def compare(before: Run, after: Run) -> list[Difference]:
+    """Compare every cell that both runs have, in the order of `before`; interpreters match by their short names.
+
+    The launches of two runs were not interleaved: what changed on the machine between them is in every ratio. Cells
+    whose parameters differ (another size) are not the same cell.
+
+    Raises:
+        StoreError: The runs have no cell in common.
+    """
+
+    def name(run: Run, result: CellResult) -> tuple[str, str, str, str]:
+        cell = result.cell
+        return cell.experiment, cell.label, cell.placement, run.names[cell.interpreter]
+
+    differences = []
+    news = {name(after, result): result for result in after.results.values()}
+    for old in before.results.values():
+        new = news.get(name(before, old))
+        if new is None or (old.cell.variant.workload, old.cell.variant.params) != (
+            new.cell.variant.workload,
+            new.cell.variant.params,
+        ):
+            continue
+        differences.append(_difference(old, new, before.experiment(old.cell.experiment).metric))
+    if not differences:
+        raise StoreError(
+            f"the runs {before.id} and {after.id} have no cell in common",
+            hint="compare runs of the same size, with an experiment and an interpreter in common; `headway runs` lists them",
+        )
+    return differences

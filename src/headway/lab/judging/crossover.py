@@ -1,0 +1,244 @@
+"""Which series wins, and where that turns as a parameter grows: at which size threads begin to pay, and stop again.
+
+Data only; `lab.judging.findings` has the words. A curve is one series against its baseline on one interpreter, by size. It crosses
+1 between two sizes whose whole intervals lie on either side of it; sizes between them that cannot tell widen the bracket
+and decide nothing. The size given for a crossing is a reading between two measured ones, straight on logs of both.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from headway.lab import stats
+from headway.lab.design import ONE_WORKER, Cell, Experiment
+from headway.lab.kept.results import CellResult, Run
+
+__all__ = ["Crossing", "Curve", "Point", "Winner", "curves", "roughly", "sized", "winners"]
+
+
+@final
+@dataclass(frozen=True)
+class Point:
+    """A series against its baseline at one size.
+
+    Attributes:
+        size: The sweep's value.
+        ratio: The series over the baseline, as in the table.
+        side: 1 where the series is better with its whole interval, -1 where it is worse, 0 where that cannot be told.
+    """
+
+    size: float
+    ratio: stats.Interval
+    side: int
+
+
+@final
+@dataclass(frozen=True)
+class Crossing:
+    """One turn of the order.
+
+    Attributes:
+        low, high: The measured points between which it lies.
+        about: The size at which it lies, read between the two.
+    """
+
+    low: Point
+    high: Point
+    about: float
+
+
+@final
+@dataclass(frozen=True)
+class Curve:
+    """A series against its baseline by size.
+
+    Attributes:
+        series, baseline: What is compared.
+        setting: What the cells' settings have besides the size: "tmpfs"; "" where that is nothing.
+        interpreter: Its id.
+        points: By size, smallest first.
+    """
+
+    series: str
+    baseline: str
+    setting: str
+    interpreter: str
+    points: tuple[Point, ...]
+
+    def crossings(self) -> list[Crossing]:
+        """Return every turn of the order, smallest size first."""
+        decided = [point for point in self.points if point.side]
+        return [
+            Crossing(low, high, _between(low, high))
+            for low, high in itertools.pairwise(decided)
+            if low.side != high.side
+        ]
+
+
+def _between(low: Point, high: Point) -> float:
+    """Return the size at which a line through both points, on logs, passes 1."""
+    start, end = math.log(low.ratio.value), math.log(high.ratio.value)
+    return float(low.size * (high.size / low.size) ** (start / (start - end)))
+
+
+def curves(run: Run, experiment: Experiment) -> Iterator[Curve]:
+    """Yield every series' curve with two sizes or more; none for an experiment without a sweep."""
+    if not experiment.sweep:
+        return
+    results = [one for one in _in_python(run, experiment) if one.cell.variant.params.get(experiment.sweep, 0) > 0]
+    baselines = {_row(one.cell): one for one in results if one.cell.series == experiment.baseline}
+    several = len({one.cell.placement for one in results}) > 1
+    grouped: dict[tuple[str, ...], list[Point]] = {}
+    for one in results:
+        cell, baseline = one.cell, baselines.get(_row(one.cell))
+        ratio = one.ratio_to(baseline, experiment.metric) if baseline is not None and baseline is not one else None
+        if ratio is not None:
+            key = (cell.series, cell.placement, cell.interpreter, *_besides_size(cell, experiment.sweep))
+            point = Point(float(cell.variant.params[experiment.sweep]), ratio, _side(ratio, experiment))
+            grouped.setdefault(key, []).append(point)
+    for (series, placement, interpreter, words, _), points in grouped.items():
+        if len(points) > 1:
+            setting = ", ".join(filter(None, (words, placement if several else "")))
+            ordered = tuple(sorted(points, key=lambda point: point.size))
+            yield Curve(series, experiment.baseline, setting, interpreter, ordered)
+
+
+def _in_python(run: Run, experiment: Experiment) -> list[CellResult]:
+    return [one for one in run.of(experiment.name) if one.cell.interpreter != ONE_WORKER]
+
+
+def _row(cell: Cell) -> tuple[str, str, str]:
+    """Return what a cell shares with the baseline that it is compared with."""
+    return cell.placement, cell.setting, cell.interpreter
+
+
+def _besides_size(cell: Cell, sweep: str) -> tuple[str, str]:
+    """Return what cells of one curve have in common: their setting less the size, or else every other parameter.
+
+    A setting that names the size says all that matters besides ("1 MiB, disk"): a curve then goes on where something
+    else had to change with the size, such as fewer of the largest files, for series and baseline alike.
+    """
+    size, parts = sized(cell.variant.params[sweep], sweep), cell.setting.split(", ")
+    if size in parts:
+        return ", ".join(part for part in parts if part != size), ""
+    rest = sorted((name, repr(value)) for name, value in cell.variant.params.items() if name != sweep)
+    return "", repr(rest)
+
+
+def roughly(value: float, parameter: str) -> str:
+    """Return an interpolated value of a sweep to two digits, which is more than an interpolation knows."""
+    factor = 1
+    if parameter.endswith("bytes"):
+        factor = next((one for one in (2**30, 2**20, 2**10) if value >= one), 1)
+    scaled = value / factor
+    return sized(round(scaled, 1 - math.floor(math.log10(scaled))) * factor, parameter) if scaled > 0 else "0"
+
+
+def sized(value: float, parameter: str) -> str:
+    """Return a value of a sweep: bytes as `64 KiB` or `1 MiB`, anything else as a number."""
+    if not parameter.endswith("bytes"):
+        return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if value >= factor:
+            return f"{value / factor:.3g} {unit}" if value < 1000 * factor else f"{value / factor:,.0f} {unit}"
+    return f"{value:.0f} B"
+
+
+def _side(ratio: stats.Interval, experiment: Experiment) -> int:
+    more, less = ratio.low > 1, ratio.high < 1
+    return (more - less) if experiment.unit.endswith("per_s") else (less - more)
+
+
+@final
+@dataclass(frozen=True)
+class Winner:
+    """The quickest series of one setting over all interpreters of a kind.
+
+    Attributes:
+        setting: In words, with the placement where there are several.
+        free_threaded: The kind of interpreters.
+        series: The quickest; "" where none is shown to be quicker than the baseline.
+        ratio: Its mean ratio to the baseline; None without a winner.
+        interpreters: The ids of those behind the ratio.
+        like: Series that the run cannot tell apart from the winner.
+    """
+
+    setting: str
+    free_threaded: bool
+    series: str
+    ratio: stats.Interval | None
+    interpreters: tuple[str, ...]
+    like: tuple[str, ...]
+
+
+def winners(run: Run, experiment: Experiment) -> Iterator[Winner]:
+    """Yield the quickest model by setting and kind of interpreter, where an experiment holds models against serial work.
+
+    Only series that do the same work as the baseline count: their parameters agree. None from single launches, which
+    have no intervals.
+    """
+    if (experiment.unit, experiment.compares, experiment.shows, experiment.sweep) != ("s", "variants", "ratios", ""):
+        return
+    results = [one for one in _in_python(run, experiment) if one.values(experiment.metric) and _is_model(one.cell)]
+    if not {"serial"} < {one.cell.variant.model for one in results}:
+        return
+    several = len({one.cell.placement for one in results}) > 1
+    for placement, setting in dict.fromkeys((one.cell.placement, one.cell.setting) for one in results):
+        words = ", ".join([setting] * bool(setting) + [placement] * several)
+        here = [one for one in results if (one.cell.placement, one.cell.setting) == (placement, setting)]
+        for free_threaded in (False, True):
+            kind = [one for one in here if run.interpreters[one.cell.interpreter].gil_enabled != free_threaded]
+            won = _winner(run, experiment, kind)
+            if won is not None:
+                yield Winner(words, free_threaded, *won)
+
+
+def _is_model(cell: Cell) -> bool:
+    return cell.variant.model == cell.series or cell.variant.model.startswith(f"{cell.series}-")
+
+
+_Won = tuple[str, stats.Interval | None, tuple[str, ...], tuple[str, ...]]
+
+
+def _winner(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> _Won | None:
+    """Return (series, ratio, interpreters, like); None where nothing can be compared."""
+    by_series: dict[str, dict[str, CellResult]] = {}
+    for one in results:
+        by_series.setdefault(one.cell.series, {})[one.cell.interpreter] = one
+    baselines = by_series.pop(experiment.baseline, {})
+    ratios: dict[str, tuple[stats.Interval, tuple[str, ...]]] = {}
+    for series, cells in by_series.items():
+        same = {key: one for key, one in cells.items() if key in baselines and _same_work(one, baselines[key])}
+        ratio = _mean_ratio(run, same, baselines, experiment.metric)
+        if ratio is not None and not math.isinf(ratio.high):
+            ratios[series] = (ratio, tuple(same))
+    if not ratios:
+        return None
+    quicker = {series: ratio for series, (ratio, _) in ratios.items() if ratio.high < 1}
+    if not quicker:
+        return "", None, tuple(baselines), ()
+    best = min(quicker, key=lambda series: quicker[series].value)
+    like = []
+    for series in quicker:
+        against = _mean_ratio(run, by_series[series], by_series[best], experiment.metric)
+        if series != best and (against is None or against.low <= 1):
+            like.append(series)
+    return best, quicker[best], ratios[best][1], tuple(like)
+
+
+def _same_work(one: CellResult, baseline: CellResult) -> bool:
+    """Whether the parameters that both have agree: a sum done once is not a quicker way of doing it three times."""
+    theirs = baseline.cell.variant.params
+    return all(theirs[name] == value for name, value in one.cell.variant.params.items() if name in theirs)
+
+
+def _mean_ratio(
+    run: Run, tops: dict[str, CellResult], bottoms: dict[str, CellResult], metric: str
+) -> stats.Interval | None:
+    """Return the mean ratio over the interpreters that both have; of a single one, its own."""
+    pairs = [(top, bottoms[key]) for key, top in tops.items() if key in bottoms]
+    if len(pairs) == 1:
+        return pairs[0][0].ratio_to(pairs[0][1], metric)
+    return run.pooled_ratio(pairs, metric) if pairs else None

@@ -1,0 +1,219 @@
+"""The pieces that verdicts are made of: a ratio against a threshold, a count against nought."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, final
+
+from headway.lab import stats
+from headway.lab.design import Comparison, Count, Experiment, Level, Relation
+from headway.lab.kept.results import CellResult, Run
+
+__all__ = [
+    "NEAR",
+    "Evidence",
+    "Outcome",
+    "combined",
+    "comparisons",
+    "counted",
+    "decisive_first",
+    "judged",
+    "levels",
+    "pooled",
+]
+
+Outcome = Literal["supported", "refuted", "at the limit", "mixed", "inconclusive", "not measured"]
+"""What evidence says of a claim. "at the limit": the figure is known, and so near the claim's threshold that which side it is on
+does not matter (`NEAR`). "mixed": it holds on some interpreters and not on others."""
+
+NEAR = 0.05
+"""An interval that lies within this share of a threshold, and holds it, is at the limit."""
+
+_TOO_MANY = 1_000
+"""So many launches are no advice: the truth then lies at the threshold."""
+
+
+@final
+@dataclass(frozen=True)
+class Evidence:
+    """One comparison or count behind a verdict.
+
+    Attributes:
+        outcome: What it says by itself; "not measured" where every launch of a cell failed or none has run yet.
+        what: "threads / serial", with the placement where there are several.
+        interval: The measured ratio or level with its interval; None for a count.
+        relation: What the claim says of it, in words.
+        count: The sum, for a count.
+        launches: Launches (or blocks, where launches are paired) behind it.
+        launches_to_decide: About how many would decide an inconclusive comparison, if the estimate and the spread
+            stay; None where that cannot be told.
+        cells: Keys of the cells behind it.
+    """
+
+    outcome: Outcome
+    what: str
+    interval: stats.Interval | None
+    relation: str
+    count: float | None
+    launches: int
+    launches_to_decide: int | None = None
+    cells: tuple[str, ...] = ()
+
+
+def _launches_to_decide(relation: Relation, interval: stats.Interval, launches: int) -> int | None:
+    """Return the number of launches at which the interval would end at the nearest threshold, or lie close around it.
+
+    The interval's half-width (in logs) falls with 1/sqrt(launches) and with the quantile of Student's t.
+    """
+    if math.isinf(interval.half_width) or launches < 2 or not relation.limits:
+        return None
+    distance = min(abs(math.log(interval.value / limit)) for limit in relation.limits)
+    wanted = max(distance, math.log1p(NEAR) - distance)
+    spread = math.log1p(interval.half_width) / stats.half_width_factor(launches, interval.confidence)
+    for more in range(launches + 1, _TOO_MANY):
+        if spread * stats.half_width_factor(more, interval.confidence) < wanted:
+            return more
+    return None
+
+
+def _is_at_limit(relation: Relation, interval: stats.Interval) -> bool:
+    return any(limit / (1 + NEAR) < interval.low and interval.high < limit * (1 + NEAR) for limit in relation.limits)
+
+
+def judged(
+    what: str, relation: Relation, interval: stats.Interval | None, launches: int, cells: tuple[str, ...] = ()
+) -> Evidence:
+    """Return what an interval over so many launches of some cells says of a relation; "not measured" for None."""
+    outcome: Outcome = "inconclusive"
+    more = None
+    if interval is None:
+        outcome, launches = "not measured", 0
+    elif relation.contains(interval.low, interval.high):
+        outcome = "supported"
+    elif relation.excludes(interval.low, interval.high):
+        outcome = "refuted"
+    elif _is_at_limit(relation, interval):
+        outcome = "at the limit"
+    else:
+        more = _launches_to_decide(relation, interval, launches)
+    return Evidence(outcome, what, interval, str(relation), None, launches, more, cells)
+
+
+def _places(run: Run, experiment: Experiment, comparison: Comparison | Level) -> list[str]:
+    measured = dict.fromkeys(result.cell.placement for result in run.of(experiment.name))
+    return [place for place in measured if comparison.placement in {"", place}]
+
+
+def comparisons(run: Run, experiment: Experiment, comparison: Comparison, interpreter: str) -> Iterator[Evidence]:
+    """Yield the evidence of one comparison at every placement of the run.
+
+    Nothing where the run was not asked for one of the cells; "not measured" where it was, and no launch succeeded.
+    """
+    metric = comparison.metric or experiment.metric
+    tops, bottoms = comparison.top_interpreter or interpreter, comparison.bottom_interpreter or interpreter
+    places = _places(run, experiment, comparison)
+    for place in places:
+        top = run.find(experiment.name, comparison.top, tops, place)
+        bottom = run.find(experiment.name, comparison.bottom, bottoms, comparison.bottom_placement or place)
+        if top is None or bottom is None:
+            continue
+        what = (
+            f"{comparison.top} / {comparison.bottom}"
+            if tops == bottoms
+            else f"{run.names[tops]} / {run.names[bottoms]}"
+            if comparison.top == comparison.bottom
+            else f"{comparison.top} on {run.names[tops]} / {comparison.bottom}"
+        )
+        if comparison.bottom_placement:
+            what += f", {place} / {comparison.bottom_placement}"
+        elif len(places) > 1:
+            what += f", {place}"
+        interval = top.ratio_to(bottom, metric)
+        launches = min(len(top.by_block(metric)), len(bottom.by_block(metric)))
+        yield judged(what, comparison.relation, interval, launches, (top.cell.key, bottom.cell.key))
+
+
+def pooled(run: Run, experiment: Experiment, comparison: Comparison, interpreters: Sequence[str]) -> Iterator[Evidence]:
+    """Yield the evidence of the mean over interpreters at every placement; nothing with fewer than two."""
+    metric = comparison.metric or experiment.metric
+    places = _places(run, experiment, comparison)
+    for place in places:
+        pairs: list[tuple[CellResult, CellResult]] = []
+        for interpreter in interpreters:
+            top = run.find(experiment.name, comparison.top, interpreter, place)
+            bottom = run.find(experiment.name, comparison.bottom, interpreter, comparison.bottom_placement or place)
+            if top is not None and bottom is not None and top.by_block(metric) and bottom.by_block(metric):
+                pairs.append((top, bottom))
+        interval = run.pooled_ratio(pairs, metric) if len(pairs) > 1 else None
+        if interval is not None:
+            where = f"{place} / {comparison.bottom_placement}" if comparison.bottom_placement else place
+            several = len(places) > 1 or comparison.bottom_placement
+            what = f"{comparison.top} / {comparison.bottom}" + (f", {where}" if several else "")
+            launches = min(len(result.by_block(metric)) for pair in pairs for result in pair)
+            cells = tuple(result.cell.key for pair in pairs for result in pair)
+            yield judged(what, comparison.relation, interval, launches, cells)
+
+
+def levels(run: Run, experiment: Experiment, level: Level, interpreter: str) -> Iterator[Evidence]:
+    """Yield the evidence of one level at every placement of the run; nothing where the run has no such cell."""
+    places = _places(run, experiment, level)
+    for place in places:
+        result = run.find(experiment.name, level.label, interpreter, place)
+        if result is None:
+            continue
+        what = f"{level.metric.replace('_', ' ')} of {level.label}" + (f", {place}" if len(places) > 1 else "")
+        launches = len(result.by_block(level.metric))
+        yield judged(what, level.relation, result.level(level.metric), launches, (result.cell.key,))
+
+
+def counted(run: Run, experiment: Experiment, count: Count, interpreter: str) -> Iterator[Evidence]:
+    """Yield the evidence of one count; nothing where the run was not asked for any of its cells.
+
+    A cell without a successful launch may hide what the others did not show: the count is then inconclusive, unless
+    the others refute it.
+    """
+    results = [
+        result
+        for result in run.of(experiment.name)
+        if result.cell.label in count.labels and result.cell.interpreter == interpreter
+    ]
+    if not results:
+        return
+    samples = [value - count.less for result in results for launch in result.samples(count.metric) for value in launch]
+    what = " and ".join(result.cell.label for result in results)
+    relation = "0 in every sample" if count.expect == "none" else "more than 0 in some sample"
+    cells = tuple(result.cell.key for result in results)
+    if not samples:
+        yield Evidence("not measured", what, None, relation, None, 0, None, cells)
+        return
+    launches = min(len(result.samples(count.metric)) for result in results)
+    seen = any(value != 0 for value in samples)
+    if seen:
+        outcome: Outcome = "supported" if count.expect == "some" else "refuted"
+    elif launches == 0:
+        outcome = "inconclusive"
+    else:
+        outcome = "supported" if count.expect == "none" else "refuted"
+    yield Evidence(outcome, what, None, relation, sum(samples), launches, None, cells)
+
+
+def combined(evidence: Sequence[Evidence]) -> Outcome:
+    """As good as the worst: one refuted piece refutes the claim, one undecided or unmeasured piece leaves it open."""
+    outcomes = {one.outcome for one in evidence}
+    if outcomes <= {"not measured"}:
+        return "not measured"
+    if "refuted" in outcomes:
+        return "refuted"
+    if outcomes <= {"supported", "at the limit"}:
+        return "at the limit" if "at the limit" in outcomes else "supported"
+    return "inconclusive"
+
+
+def decisive_first(evidence: Sequence[Evidence], outcome: Outcome) -> tuple[Evidence, ...]:
+    """Return the evidence with the piece first that `outcome` follows from: of its kind, the least certain."""
+
+    def rank(one: Evidence) -> tuple[bool, bool, float]:
+        width = one.interval.half_width if one.interval is not None else 0.0
+        return one.outcome != outcome, one.outcome != "not measured", -width
+
+    return tuple(sorted(evidence, key=rank))

@@ -1,0 +1,235 @@
+"""What a run tells in plain words: what its claims came to, which model is quickest, where the order of series turns.
+
+A finding is a fact with its evidence. A claim's advice comes only where the claim is supported on every interpreter that
+decides it, from more than one launch. A claim that nothing decides gives no finding.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from headway.lab import stats
+from headway.lab.design import Experiment
+from headway.lab.judging.crossover import Curve, Winner, curves, roughly, sized, winners
+from headway.lab.judging.evidence import Evidence
+from headway.lab.judging.figures import ratio
+from headway.lab.judging.verdicts import Verdict, by_claim, speaking
+from headway.lab.kept.results import Run
+
+__all__ = ["Finding", "figure", "findings", "spanned"]
+
+
+@final
+@dataclass(frozen=True)
+class Finding:
+    """One thing that the run tells.
+
+    Attributes:
+        experiment: Its name.
+        claim: The id of the claim that it follows from; "" where no claim asks.
+        text: In plain words.
+        evidence: The figures behind it.
+        holds_on: Short names of the interpreters that show it by themselves.
+        fails_on: Of those that show the opposite.
+        advice: What to do about it; "" where the evidence does not carry any.
+    """
+
+    experiment: str
+    claim: str
+    text: str
+    evidence: str
+    holds_on: tuple[str, ...] = ()
+    fails_on: tuple[str, ...] = ()
+    advice: str = ""
+
+
+def figure(one: Evidence) -> str:
+    """Return what was measured: a ratio with its interval, or a count."""
+    if one.interval is not None:
+        return ratio(one.interval)
+    return f"{one.count:,.0f}" if one.count is not None else "-"
+
+
+def spanned(run: Run, ids: Iterable[str]) -> str:
+    """Return interpreters by name: `3.12 to 3.15` where none of their kind is left out between, else one by one."""
+    wanted = set(ids)
+    chosen = [key for key in run.interpreters if key in wanted]
+    parts = []
+    for free_threaded in (False, True):
+        kind = [key for key, one in run.interpreters.items() if one.free_threaded == free_threaded]
+        places = [kind.index(key) for key in chosen if key in kind]
+        if len(places) > 2 and places == list(range(places[0], places[-1] + 1)):
+            parts.append(f"{run.names[kind[places[0]]]} to {run.names[kind[places[-1]]]}")
+        else:
+            parts += [run.names[kind[place]] for place in places]
+    return _listed(parts)
+
+
+def findings(run: Run, verdicts: Sequence[Verdict]) -> list[Finding]:
+    """Return what the run tells, by experiment: its claims first, then the quickest model and the crossings."""
+    groups = list(by_claim(verdicts).values())
+    found: list[Finding] = []
+    for experiment in run.experiments():
+        of_claims = (_of_claim(run, group) for group in groups if group[0].experiment == experiment.name)
+        found += [one for one in of_claims if one is not None]
+        found += _of_winners(run, experiment, list(winners(run, experiment)))
+        found += _of_curves(run, experiment, list(curves(run, experiment)))
+        found += _of_gil(run, experiment)
+    return found
+
+
+def _of_gil(run: Run, experiment: Experiment) -> list[Finding]:
+    """Return which series ran with a GIL on interpreters without one, because an import switched it on."""
+    back: dict[str, list[str]] = {}
+    for result in run.of(experiment.name):
+        interpreter = run.interpreters.get(result.cell.interpreter)
+        if interpreter is not None and not interpreter.gil_enabled and result.gil_came_back():
+            back.setdefault(result.cell.interpreter, []).append(result.cell.series)
+    return [
+        Finding(
+            experiment.name,
+            "",
+            f"An import switches the GIL of {run.names[key]} back on: then it is no free-threaded interpreter.",
+            f"{_listed(list(dict.fromkeys(series)))} ran with the GIL on",
+            advice="Ask for a build of the library that declares that it can do without the GIL (Py_mod_gil), or leave it out.",
+        )
+        for key, series in back.items()
+    ]
+
+
+def _of_claim(run: Run, verdicts: Sequence[Verdict]) -> Finding | None:
+    """Return the finding of one claim; None where it is undecided, or where its outcome is no news."""
+    whole, claim = speaking(verdicts), verdicts[0].claim
+    one = whole.deciding
+    text = {"supported": claim.says, "refuted": claim.denies}.get(whole.outcome, "")
+    if not text or one is None:
+        return None
+    singles = [verdict for verdict in verdicts if verdict.interpreter in run.interpreters]
+    opposite = "refuted" if whole.outcome == "supported" else "supported"
+    holds = [verdict.interpreter for verdict in singles if verdict.outcome == whole.outcome]
+    fails = [verdict.interpreter for verdict in singles if verdict.outcome == opposite]
+    measured = [verdict.interpreter for verdict in singles if verdict.outcome != "not measured"]
+    parts = [f"{one.what} {figure(one)}"]
+    if whole.interpreter == "all":
+        parts[0] += f", mean over {spanned(run, measured)}"
+        if holds and len(holds) < len(measured):
+            parts.append(f"by itself on {spanned(run, holds)}")
+    elif whole.interpreter in run.interpreters:
+        parts[0] += f" on {run.names[whole.interpreter]}"
+        others = [key for key in holds if key != whole.interpreter]
+        if others:
+            parts.append(f"so on {spanned(run, others)} too")
+    if fails:
+        parts.append(f"not on {spanned(run, fails)}")
+    if one.launches < 2:
+        parts.append("from one launch")
+    several_launches = all(piece.launches > 1 for piece in whole.evidence)
+    advised = whole.outcome == "supported" and not fails and several_launches
+    return Finding(
+        whole.experiment,
+        claim.id,
+        text.replace("{ratio}", figure(one)).replace("{inverse}", _inverse(one)),
+        "; ".join(parts),
+        tuple(run.names[key] for key in holds),
+        tuple(run.names[key] for key in fails),
+        claim.advice if advised else "",
+    )
+
+
+def _inverse(one: Evidence) -> str:
+    """Return a ratio the other way round: `0.50 [0.40-0.63]` is `2.00 [1.60-2.50]`."""
+    if one.interval is None:
+        return figure(one)
+    # What is decided has bounds on both sides, neither of them 0.
+    value, low, high = one.interval.value, one.interval.low, one.interval.high
+    return ratio(stats.Interval(1 / value, 1 / high, 1 / low, one.interval.method))
+
+
+def _listed(words: Sequence[str], last: str = "and") -> str:
+    return f" {last} ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def _of_winners(run: Run, experiment: Experiment, won: Sequence[Winner]) -> list[Finding]:
+    """Return which model is quickest, with a GIL and without, over settings: one finding for them all."""
+    said: dict[str, list[str]] = {}
+    for free_threaded, name in ((False, "with a GIL"), (True, "without a GIL")):
+        settings: dict[str, list[str]] = {}
+        for one in won:
+            if one.free_threaded == free_threaded:
+                names = (
+                    _listed(sorted([one.series, *one.like]), "or")
+                    if one.series
+                    else f"none beats {experiment.baseline}"
+                )
+                settings.setdefault(names, []).append(one.setting)
+        # One answer for all settings needs none of them named.
+        clauses = [names + f" ({'; '.join(where)})" * (len(settings) > 1) for names, where in settings.items()]
+        if clauses:
+            said.setdefault(", ".join(clauses), []).append(name)
+    if not said:
+        return []
+    text = "; ".join(f"{_listed(names)}: {clauses}" for clauses, names in said.items())
+    evidence = [_shown(run, experiment, one, one.ratio) for one in won if one.ratio is not None]
+    unbeaten = [one for one in won if one.ratio is None]
+    if unbeaten:
+        where = spanned(run, (key for one in unbeaten for key in one.interpreters))
+        evidence.append(f"{'elsewhere ' if evidence else ''}no interval lies below 1, on {where}")
+    return [Finding(experiment.name, "", f"quickest model {text}", "; ".join(evidence))]
+
+
+def _shown(run: Run, experiment: Experiment, one: Winner, interval: stats.Interval) -> str:
+    """`threads 0.49 [0.33-0.74] of serial, on 3.13t, not told apart from processes-spawn`."""
+    at = f", {one.setting}," if one.setting else ""
+    where = f"{'mean over' if len(one.interpreters) > 1 else 'on'} {spanned(run, one.interpreters)}"
+    like = f", not told apart from {_listed(one.like)}" if one.like else ""
+    return f"{one.series}{at} {ratio(interval)} of {experiment.baseline}, {where}{like}"
+
+
+def _of_curves(run: Run, experiment: Experiment, found: Sequence[Curve]) -> Iterator[Finding]:
+    """Yield where each series crosses its baseline: one finding per series and setting, over interpreters."""
+    grouped: dict[tuple[str, str], list[Curve]] = {}
+    for curve in found:
+        grouped.setdefault((curve.series, curve.setting), []).append(curve)
+    for (series, setting), together in grouped.items():
+        said: dict[str, list[str]] = {}
+        for curve in together:
+            said.setdefault(_course(curve, experiment.sweep), []).append(curve.interpreter)
+        courses = [f"on {spanned(run, where)} {course}" for course, where in said.items()]
+        against = f"{series} against {experiment.baseline}" + (f", {setting}" if setting else "")
+        evidence = [_ends(run, curve, experiment.sweep) for curve in together]
+        yield Finding(experiment.name, "", f"{against}: {'; '.join(courses)}", "; ".join(evidence))
+
+
+_WORDS = {1: "ahead", -1: "behind", 0: "too close to tell"}
+
+
+def _course(curve: Curve, sweep: str) -> str:
+    """`behind up to about 512 KiB (between 256 KiB and 1 MiB), then ahead`."""
+    crossings = curve.crossings()
+    first, last = (sized(point.size, sweep) for point in (curve.points[0], curve.points[-1]))
+    sides = {point.side for point in curve.points}
+    if sides == {0}:
+        return f"too close to tell at every size from {first} to {last}"
+    if crossings:
+        course = ", then ".join(
+            f"{_WORDS[one.low.side]} up to about {roughly(one.about, sweep)} "
+            f"(between {sized(one.low.size, sweep)} and {sized(one.high.size, sweep)})"
+            for one in crossings
+        )
+        return f"{course}, then {_WORDS[crossings[-1].high.side]}"
+    (side,) = sides - {0}
+    unsure = [sized(point.size, sweep) for point in curve.points if not point.side]
+    if not unsure:
+        return f"the order turns at no size from {first} to {last}: {_WORDS[side]} throughout"
+    sure = [sized(point.size, sweep) for point in curve.points if point.side]
+    return f"{_WORDS[side]} at {_listed(sure)}, too close to tell at {_listed(unsure)}"
+
+
+def _ends(run: Run, curve: Curve, sweep: str) -> str:
+    """Return the ratios on both sides of every crossing, or at both ends where there is none."""
+    shown = [point for one in curve.crossings() for point in (one.low, one.high)] or [curve.points[0], curve.points[-1]]
+    ratios = ", ".join(
+        f"{ratio(point.ratio)} at {sized(point.size, sweep)}"
+        for point in sorted(set(shown), key=lambda point: point.size)
+    )
+    return f"{run.names[curve.interpreter]} {ratios}"

@@ -1,0 +1,71 @@
+"""Claims that are not decided, and what may decide them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import final
+
+from headway.lab.judging.evidence import Evidence
+from headway.lab.judging.verdicts import Verdict, by_claim, speaking
+from headway.lab.sequential import MOST_LAUNCHES
+
+__all__ = ["UNSURE", "OpenClaim", "open_claims"]
+
+UNSURE = 6
+"""Of fewer launches the spread is hardly known, and so is what an open claim needs: it is tried all the same."""
+
+
+@final
+@dataclass(frozen=True)
+class OpenClaim:
+    """A claim that is not decided.
+
+    Attributes:
+        id: The claim's.
+        cells: Keys of the cells whose launches may decide it.
+        launches: How many blocks of them there are.
+        to_decide: About how many it needs in all; None where that cannot be told.
+    """
+
+    id: str
+    cells: frozenset[str]
+    launches: int
+    to_decide: int | None
+
+    @property
+    def need(self) -> int:
+        """How many more launches of each cell it is expected to need; 0 where it gets no more."""
+        most = MOST_LAUNCHES - self.launches
+        if most <= 0 or (self.to_decide is not None and self.to_decide > MOST_LAUNCHES and self.launches >= UNSURE):
+            return 0
+        return max(1, min(most, (self.to_decide or MOST_LAUNCHES) - self.launches))
+
+
+def open_claims(verdicts: Iterable[Verdict]) -> list[OpenClaim]:
+    """Return the claims that are not decided, each with the cells whose launches may decide it."""
+    found = []
+    for name, group in by_claim(verdicts).items():
+        whole = speaking(group)
+        if whole.outcome != "inconclusive":
+            continue
+        # Where no mean speaks, every interpreter that is undecided keeps the claim open.
+        telling = [whole] if whole.interpreter in {"all", "any"} else group
+        pieces = [one for verdict in telling for one in verdict.evidence if _is_open(verdict, one)]
+        if pieces:
+            needs = [one.launches_to_decide for one in pieces]
+            found.append(
+                OpenClaim(
+                    name,
+                    frozenset(key for one in pieces for key in one.cells),
+                    min(one.launches for one in pieces),
+                    None if None in needs else max(one for one in needs if one is not None),
+                )
+            )
+    return found
+
+
+def _is_open(verdict: Verdict, one: Evidence) -> bool:
+    """Whether more launches of a piece of evidence may change an open verdict.
+
+    What no interpreter has shown may still be seen.
+    """
+    return one.outcome == "inconclusive" or (verdict.interpreter == "any" and one.outcome != "not measured")

@@ -1,0 +1,235 @@
+"""What the run says of each claim: supported, refuted or inconclusive, with the evidence.
+
+A verdict follows from intervals alone: supported when the whole interval is on the claim's side of its threshold,
+refuted when it is wholly on the other, at the limit when it lies close around the threshold, inconclusive when it crosses it
+and is wider. A claim of several comparisons is as good as
+its worst. A claim that fails here is a finding about this machine, not an error.
+
+A claim about each of several interpreters is also judged by its mean over them, which says more from few launches than
+any one interpreter can. What the mean supports and a single interpreter refutes is mixed: the interpreters differ.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+from headway.lab.design import ONE_WORKER, Claim, Comparison, Count, Experiment, Level
+from headway.lab.judging.evidence import (
+    NEAR,
+    Evidence,
+    Outcome,
+    combined,
+    comparisons,
+    counted,
+    decisive_first,
+    levels,
+    pooled,
+)
+from headway.lab.judging.figures import number
+from headway.lab.kept.results import Run
+from headway.lab.published import published_ratio
+
+__all__ = ["DECIDED", "ORDER", "Verdict", "by_claim", "judge", "speaking"]
+
+ORDER: tuple[Outcome, ...] = ("supported", "refuted", "mixed", "at the limit", "inconclusive", "not measured")
+"""From the best-founded to the least, as reports list them."""
+
+DECIDED = frozenset({"supported", "refuted", "mixed", "at the limit"})
+"""Outcomes that more launches are not expected to change."""
+
+
+@final
+@dataclass(frozen=True)
+class Verdict:
+    """A claim on one interpreter (or once, for claims about C or about pairs of interpreters).
+
+    Attributes:
+        claim: The claim.
+        experiment: The experiment's name.
+        interpreter: An interpreter's id; "all" for the mean over those the claim speaks of; "native" for the C limits;
+            "any" for a claim that one interpreter is enough for; "pair" for a claim about two interpreters.
+        outcome: The verdict.
+        evidence: Everything looked at, the deciding piece first.
+        sentence: Why, in one sentence.
+    """
+
+    claim: Claim
+    experiment: str
+    interpreter: str
+    outcome: Outcome
+    evidence: tuple[Evidence, ...]
+    sentence: str
+
+    @property
+    def deciding(self) -> Evidence | None:
+        """The piece of evidence that the verdict follows from."""
+        return self.evidence[0] if self.evidence else None
+
+    def published(self) -> list[tuple[str, float]]:
+        """Return (source, the author's ratio) for each published figure."""
+        return [(one.source, published_ratio(one)) for one in self.claim.published]
+
+
+def _sentence(outcome: Outcome, claim: Claim, evidence: Sequence[Evidence]) -> str:
+    if not evidence:
+        return "this run was not asked for the cells that it needs"
+    one = evidence[0]
+    if one.interval is None and one.count is None:
+        return f"no launch of {one.what} succeeded"
+    if one.interval is None:
+        found = f"{one.count:,.0f} counted over {one.launches} launches a cell"
+        if outcome == "inconclusive":
+            return f"{found}, but a cell has no successful launch"
+        return f"{found}: {claim.why}" if outcome == "supported" else f"{found}, expected {one.relation}"
+    measured = f"{one.what} is {number(one.interval.value)}"
+    if outcome == "supported":
+        return f"{measured}, {one.relation} with its whole interval: {claim.why}"
+    if outcome == "at the limit":
+        return f"{measured}: within {NEAR:.0%} of the limit of what the claim says ({one.relation})"
+    if outcome == "refuted":
+        return f"{measured}, and its whole interval lies outside what the claim says ({one.relation})"
+    if one.launches < 2:
+        return (
+            f"{measured} from one launch, which has no interval: use `--launches`, or `--resume` where it was cut short"
+        )
+    crossing = f"{measured}, but its interval crosses the threshold ({one.relation})"
+    if one.launches_to_decide is None:
+        return f"{crossing}: too close to it for more launches to decide"
+    return f"{crossing}: about {one.launches_to_decide} launches would decide if nothing else changes"
+
+
+def _single(run: Run, experiment: Experiment, claim: Claim, interpreter: str) -> Verdict:
+    """Judge the claim on one interpreter."""
+    evidence: list[Evidence] = []
+    for piece in claim.evidence(run.machine):
+        if isinstance(piece, Count):
+            evidence.extend(counted(run, experiment, piece, interpreter))
+        elif isinstance(piece, Level):
+            evidence.extend(levels(run, experiment, piece, interpreter))
+        else:
+            evidence.extend(comparisons(run, experiment, piece, interpreter))
+    outcome = combined(evidence)
+    ordered = decisive_first(evidence, outcome)
+    return Verdict(claim, experiment.name, interpreter, outcome, ordered, _sentence(outcome, claim, ordered))
+
+
+def _mean(run: Run, experiment: Experiment, claim: Claim, singles: Sequence[Verdict]) -> Verdict | None:
+    """Judge the mean over interpreters; None where the claim counts, or fewer than two interpreters have figures."""
+    evidence: list[Evidence] = []
+    for piece in claim.evidence(run.machine):
+        if not isinstance(piece, Comparison):
+            return None
+        evidence.extend(pooled(run, experiment, piece, [single.interpreter for single in singles]))
+    if not evidence:
+        return None
+    outcome = combined(evidence)
+    ordered = decisive_first(evidence, outcome)
+    sentence = _sentence(outcome, claim, ordered)
+    against = [run.names[single.interpreter] for single in singles if single.outcome == "refuted"]
+    if outcome == "supported" and against:
+        outcome = "mixed"
+        sentence = f"{ordered[0].what} fits in the mean, but not on {', '.join(against)}: interpreters differ"
+    return Verdict(claim, experiment.name, "all", outcome, ordered, sentence)
+
+
+def _any(run: Run, experiment: Experiment, claim: Claim, interpreters: Sequence[str]) -> Verdict:
+    """One interpreter that shows it is enough; that none has shown it yet refutes nothing."""
+    singles = [_single(run, experiment, claim, interpreter) for interpreter in interpreters]
+    shown = [single for single in singles if single.outcome == "supported"]
+    evidence = tuple(one for single in shown or singles for one in single.evidence)
+    if shown:
+        counts = ", ".join(f"{run.names[one.interpreter]} {one.evidence[0].count or 0:,.0f}" for one in shown)
+        return Verdict(claim, experiment.name, "any", "supported", evidence, f"seen on {counts}: {claim.why}")
+    measured = [one for one in evidence if one.outcome != "not measured"]
+    if not measured:
+        return Verdict(
+            claim, experiment.name, "any", "not measured", evidence, _sentence("not measured", claim, evidence)
+        )
+    reason = f"not seen on {', '.join(run.names[single.interpreter] for single in singles)}, which does not rule it out"
+    return Verdict(claim, experiment.name, "any", "inconclusive", tuple(measured), reason)
+
+
+def _pair(run: Run, experiment: Experiment, claim: Claim) -> Verdict:
+    """Judge a claim that compares two interpreters, which it calls by their short names."""
+    by_name = {one.name: key for key, one in reversed(run.interpreters.items())}
+    pieces = [piece for piece in claim.evidence(run.machine) if isinstance(piece, Comparison)]
+    needed = {name for piece in pieces for name in (piece.top_interpreter, piece.bottom_interpreter)}
+    if not needed <= by_name.keys():
+        reason = f"it needs the interpreters {' and '.join(sorted(needed))} in one run"
+        return Verdict(claim, experiment.name, "pair", "not measured", (), reason)
+    resolved = [
+        replace(
+            piece,
+            top_interpreter=by_name[piece.top_interpreter],
+            bottom_interpreter=by_name[piece.bottom_interpreter],
+        )
+        for piece in pieces
+    ]
+    return _single(run, experiment, replace(claim, evidence=lambda _: resolved), "pair")
+
+
+def _speaks_of(run: Run, claim: Claim) -> list[str]:
+    """Return the ids of the run's interpreters that the claim speaks of."""
+    return [
+        key
+        for key, interpreter in run.interpreters.items()
+        if claim.where == "all" or (claim.where == "gil") == interpreter.gil_enabled
+    ]
+
+
+def _each(run: Run, experiment: Experiment, claim: Claim, interpreters: Sequence[str]) -> list[Verdict]:
+    """Judge the claim on every interpreter that the run has cells of, and by their mean, which comes first."""
+    singles = [_single(run, experiment, claim, interpreter) for interpreter in interpreters]
+    singles = [single for single in singles if single.evidence]
+    if not singles:
+        left_out = [one.reason for one in run.settings.skipped if one.experiment == experiment.name]
+        reason = f"cells were left out: {left_out[0]}" if left_out else _sentence("not measured", claim, ())
+        return [Verdict(claim, experiment.name, "any", "not measured", (), reason)]
+    mean = _mean(run, experiment, claim, singles)
+    return [mean, *singles] if mean is not None else singles
+
+
+def judge(run: Run, experiments: Sequence[Experiment] | None = None) -> list[Verdict]:
+    """Return a verdict for every claim of the run's experiments (or of these of them), by claim and interpreter.
+
+    A claim that cannot be judged by this run gets one verdict, "not measured", that says what it needs.
+    """
+    verdicts: list[Verdict] = []
+    for experiment in run.experiments() if experiments is None else experiments:
+        for claim in experiment.claims:
+            interpreters = _speaks_of(run, claim)
+            if not claim.evidence(run.machine):
+                reason = f"the experiment's sweep ends below what {run.machine.physical_cores} physical cores need"
+                verdicts.append(Verdict(claim, experiment.name, "any", "not measured", (), reason))
+            elif claim.scope == "native":
+                verdicts.append(_single(run, experiment, claim, ONE_WORKER))
+            elif claim.scope == "pair":
+                verdicts.append(_pair(run, experiment, claim))
+            elif not interpreters:
+                reason = "it needs " + ("a free-threaded one" if claim.where == "free-threaded" else "one with a GIL")
+                verdicts.append(Verdict(claim, experiment.name, "any", "not measured", (), f"{reason} in the run"))
+            elif claim.scope == "any":
+                verdicts.append(_any(run, experiment, claim, interpreters))
+            else:
+                verdicts.extend(_each(run, experiment, claim, interpreters))
+    return verdicts
+
+
+def by_claim(verdicts: Iterable[Verdict]) -> dict[str, list[Verdict]]:
+    """Group verdicts by claim, in order."""
+    grouped: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        grouped.setdefault(verdict.claim.id, []).append(verdict)
+    return grouped
+
+
+def speaking(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return the verdict that speaks for a claim: over all interpreters, else the least favourable single one."""
+    for verdict in verdicts:
+        if verdict.interpreter == "all":
+            return verdict
+    for outcome in ("refuted", "inconclusive", "at the limit", "supported", "not measured"):
+        for verdict in verdicts:
+            if verdict.outcome == outcome:
+                return verdict
+    return verdicts[0]

@@ -1,0 +1,370 @@
+"""Results in one SQLite file (WAL): a row per launch, committed before the next starts.
+
+Raw samples are kept; every statistic is computed from them later. A killed run loses at most the launch in flight.
+Several processes may read while one writes.
+"""
+
+import contextlib
+import datetime as dt
+import json
+import secrets
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self, final
+
+from headway.errors import StoreError
+from headway.lab.design import Cell
+from headway.lab.kept.launched import Launch
+from headway.lab.kept.settings import Settings
+from headway.lab.plan import cell_from_json, cell_to_json
+from headway.printable import printable
+
+__all__ = ["RunHeader", "Store", "StoredLaunch"]
+
+_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE runs (
+    id TEXT PRIMARY KEY,
+    started_at TEXT NOT NULL,          -- UTC, ISO 8601
+    ended_at TEXT,                     -- NULL while running, or where the runner was killed
+    settings TEXT NOT NULL             -- JSON of lab.kept.settings
+);
+CREATE TABLE cells (
+    id INTEGER PRIMARY KEY,
+    run TEXT NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
+    key TEXT NOT NULL,
+    cell TEXT NOT NULL,                -- JSON of the cell
+    UNIQUE (run, key)
+);
+CREATE TABLE launches (
+    id INTEGER PRIMARY KEY,
+    cell INTEGER NOT NULL REFERENCES cells (id) ON DELETE CASCADE,
+    block INTEGER NOT NULL,            -- which repetition of the whole plan
+    started_at TEXT NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('ok', 'failed')),
+    reason TEXT NOT NULL,              -- why it failed, or ''
+    wall_s REAL NOT NULL,
+    facts TEXT NOT NULL,               -- JSON: GIL state, affinity, core utilisation, context switches, memory
+    stderr TEXT NOT NULL,
+    UNIQUE (cell, block)               -- no launch counts twice, whoever resumes
+);
+CREATE TABLE samples (
+    launch INTEGER NOT NULL REFERENCES launches (id) ON DELETE CASCADE,
+    metric TEXT NOT NULL,              -- unit in the name: work_s, pool_start_s, lost
+    position INTEGER NOT NULL,
+    value REAL NOT NULL,
+    PRIMARY KEY (launch, metric, position)
+) WITHOUT ROWID;
+"""
+
+
+@final
+@dataclass(frozen=True)
+class RunHeader:
+    """A run as `headway runs` lists it.
+
+    Attributes:
+        id: Names it.
+        started_at, ended_at: UTC, ISO 8601; `ended_at` is None while it runs or where it was cut short.
+        settings: What it was run with.
+        planned: Launches planned; in a run with a budget those before its first look, and more came where a claim needed them.
+        done: Launches stored, failed ones included.
+        failed: Of these, failed.
+    """
+
+    id: str
+    started_at: str
+    ended_at: str | None
+    settings: Settings
+    planned: int
+    done: int
+    failed: int
+
+    @property
+    def complete(self) -> bool:
+        """Every planned launch is stored; of a run with a budget, that it came to its end."""
+        if self.settings.budget_s is not None:
+            return self.ended_at is not None
+        return self.done >= self.planned
+
+
+@final
+@dataclass(frozen=True)
+class StoredLaunch:
+    """A launch read back: its cell's key, its block, and what it gave."""
+
+    key: str
+    block: int
+    launch: Launch
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+
+
+class Store:
+    """The results in one file.
+
+    Args:
+        path: Where.
+        create: Make it, with its folder, when it is not there.
+        write: Open it for writing; reading leaves the file and its folder as they are.
+
+    Raises:
+        StoreError: It cannot be opened, is no store of ours, or (without `create`) is not there.
+    """
+
+    def __init__(self, path: Path, *, create: bool = False, write: bool = False) -> None:
+        self.path = path
+        with self._errors():
+            if path.is_dir():
+                raise StoreError(f"{path} is a folder, expected a file", hint="name a file with `--store`")
+            if create:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            elif not path.exists():
+                raise StoreError(f"there is no results store at {path}", hint="`headway lab` makes one")
+            self._db = self._connect("rwc" if create else "rw" if write else "ro")
+            try:
+                self._check_version()
+                if create or write:
+                    self._db.execute("PRAGMA foreign_keys = ON")
+                    self._db.execute("PRAGMA journal_mode = WAL")
+                    # With WAL, NORMAL survives any kill of ours; only a power cut may take the last launches.
+                    self._db.execute("PRAGMA synchronous = NORMAL")
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        uri = self.path.absolute().as_uri()
+        db = sqlite3.connect(f"{uri}?mode={mode}", uri=True, timeout=30, isolation_level=None)
+        if mode == "ro":
+            try:
+                db.execute("SELECT COUNT(*) FROM sqlite_master")
+            except sqlite3.OperationalError:
+                # A folder that we may not write to: SQLite cannot make the side files of WAL there.
+                db.close()
+                db = sqlite3.connect(f"{uri}?immutable=1", uri=True, isolation_level=None)
+        return db
+
+    def _check_version(self) -> None:
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if version == 0 and not tables:
+            with self._transaction():
+                for statement in _SCHEMA.split(";"):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version = {_VERSION}")
+        elif version != _VERSION or not {"runs", "cells", "launches", "samples"} <= tables:
+            raise StoreError(
+                f"{self.path} is no results store of this version of headway (version {version}, expected {_VERSION})",
+                hint="name another file with `--store`, or move this one away",
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn SQLite's and the file system's errors into ours."""
+        try:
+            yield
+        except (sqlite3.Error, json.JSONDecodeError, UnicodeDecodeError, KeyError) as error:
+            # UnicodeDecodeError: SQLite's message quotes a damaged schema.
+            raise StoreError(
+                f"the results store {self.path} cannot be used: {printable(' '.join(str(error).split()))}",
+                hint="name another file with `--store`; if it is damaged, `sqlite3 FILE .recover` saves what is readable",
+            ) from error
+        except OSError as error:
+            raise StoreError(
+                f"the results store {self.path} cannot be opened: {error.strerror or error}",
+                hint="name a writable file with `--store`, or set HEADWAY_STORE",
+            ) from error
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[None]:
+        """Turn into ours what goes wrong where something is made of values in the store: they may be anybody's.
+
+        Raises:
+            StoreError: They are none of ours.
+        """
+        with self._errors():
+            try:
+                yield
+            except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
+                raise StoreError(
+                    f"the results store {self.path} holds values that are none of headway's: {error!r}",
+                    hint="name another file with `--store`, or move this one away",
+                ) from error
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def new_run(self, settings: Settings, cells: Sequence[Cell]) -> str:
+        """Store a run's settings and cells; return its id."""
+        stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
+        run_id = f"{stamp}-{secrets.token_hex(2)}"
+        with self._errors(), self._transaction():
+            self._db.execute(
+                "INSERT INTO runs VALUES (?, ?, NULL, ?)", (run_id, _now(), json.dumps(settings.to_json()))
+            )
+            self._db.executemany(
+                "INSERT INTO cells (run, key, cell) VALUES (?, ?, ?)",
+                [(run_id, cell.key, json.dumps(cell_to_json(cell))) for cell in cells],
+            )
+        return run_id
+
+    def add_cell(self, run_id: str, cell: Cell) -> None:
+        """Add a cell to a run, where it is not known beforehand what a run will measure."""
+        with self._errors():
+            self._db.execute(
+                "INSERT OR IGNORE INTO cells (run, key, cell) VALUES (?, ?, ?)",
+                (run_id, cell.key, json.dumps(cell_to_json(cell))),
+            )
+
+    def change_run(self, run_id: str, settings: Settings, cells: Sequence[Cell]) -> None:
+        """Replace a run's settings and its cells; cells that have launches stay."""
+        with self._errors(), self._transaction():
+            self._db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(settings.to_json()), run_id))
+            self._db.execute("DELETE FROM cells WHERE run = ? AND id NOT IN (SELECT cell FROM launches)", (run_id,))
+            self._db.executemany(
+                "INSERT OR IGNORE INTO cells (run, key, cell) VALUES (?, ?, ?)",
+                [(run_id, cell.key, json.dumps(cell_to_json(cell))) for cell in cells],
+            )
+
+    def set_settings(self, run_id: str, settings: Settings) -> None:
+        """Replace a run's settings: what it declares may grow while it runs."""
+        with self._errors():
+            self._db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(settings.to_json()), run_id))
+
+    def add_launch(self, run_id: str, key: str, block: int, launch: Launch) -> bool:
+        """Store a launch with its samples, durably against any kill; False where that launch is already there."""
+        with self._errors(), self._transaction():
+            cursor = self._db.execute(
+                "INSERT OR IGNORE INTO launches (cell, block, started_at, status, reason, wall_s, facts, stderr)"
+                " SELECT id, ?, ?, ?, ?, ?, ?, ? FROM cells WHERE run = ? AND key = ?",
+                (
+                    block,
+                    _now(),
+                    launch.status,
+                    launch.reason,
+                    launch.wall_s,
+                    json.dumps(launch.facts),
+                    launch.stderr,
+                    run_id,
+                    key,
+                ),
+            )
+            if cursor.rowcount != 1:
+                return False
+            self._db.executemany(
+                "INSERT INTO samples VALUES (?, ?, ?, ?)",
+                [
+                    (cursor.lastrowid, metric, position, value)
+                    for metric, values in launch.samples.items()
+                    for position, value in enumerate(values)
+                ],
+            )
+        return True
+
+    def end_run(self, run_id: str) -> None:
+        """Note that the run has come to its end."""
+        with self._errors():
+            self._db.execute("UPDATE runs SET ended_at = ? WHERE id = ?", (_now(), run_id))
+
+    def runs(self) -> list[RunHeader]:
+        """Return every run, the newest last."""
+        with self.reading():
+            rows = self._db.execute(
+                "SELECT r.id, r.started_at, r.ended_at, r.settings, COUNT(DISTINCT c.id), COUNT(l.id),"
+                " COALESCE(SUM(l.status = 'failed'), 0)"
+                " FROM runs r LEFT JOIN cells c ON c.run = r.id LEFT JOIN launches l ON l.cell = c.id"
+                " GROUP BY r.id ORDER BY r.started_at, r.rowid"
+            ).fetchall()
+            headers = []
+            for run_id, started_at, ended_at, text, cells, done, failed in rows:
+                settings = Settings.from_json(json.loads(text))
+                planned = cells * settings.launches
+                if not (isinstance(run_id, str) and isinstance(started_at, str) and isinstance(ended_at, str | None)):
+                    raise TypeError(f"run {run_id!r} of {started_at!r}")
+                headers.append(RunHeader(run_id, started_at, ended_at, settings, planned, done, failed))
+        return headers
+
+    def find_run(self, name: str = "last") -> RunHeader:
+        """Return the run called `name`: an id, its unambiguous beginning, "last", or "last~N" (N before the last).
+
+        Raises:
+            StoreError: None or several fit.
+        """
+        runs = self.runs()
+        if name == "last" or name.startswith("last~"):
+            back = name.removeprefix("last").removeprefix("~") or "0"
+            fitting = runs[-1 - int(back) :][:1] if back.isdigit() and int(back) < len(runs) else []
+        else:
+            fitting = [run for run in runs if run.id == name] or [run for run in runs if run.id.startswith(name)]
+        if len(fitting) != 1:
+            what = f"{len(fitting)} runs begin with" if fitting else "no run is called"
+            raise StoreError(f"{what} `{name}` in {self.path}", hint="`headway runs` lists them")
+        return fitting[0]
+
+    def cells(self, run_id: str) -> list[Cell]:
+        """Return a run's cells, in the order of its plan."""
+        with self.reading():
+            rows = self._db.execute("SELECT cell FROM cells WHERE run = ? ORDER BY id", (run_id,)).fetchall()
+            return [cell_from_json(json.loads(text)) for (text,) in rows]
+
+    def done(self, run_id: str) -> set[tuple[str, int]]:
+        """Return (cell key, block) of every launch stored."""
+        with self._errors():
+            rows = self._db.execute(
+                "SELECT c.key, l.block FROM launches l JOIN cells c ON c.id = l.cell WHERE c.run = ?", (run_id,)
+            ).fetchall()
+        return set(rows)
+
+    def launches(self, run_id: str) -> list[StoredLaunch]:
+        """Return a run's launches with their samples, in the order of storing."""
+        with self.reading():
+            rows = self._db.execute(
+                "SELECT l.id, c.key, l.block, l.status, l.reason, l.wall_s, l.facts, l.stderr"
+                " FROM launches l JOIN cells c ON c.id = l.cell WHERE c.run = ? ORDER BY l.id",
+                (run_id,),
+            ).fetchall()
+            samples: dict[int, dict[str, list[float]]] = {}
+            for launch_id, metric, value in self._db.execute(
+                "SELECT s.launch, s.metric, s.value FROM samples s JOIN launches l ON l.id = s.launch"
+                " JOIN cells c ON c.id = l.cell WHERE c.run = ? ORDER BY s.launch, s.metric, s.position",
+                (run_id,),
+            ):
+                samples.setdefault(launch_id, {}).setdefault(metric, []).append(float(value))
+            return [
+                StoredLaunch(
+                    str(key),
+                    int(block),
+                    Launch(
+                        status,
+                        str(reason),
+                        samples.get(launch_id, {}),
+                        dict(json.loads(facts)),
+                        str(stderr),
+                        float(wall_s),
+                    ),
+                )
+                for launch_id, key, block, status, reason, wall_s, facts, stderr in rows
+            ]

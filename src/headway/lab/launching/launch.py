@@ -1,0 +1,273 @@
+"""One launch: a fresh process of the measured interpreter, watched from outside.
+
+The process leads a session of its own, so that everything it starts can be killed with it. It dies when we do
+(PR_SET_PDEATHSIG); what it started is then ended by the run's keeper (`host.keeper`). Whatever goes wrong becomes a
+failed launch with its stderr; nothing raises but a bug.
+"""
+
+import contextlib
+import json
+import os
+import resource
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from headway.agent import AGENT_PATH, BOOTSTRAP
+from headway.host.children import start
+from headway.host.keeper import Keeper
+from headway.host.machine import Machine
+from headway.host.reaping import end_group
+from headway.lab.beside.given import NOTHING, Beside
+from headway.lab.design import Cell
+from headway.lab.kept.launched import Launch
+
+__all__ = ["run_launch"]
+
+_STDERR_KEPT_BYTES = 64 * 1024
+
+
+def _prepare_child(cores: Sequence[int], memory_limit_bytes: int | None) -> None:
+    """Between fork and exec: keep to the launches' cores, and obey the memory limit."""
+    os.sched_setaffinity(0, cores)
+    if memory_limit_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_limit_bytes, memory_limit_bytes))
+
+
+def _job(cell: Cell, machine: Machine, library: Path | None, limit_s: float, beside: Beside) -> dict[str, Any]:
+    cpus: list[int] | None = None
+    party_cpus: list[list[int]] | None = None
+    if cell.placement == "same":
+        cpus = [machine.cores[-1]]
+        party_cpus = [cpus, cpus]
+    elif cell.placement == "split" and cell.variant.server:
+        # The server has a core to itself, and the launch all the others.
+        cpus = list(machine.away_from(machine.split[0]))
+    elif cell.placement == "split":
+        cpus = list(machine.split)
+        party_cpus = [[core] for core in machine.split]
+    return {
+        "workload": cell.variant.workload,
+        "model": cell.variant.model,
+        "params": dict(cell.variant.params),
+        "samples": cell.variant.samples,
+        "warmups": cell.variant.warmups,
+        "switch_interval_s": cell.variant.params.get("switch_interval_s"),
+        "policy": cell.variant.params.get("policy"),
+        "policy_options": cell.variant.params.get("policy_options", ""),
+        "cpus": cpus,
+        "party_cpus": party_cpus,
+        "library": str(library) if library else None,
+        "server": dict(beside.server),
+        "folders": dict(beside.folders),
+        # Late enough to say where it hangs, early enough to be said before the kill.
+        "stacks_after_s": limit_s * 0.9,
+    }
+
+
+class _Listener:
+    """Sorts the agent's answers into a launch."""
+
+    def __init__(self, begun_monotonic_ns: int) -> None:
+        self.launch = Launch()
+        self.ended = False
+        self.garbled = False
+        self._begun_monotonic_ns = begun_monotonic_ns
+        self._partial = b""
+
+    def feed(self, data: bytes) -> None:
+        *lines, self._partial = (self._partial + data).split(b"\n")
+        for line in lines:
+            try:
+                self._take(json.loads(line))
+            except (ValueError, KeyError, TypeError):
+                # Somebody else wrote to our descriptor: then nothing that came over it can be trusted.
+                self.garbled = True
+
+    def _take(self, answer: dict[str, Any]) -> None:
+        kind = answer.pop("kind")
+        if kind == "started":
+            start_s = (answer["started_monotonic_ns"] - self._begun_monotonic_ns) / 1e9
+            self.launch.samples["interpreter_start_s"] = [start_s]
+        elif kind in {"setup", "sample"}:
+            for metric, value in answer["metrics"].items():
+                values = value if isinstance(value, list) else [value]
+                self.launch.samples.setdefault(metric, []).extend(values)
+        else:
+            self.launch.facts.update(answer)
+            self.ended = kind == "end"
+
+
+@contextlib.contextmanager
+def _process(
+    executable: str,
+    cell: Cell,
+    cores: Sequence[int],
+    answers_fd: int,
+    stderr: BinaryIO,
+    memory_limit_bytes: int | None,
+    keeper: Keeper | None,
+    beside: Beside,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the agent; leave no process of its session behind, however the block is left."""
+    process = start(
+        [executable, "-s", "-c", BOOTSTRAP, str(answers_fd)],
+        # Nothing of ours is on its import path but the agent.
+        (*cell.variant.paths, *beside.paths, str(AGENT_PATH)),
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
+        pass_fds=[answers_fd],
+        prepare=lambda: _prepare_child(cores, memory_limit_bytes),
+    )
+    try:
+        if keeper is not None:
+            keeper.watch(process.pid, beside.folders.values())
+        yield process
+    finally:
+        # The session's members (pool workers, a fork server) may outlive its leader.
+        end_group(process.pid)
+        process.wait()
+        if keeper is not None:
+            keeper.watch(0, beside.folders.values())
+
+
+_WATCH_S = 0.5
+_GRACE_S = 2.0
+"""How often a launch's server is looked after, and how long a launch has to find out by itself that it died."""
+
+
+def _listen(
+    process: subprocess.Popen[bytes],
+    reader: int,
+    listener: _Listener,
+    deadline_s: float,
+    died: Callable[[], str] | None,
+) -> bool:
+    """Take answers until the process has closed its end; False where the deadline came first.
+
+    With its server dead a launch has little time left: what waits for it may wait for ever (redis-benchmark does).
+    """
+    with selectors.DefaultSelector() as selector:
+        selector.register(reader, selectors.EVENT_READ)
+        while True:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            if not selector.select(left_s if died is None else min(left_s, _WATCH_S)):
+                if died is not None and died():
+                    deadline_s, died = min(deadline_s, time.monotonic() + _GRACE_S), None
+                continue
+            data = os.read(reader, 65536)
+            if not data:
+                return True
+            listener.feed(data)
+            if listener.ended:
+                # The agent leaves at once; a pool worker that inherited the pipe's end must not keep us waiting.
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=max(0.0, deadline_s - time.monotonic()))
+                return process.returncode is not None
+
+
+def _why(returncode: int, stderr: str) -> str:
+    """One line on why a launch failed."""
+    lines = [line.strip() for line in stderr.strip().splitlines() if line.strip()]
+    last = lines[-1] if lines else "nothing on stderr"
+    if returncode < 0:
+        try:
+            name = signal.Signals(-returncode).name
+        except ValueError:
+            name = f"signal {-returncode}"
+        memory = ", perhaps by the kernel for want of memory" if returncode == -signal.SIGKILL else ""
+        return f"killed by {name}{memory}"
+    if any("MemoryError" in line for line in lines):
+        return f"out of memory: {last}"
+    return f"exit code {returncode}: {last}"
+
+
+def run_launch(
+    cell: Cell,
+    executable: str,
+    machine: Machine,
+    *,
+    library: Path | None = None,
+    limit_s: float,
+    memory_limit_bytes: int | None = None,
+    keeper: Keeper | None = None,
+    beside: Beside = NOTHING,
+    seed: int = 1,
+) -> Launch:
+    """Start `executable`, run the cell once in it, and return what it gave.
+
+    Args:
+        cell: What to measure.
+        executable: The interpreter.
+        machine: Gives the cores for the cell's placement.
+        library: The native library, for native cells.
+        limit_s: Kill it after this many seconds.
+        memory_limit_bytes: Limit of each process's address space.
+        beside: Libraries, a server and folders for it.
+        seed: For what a workload draws: another one in each launch of a cell.
+        keeper: Ends what the launch started should we be killed meanwhile; the runner always has one.
+
+    A launch that cannot be started, crashes, hangs or ends early is returned with status "failed". KeyboardInterrupt
+    goes through, after the process and all it started are gone.
+    """
+    reader, writer = os.pipe()
+    with open(os.memfd_create("headway-stderr"), "w+b") as stderr:
+        begun_ns = time.monotonic_ns()
+        listener = _Listener(begun_ns)
+        try:
+            with _process(
+                executable, cell, machine.cores, writer, stderr, memory_limit_bytes, keeper, beside
+            ) as process:
+                os.close(writer)
+                writer = -1
+                job = {**_job(cell, machine, library, limit_s, beside), "seed": seed}
+                in_time = _converse(process, reader, listener, job, limit_s, beside.died)
+        except (OSError, subprocess.SubprocessError) as error:
+            return Launch(reason=f"the process could not be started: {error}")
+        finally:
+            for fd in (reader, writer):
+                if fd >= 0:
+                    os.close(fd)
+        launch = listener.launch
+        launch.wall_s = (time.monotonic_ns() - begun_ns) / 1e9
+        stderr.seek(0, os.SEEK_END)
+        stderr.seek(max(0, stderr.tell() - _STDERR_KEPT_BYTES))
+        launch.stderr = stderr.read().decode(errors="replace")
+    if not in_time:
+        dead = beside.died is not None and beside.died()
+        launch.reason = "killed, waiting for it" if dead else f"killed after its limit of {limit_s:g} s"
+    elif listener.garbled:
+        launch.reason = "the launch's answers are garbled: something in it wrote to our descriptor"
+    elif process.returncode != 0 or not listener.ended:
+        launch.reason = _why(process.returncode, launch.stderr)
+    else:
+        launch.status = "ok"
+    return launch
+
+
+def _converse(
+    process: subprocess.Popen[bytes],
+    reader: int,
+    listener: _Listener,
+    job: Mapping[str, Any],
+    limit_s: float,
+    died: Callable[[], str] | None,
+) -> bool:
+    """Hand over the job and take the answers; False where the limit ran out, or its server died and it went on."""
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(json.dumps(job).encode())
+    deadline_s = time.monotonic() + limit_s
+    if not _listen(process, reader, listener, deadline_s, died):
+        return False
+    try:
+        process.wait(timeout=max(0.1, deadline_s - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return False
+    return True

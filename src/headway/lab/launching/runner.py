@@ -1,0 +1,447 @@
+"""The run: every planned launch, one at a time, each stored before the next starts.
+
+The runner sleeps in `select` while a launch runs. From four physical cores on it keeps the last to itself and launches
+run on the others, so that it never shares a core with what it measures.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast, final
+
+from headway import __version__, native
+from headway.errors import HeadwayError, InterpreterError, NativeError, UsageError
+from headway.host import doctor, interpreters
+from headway.host.interpreters import Interpreter
+from headway.host.keeper import Keeper
+from headway.host.machine import Machine, split_off_runner, this_machine
+from headway.host.paths import default_store
+from headway.lab.beside.surroundings import Surroundings, prepare
+from headway.lab.design import ONE_WORKER, PLACEMENTS, SIZES, Cell, Experiment, Placement, Size, Variant
+from headway.lab.experiments import experiment, experiments
+from headway.lab.kept import store
+from headway.lab.kept.launched import Launch
+from headway.lab.kept.results import Run, read_run
+from headway.lab.kept.settings import Settings
+from headway.lab.launching.launch import run_launch
+from headway.lab.launching.lock import only_lab
+from headway.lab.launching.session import Progress, Report, Session
+from headway.lab.plan import Plan, make_plan, needed, nothing_missing
+
+__all__ = ["Request", "resume", "run"]
+
+
+_MOST_LAUNCHES = 10_000
+_MOST_S = 7 * 24 * 3600
+
+Say = Callable[[str], None]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What to run, as the command line or a caller asks for it; validated by `run`.
+
+    Attributes:
+        experiments: Names; none means all.
+        size: "quick", "standard" or "published".
+        interpreters: As `interpreters.select` takes them; none means the newest patch of every minor and build.
+        models: Only these; none means all.
+        placement: Only this one; None means each variant's own.
+        launches: Per cell; None means the size's default.
+        budget_s: The time for all launches, spent where claims are not decided (see `lab.launching.agenda`). None means 10 minutes for
+            all experiments at quick size, less for fewer, and no budget where `launches` is given or at another size.
+        seed: For the order; None draws one.
+        limit_s: Seconds a launch may take; None means the size's default.
+        memory_limit_bytes: Address space of a launch's processes; None leaves it unlimited.
+        store: The results store; None means the user's own.
+        redis_url: A Redis to use instead of the lab's own; "" means `$REDIS_URL`. Never stored: it may hold a password.
+    """
+
+    experiments: Sequence[str] = ()
+    size: Size = "quick"
+    interpreters: Sequence[str] = ()
+    models: Sequence[str] = ()
+    placement: Placement | None = None
+    launches: int | None = None
+    budget_s: float | None = None
+    seed: int | None = None
+    limit_s: float | None = None
+    memory_limit_bytes: int | None = None
+    store: Path | None = None
+    redis_url: str = ""
+
+
+def _validate(request: Request) -> None:
+    """Raise UsageError for values that no run can have."""
+    if request.size not in SIZES:
+        raise UsageError(
+            f"the size is `{request.size}`, expected one of {', '.join(SIZES)}", hint="see `headway lab --help`"
+        )
+    if request.placement is not None and request.placement not in PLACEMENTS:
+        raise UsageError(
+            f"the placement is `{request.placement}`, expected one of {', '.join(PLACEMENTS)}",
+            hint="see `headway lab --help`",
+        )
+    for name, value, most in (
+        ("number of launches", request.launches, _MOST_LAUNCHES),
+        ("budget in seconds", request.budget_s, _MOST_S),
+        ("time limit in seconds", request.limit_s, _MOST_S),
+        ("memory limit in bytes", request.memory_limit_bytes, sys.maxsize),
+    ):
+        if value is not None and not 0 < value <= most:
+            raise UsageError(
+                f"the {name} is {value}, expected more than 0 and at most {most}",
+                hint="leave it out for the default, or use 10, say",
+            )
+
+    if request.launches is not None and request.budget_s is not None:
+        raise UsageError(
+            f"{request.launches} launches of each cell and a budget of {request.budget_s:g} s exclude each other",
+            hint="with a budget each claim gets the launches that it needs; leave one of them out",
+        )
+
+
+_QUICK_BUDGET_S = 600.0
+_LEAST_BUDGET_S = 60.0
+
+
+def _budget_s(request: Request, chosen: int) -> float | None:
+    """Return the budget of so many chosen experiments; None where every cell has a fixed number of launches."""
+    if request.budget_s is not None or request.launches is not None or request.size != "quick":
+        return request.budget_s
+    return max(_LEAST_BUDGET_S, _QUICK_BUDGET_S * chosen / len(experiments()))
+
+
+def _native_library() -> tuple[Path | None, str]:
+    try:
+        return native.library_path(), ""
+    except NativeError as error:
+        return None, error.message
+
+
+@contextmanager
+def _on_cores(cores: Sequence[int]) -> Iterator[None]:
+    """Keep ourselves to `cores`, where there are any to spare; launches are given theirs."""
+    before = os.sched_getaffinity(0)
+    if cores:
+        os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@final
+class _Processes:
+    """Launches fresh processes, with what stands beside them; a context manager around a run."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        machine: Machine,
+        executables: Mapping[str, str],
+        library: Path | None,
+        surroundings: Surroundings,
+    ) -> None:
+        self._plan, self._machine, self._executables, self._library = plan, machine, executables, library
+        self._surroundings = surroundings
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        spare = sorted(os.sched_getaffinity(0) - set(self._machine.cores))
+        with ExitStack() as opened:
+            self._keeper = opened.enter_context(Keeper())
+            self._neighbours = opened.enter_context(self._surroundings.opened(self._machine, self._plan.seed))
+            opened.enter_context(_on_cores(spare))
+            self._open = opened.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.__exit__(kind, error, trace)
+
+    def __call__(self, cell: Cell, block: int) -> Launch:
+        try:
+            with self._neighbours.of(cell, self._keeper) as beside:
+                launch = run_launch(
+                    cell,
+                    self._executables[cell.interpreter],
+                    self._machine,
+                    library=self._library,
+                    limit_s=self._plan.limit_s,
+                    memory_limit_bytes=self._plan.memory_limit_bytes,
+                    keeper=self._keeper,
+                    beside=beside,
+                    seed=(self._plan.seed + block) % 2**63,
+                )
+        except (HeadwayError, OSError) as error:
+            return Launch(reason=f"what it needs could not be made ready: {error}")
+        if launch.status == "failed":
+            died = self._neighbours.autopsy(cell)
+            launch.reason = f"{died}; then: {launch.reason}" if died else launch.reason
+        return launch
+
+
+def _silent(_progress: Progress) -> None:
+    pass
+
+
+def _mute(_line: str) -> None:
+    pass
+
+
+def _executables(chosen: Sequence[Interpreter]) -> dict[str, str]:
+    """Return interpreter id -> executable; native cells run under the last of them that has ctypes."""
+    paths = {interpreter.id: interpreter.executable for interpreter in chosen}
+    with_ctypes = [interpreter for interpreter in chosen if interpreter.ctypes]
+    if with_ctypes:
+        paths[ONE_WORKER] = with_ctypes[-1].executable
+    return paths
+
+
+@final
+class _Choice:
+    """A request met with what is on this machine: interpreters, cores, the native library.
+
+    Raises:
+        UsageError: The request's values contradict each other, or leave nothing to run.
+        InterpreterError: There is no interpreter, or one does not start.
+    """
+
+    def __init__(self, request: Request, seed: int) -> None:
+        self._request, self._seed = request, seed
+        self.experiments = [experiment(name) for name in dict.fromkeys(request.experiments)] or list(experiments())
+        self.interpreters = interpreters.select(interpreters.discover()[0], request.interpreters)
+        if not self.interpreters:
+            raise InterpreterError(
+                "no CPython 3.8 or later was found", hint="install one, or name its path with `--interpreter`"
+            )
+        self.machine = this_machine(split_off_runner(this_machine().cores)[0])
+        self.library, self._native_missing = _native_library()
+        if not any(interpreter.ctypes for interpreter in self.interpreters):
+            self._native_missing = self._native_missing or "none of the chosen interpreters can import ctypes"
+        self._narrowed = not request.interpreters
+        # Choices that contradict each other are told before anything is installed.
+        self.plan = self._planned(nothing_missing)
+
+    def _planned(self, missing: Callable[[Variant, Interpreter | None], str]) -> Plan:
+        request = self._request
+        return make_plan(
+            self.experiments,
+            self.interpreters,
+            self.machine,
+            size=request.size,
+            seed=self._seed,
+            launches=request.launches,
+            budget_s=_budget_s(request, len(self.experiments)),
+            models=request.models,
+            placement=request.placement,
+            limit_s=request.limit_s,
+            memory_limit_bytes=request.memory_limit_bytes,
+            native_missing=self._native_missing,
+            narrowed=self._narrowed,
+            missing=missing,
+        )
+
+    def make_ready(self, chosen: Sequence[Experiment], say: Say) -> Surroundings:
+        """Install what some of the experiments need; the plan then is without what cannot be had."""
+        wanted = needed(
+            chosen,
+            self.interpreters,
+            size=self._request.size,
+            models=self._request.models,
+            placement=self._request.placement,
+            narrowed=self._narrowed,
+        )
+        surroundings = prepare(wanted, redis_url=self._request.redis_url, say=say)
+        names = {one.name for one in chosen}
+        if names == {one.name for one in self.experiments}:
+            self.plan = self._planned(surroundings.missing)
+        return surroundings
+
+    def launcher(self, surroundings: Surroundings) -> _Processes:
+        """Return what launches the plan's cells."""
+        executables = _executables(self.interpreters)
+        return _Processes(self.plan, self.machine, executables, self.library, surroundings)
+
+    def settings(self, surroundings: Surroundings) -> Settings:
+        """Return the run's settings."""
+        return Settings(
+            version=__version__,
+            size=self.plan.size,
+            launches=self.plan.launches,
+            budget_s=self.plan.budget_s,
+            seed=self.plan.seed,
+            limit_s=self.plan.limit_s,
+            memory_limit_bytes=self.plan.memory_limit_bytes,
+            experiments=tuple(one.name for one in self.experiments),
+            models=tuple(self._request.models),
+            placement=self._request.placement,
+            machine=self.machine,
+            doctor=tuple(doctor.examine()),
+            interpreters=tuple(self.interpreters),
+            skipped=self.plan.skipped,
+            redis=surroundings.about_redis(),
+            volumes=surroundings.volumes.to_json(),
+        )
+
+
+def run(
+    request: Request | None = None,
+    *,
+    report: Report = _silent,
+    say: Say = _mute,
+    provide: Callable[[], None] | None = None,
+) -> Run:
+    """Run the lab and return the results.
+
+    Every launch is in the store before the next begins, so KeyboardInterrupt, which goes through, loses only the one in
+    flight; `load_run` then gives what is there and `resume` completes it.
+
+    Args:
+        request: What to run; None means every experiment at quick size.
+        report: Called before each launch, after each experiment, and at the end.
+        say: Told, in a line each, what is being made ready before launches.
+        provide: Called when the first experiment is done, as to build further interpreters; nothing is measured meanwhile.
+            Interpreters are looked for again then, and the first experiment goes on with those that are new.
+
+    Raises:
+        UsageError: Bad or contradictory values, found before anything runs.
+        InterpreterError: An interpreter that does not start.
+        StoreError: The store cannot be written.
+        HeadwayError: Another lab is measuring on this machine.
+    """
+    request = request or Request()
+    _validate(request)
+    choice = _Choice(request, int.from_bytes(os.urandom(4)) if request.seed is None else request.seed)
+    with only_lab(), store.Store(request.store or default_store(), create=True) as results:
+        first = choice.experiments[:1] if provide is not None else choice.experiments
+        surroundings = choice.make_ready(first, say)
+        settings = choice.settings(surroundings)
+        session = Session(results, results.new_run(settings, choice.plan.cells), report)
+        if provide is not None:
+            with choice.launcher(surroundings) as launcher:
+                session.carry_out(choice.plan, launcher, first_look_of=first[0].name)
+            provide()
+            choice = _Choice(request, choice.plan.seed)
+            surroundings = choice.make_ready(choice.experiments, say)
+            settings = replace(choice.settings(surroundings), doctor=settings.doctor)
+            results.change_run(session.run_id, settings, choice.plan.cells)
+        with choice.launcher(surroundings) as launcher:
+            session.carry_out(choice.plan, launcher)
+        session.end()
+        return read_run(results, session.run_id)
+
+
+def _refuse_another_redis(begun: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Raise UsageError where a run would go on with another Redis than it began with."""
+    if begun and begun != now:
+
+        def said(redis: Mapping[str, str]) -> str:
+            whose = f"yours at {redis['url']}" if redis.get("url") else redis.get("whose", "none")
+            return f"{redis.get('server', 'no Redis')} ({whose})"
+
+        raise UsageError(
+            f"the run began with {said(begun)} and would go on with {said(now)}",
+            hint="give the same `--redis-url` again (it is not stored), or leave it out where the run had none",
+        )
+
+
+def _refuse_other_volumes(
+    begun: Mapping[str, Mapping[str, Any]], now: Mapping[str, Any], cells: Iterable[Cell]
+) -> None:
+    """Raise UsageError where a run would go on with files on other volumes than it began with."""
+    for name in sorted({name for cell in cells for name in cell.variant.space}):
+        if name in begun and begun[name] != now.get(name):
+            here = now.get(name, {"folder": "no folder", "type": "none"})
+            raise UsageError(
+                f"the run began with its {name} at {begun[name]['folder']} ({begun[name]['type']}), which is now "
+                f"{here['folder']} ({here['type']})",
+                hint=f"set HEADWAY_{name.upper()} as it was, or start a new run",
+            )
+
+
+def resume(
+    name: str = "last",
+    *,
+    store_path: Path | None = None,
+    redis_url: str = "",
+    report: Report = _silent,
+    say: Say = _mute,
+) -> Run:
+    """Complete a run that was cut short: the same cells in the same order, none twice.
+
+    Args:
+        name: The run, as `load_run` takes it.
+        store_path: The results store; None means the user's own.
+        redis_url: As in `Request`; the URL of the run's beginning was not stored.
+        report: As for `run`.
+        say: As for `run`.
+
+    Raises:
+        StoreError: No such run.
+        HeadwayError: Another lab is measuring on this machine.
+        InterpreterError: An interpreter of the run is gone, or is another one now.
+    """
+    with only_lab(), store.Store(store_path or default_store(), write=True) as results:
+        header = results.find_run(name)
+        settings = header.settings
+        if settings.declared:
+            raise UsageError(f"the run {header.id} is of pytest's benchmarks", hint="run pytest again")
+        stored = settings.interpreters
+        for interpreter in stored:
+            now = interpreters.probe(interpreter.executable)
+            if (now.version, now.free_threaded) != (interpreter.version, interpreter.free_threaded):
+                raise InterpreterError(
+                    f"{interpreter.executable} is {now.version} now, the run began with {interpreter.version}",
+                    hint="start a new run: figures of two versions do not belong together",
+                )
+        machine = settings.machine
+        if not set(machine.cores) <= os.sched_getaffinity(0):
+            raise UsageError(
+                f"the run began on cores {list(machine.cores)}, of which some are not usable now",
+                hint="resume it with the same affinity, or start a new run",
+            )
+        plan = Plan(
+            size=cast("Size", settings.size),
+            launches=settings.launches,
+            budget_s=settings.budget_s,
+            seed=settings.seed,
+            limit_s=settings.limit_s,
+            memory_limit_bytes=settings.memory_limit_bytes,
+            cells=tuple(results.cells(header.id)),
+            skipped=settings.skipped,
+        )
+        library, missing = _native_library()
+        done = results.done(header.id)
+        # With a budget any cell may get further launches.
+        again = plan.cells if plan.budget_s is not None and not header.complete else ()
+        left = [cell for block, cell in plan.order() if (cell.key, block) not in done]
+        cells = {cell.key: cell for cell in (*left, *again)}.values()
+        if library is None and any(cell.native for cell in cells):
+            raise NativeError(missing, hint="build it (`make native`), then resume")
+        by_id = {interpreter.id: interpreter for interpreter in stored}
+        surroundings = prepare(
+            ((cell.variant, by_id.get(cell.interpreter, stored[-1])) for cell in cells), redis_url=redis_url, say=say
+        )
+        if any(cell.variant.server == "redis" for cell in cells):
+            _refuse_another_redis(settings.redis, surroundings.about_redis())
+        _refuse_other_volumes(settings.volumes, surroundings.volumes.to_json(), cells)
+        for cell in cells:
+            missing = surroundings.missing(cell.variant, by_id.get(cell.interpreter))
+            if missing:
+                raise HeadwayError(
+                    f"the run cannot go on, {cell.label} lacks something now: {missing}",
+                    hint="resume when it is there again; nothing of the run is lost",
+                )
+        session = Session(results, header.id, report)
+        with _Processes(plan, machine, _executables(stored), library, surroundings) as launcher:
+            session.carry_out(plan, launcher)
+        session.end()
+        return read_run(results, header.id)

@@ -1,0 +1,151 @@
+"""A run of a plan: launch, store, judge, report, until the agenda is done. What launches is an argument."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import final
+
+from headway.lab.design import Cell
+from headway.lab.judging.open_claims import OpenClaim, open_claims
+from headway.lab.judging.verdicts import by_claim, judge, speaking
+from headway.lab.kept.launched import Launch
+from headway.lab.kept.results import Run, run_of
+from headway.lab.kept.store import Store, StoredLaunch
+from headway.lab.launching.agenda import Agenda, Finished
+from headway.lab.plan import Plan
+
+__all__ = ["Launcher", "Progress", "Report", "Session"]
+
+Launcher = Callable[[Cell, int], Launch]
+"""Launches a cell for a block, and returns what came of it; a launch that fails is a value, too."""
+
+
+@final
+@dataclass(frozen=True)
+class Progress:
+    """What a run tells while it runs: before each launch, when an experiment has had its launches, and at the end.
+
+    Attributes:
+        run: The run's id.
+        done: Launches stored so far, those of an earlier try included.
+        planned: Launches in all; with a budget those that every cell gets.
+        budget_s: The time for all launches; None where their number is fixed.
+        cell: What starts now; None otherwise.
+        block: Which repetition that is.
+        failed: Failed launches so far.
+        left_s: Estimate of the time that is left at most; None at first.
+        finished: The experiment that has had its launches; None otherwise.
+        results: The run as far as it has come, with `finished`.
+    """
+
+    run: str
+    done: int
+    planned: int
+    budget_s: float | None
+    cell: Cell | None
+    block: int
+    failed: int
+    left_s: float | None
+    finished: Finished | None = None
+    results: Run | None = None
+
+
+Report = Callable[[Progress], None]
+
+
+@final
+class Session:
+    """One try at a run: launches what an agenda asks for and the store has not got, each stored before the next begins.
+
+    Args:
+        store: The results store, open for writing.
+        run_id: The run.
+        report: Told before each launch and after each experiment.
+    """
+
+    def __init__(self, store: Store, run_id: str, report: Report) -> None:
+        self._store, self.run_id, self._report = store, run_id, report
+        self._failed = 0
+        # Experiment -> claim -> outcome, as it was told last.
+        self._told: dict[str, dict[str, str]] = {}
+
+    def carry_out(self, plan: Plan, launcher: Launcher, *, first_look_of: str = "") -> None:
+        """Launch what the plan's agenda asks for.
+
+        Args:
+            plan: The plan; another one than before may have more cells.
+            launcher: What launches.
+            first_look_of: Only this experiment, and only the launches that every cell gets.
+
+        Raises:
+            StoreError: The store cannot be written.
+        """
+        header = self._store.find_run(self.run_id)
+        stored = {(one.key, one.block): one for one in self._store.launches(self.run_id)}
+        so_far: dict[str, list[StoredLaunch]] = {}
+
+        def results() -> Run:
+            return run_of(header, plan.cells, so_far)
+
+        def open_now(experiment: str) -> list[OpenClaim]:
+            run = results()
+            return open_claims(judge(run, [run.experiment(experiment)]))
+
+        agenda = Agenda(plan, open_now)
+        planned = [one for one in plan.order() if first_look_of in {"", one[1].experiment}]
+
+        def say(cell: Cell | None = None, block: int = 0, finished: Finished | None = None) -> None:
+            had = {key: len(launches) for key, launches in so_far.items()}
+            to_come = [cell for cell in plan.cells for _ in range(plan.launches - had.get(cell.key, 0))]
+            left_s = agenda.expected_s(to_come) if so_far else None
+            if plan.budget_s is not None:
+                left_s = max(0.0, plan.budget_s - agenda.spent_s)
+            self._report(
+                Progress(
+                    self.run_id,
+                    len(stored),
+                    len(planned),
+                    plan.budget_s,
+                    cell,
+                    block,
+                    self._failed,
+                    left_s,
+                    finished,
+                    None if finished is None else results(),
+                )
+            )
+
+        for step in agenda.steps():
+            if isinstance(step, Finished):
+                news = self._news(results(), step)
+                if news is not None:
+                    say(finished=news)
+                if step.experiment == first_look_of:
+                    return
+                continue
+            if first_look_of and step.block >= plan.launches:
+                continue
+            launch = stored.get((step.cell.key, step.block))
+            if launch is None:
+                say(step.cell, step.block)
+                launch = StoredLaunch(step.cell.key, step.block, launcher(step.cell, step.block))
+                self._failed += launch.launch.status == "failed"
+                self._store.add_launch(self.run_id, step.cell.key, step.block, launch.launch)
+                stored[step.cell.key, step.block] = launch
+            so_far.setdefault(launch.key, []).append(launch)
+            agenda.tell(step.cell, launch.launch.wall_s)
+        say()
+
+    def _news(self, run: Run, finished: Finished) -> Finished | None:
+        """Return what is to be told of an experiment: all of it the first time, then only claims that came out otherwise."""
+        groups = by_claim(judge(run, [run.experiment(finished.experiment)]))
+        outcomes: dict[str, str] = {name: speaking(group).outcome for name, group in groups.items()}
+        before = self._told.get(finished.experiment)
+        self._told[finished.experiment] = outcomes
+        if before is None:
+            return Finished(finished.experiment)
+        changed = frozenset(name for name, outcome in outcomes.items() if outcome != before.get(name))
+        return Finished(finished.experiment, changed) if changed else None
+
+    def end(self) -> None:
+        """Note that the run has come to its end."""
+        self._store.end_run(self.run_id)

@@ -1,0 +1,3 @@
+"""A run of the lab in words, tables and JSON."""
+
+__all__: list[str] = []

@@ -1,0 +1,223 @@
+"""Claims with what a run says of them, and its other words, as plain data: what the terminal and the page both show."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from headway.lab.judging.figures import number
+from headway.lab.judging.findings import figure
+from headway.lab.judging.verdicts import ORDER, Verdict, by_claim, speaking
+from headway.lab.kept.results import Run
+from headway.lab.published import sources
+
+__all__ = [
+    "Claimed",
+    "Counted",
+    "Outcome",
+    "claimed",
+    "counted",
+    "failed",
+    "heading",
+    "legend",
+    "letters",
+    "warnings",
+]
+
+_MOST_FAILURES = 20
+
+_PLACEMENTS = {
+    "free": "free: where the system likes",
+    "split": "split: the two sides (server and client) on cores of their own",
+    "same": "same: all on one core",
+}
+
+
+@final
+@dataclass(frozen=True)
+class Outcome:
+    """What a claim came to on some interpreters.
+
+    Attributes:
+        outcome: "supported", "refuted", "inconclusive" or "not measured".
+        figures: The deciding figure of each interpreter, with its interval.
+        sentence: What that says; "" where it is said already.
+    """
+
+    outcome: str
+    figures: str
+    sentence: str
+
+
+@final
+@dataclass(frozen=True)
+class Claimed:
+    """A claim and its outcomes.
+
+    Attributes:
+        id: Unique, "experiment/words".
+        experiment: Whose.
+        text: In one line.
+        source: Who says so.
+        published: The author's ratios, each with its source; "" without any.
+        outcome: What it came to as a whole.
+        outcomes: The same over all interpreters, where that is told, then by interpreter.
+    """
+
+    id: str
+    experiment: str
+    text: str
+    source: str
+    published: str
+    outcome: str
+    outcomes: tuple[Outcome, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Counted:
+    """How many claims came out how.
+
+    Attributes:
+        summary: `91 claims (58 supported, ...)`.
+        doubts: What is to be held against the run as a whole.
+        named: By outcome, the ids of claims that did not hold.
+    """
+
+    summary: str
+    doubts: tuple[str, ...]
+    named: tuple[Outcome, ...]
+
+
+def heading(run: Run) -> tuple[str, ...]:
+    """Return what was measured, where and how: a line each."""
+    machine, settings = run.machine, run.settings
+    measured = {result.cell.interpreter for result in run.results.values()}
+    names = [f"{run.names[key]} ({one.version})" for key, one in run.interpreters.items() if key in measured]
+    lines = [
+        f"{machine.cpu}, {len(machine.cores)} cores ({machine.physical_cores} physical), Linux {machine.kernel}, {machine.system}",
+        "CPython " + ", ".join(names),
+    ]
+    used = _used(run)
+    places = [f"{name} {one['type']} at {one['folder']}" for name, one in settings.volumes.items() if name in used]
+    if places:
+        lines.append("files: " + ", ".join(places))
+    if settings.redis:
+        lines.append(f"Redis: {settings.redis['server']}, {settings.redis['whose']}")
+    state = "" if run.header.complete else f", INCOMPLETE: {run.header.done} of {run.header.planned} launches"
+    if settings.declared:
+        lines.append(f"benchmarks of pytest, {settings.launches} launches of each{state}")
+        return tuple(lines)
+    launches = (
+        f"{settings.launches} launches a cell"
+        if settings.budget_s is None
+        else f"{run.header.done} launches, {settings.launches} of each cell and more where a claim was open"
+    )
+    lines.append(f"size {settings.size}, {launches}, in shuffled blocks, seed {settings.seed}{state}")
+    return tuple(lines)
+
+
+def legend(run: Run) -> tuple[str, ...]:
+    """Return how to read the rest, a line each."""
+    lines = [
+        "below each claim: what this run says of it; a ratio [95 % interval] or a count over all samples, by interpreter"
+    ]
+    if run.settings.budget_s is not None:
+        lines.append(
+            f"the run looked again and again and stopped where claims were decided: each interval is one of "
+            f"{run.settings.confidence:.2%}, so that all looks together miss in 5 % of cases at most"
+        )
+    placements = {result.cell.placement for result in run.results.values()}
+    if placements - {"free"}:
+        lines.append("; ".join(text for name, text in _PLACEMENTS.items() if name in placements))
+    return tuple(lines)
+
+
+def _used(run: Run) -> set[str]:
+    return {name for result in run.results.values() for name in result.cell.variant.space}
+
+
+def warnings(run: Run) -> tuple[str, ...]:
+    """Return what the checks said against the machine when the run began."""
+    used = _used(run)
+    return tuple(
+        f"{check.name}: {check.fact}"
+        for check in run.settings.doctor
+        if check.status == "warning" and (used or check.name != "page-cache")
+    )
+
+
+def claimed(run: Run, verdicts: Sequence[Verdict]) -> tuple[Claimed, ...]:
+    """Return each claim with its source, the published ratios, the outcomes by interpreter, and why."""
+    return tuple(_claimed(run, group) for group in by_claim(verdicts).values())
+
+
+def _measured(run: Run, verdict: Verdict) -> str:
+    """`3.13 1.02 [0.98-1.07]`: the deciding figure of a verdict."""
+    name = run.names.get(verdict.interpreter, "")
+    one = verdict.deciding
+    return f"{name} {figure(one)}".strip() if one is not None else name
+
+
+def _claimed(run: Run, verdicts: Sequence[Verdict]) -> Claimed:
+    claim, whole = verdicts[0].claim, speaking(verdicts)
+    published = dict.fromkeys(f"{number(value)} ({source})" for source, value in verdicts[0].published())
+    return Claimed(
+        id=claim.id,
+        experiment=verdicts[0].experiment,
+        text=claim.text,
+        source=claim.source,
+        published=", ".join(published),
+        outcome=whole.outcome,
+        outcomes=tuple(_outcomes(run, verdicts, whole)),
+    )
+
+
+def _outcomes(run: Run, verdicts: Sequence[Verdict], whole: Verdict) -> Iterator[Outcome]:
+    if whole in verdicts and whole.interpreter == "all":
+        yield Outcome(whole.outcome, f"over all: {_measured(run, whole)}", whole.sentence)
+    singles = [verdict for verdict in verdicts if verdict.interpreter != "all"]
+    for outcome in ORDER:
+        group = [verdict for verdict in singles if verdict.outcome == outcome]
+        if not group:
+            continue
+        figures = ", ".join(filter(None, (_measured(run, verdict) for verdict in group)))
+        # Below a verdict over all, single interpreters need no sentence unless they say something else.
+        sentence = (
+            "" if whole.interpreter == "all" and outcome in (whole.outcome, "inconclusive") else group[0].sentence
+        )
+        yield Outcome(outcome, figures, sentence)
+
+
+def counted(run: Run, verdicts: Sequence[Verdict]) -> Counted:
+    """Return how many claims came out how, what to hold against the run, and by name the claims that did not hold."""
+    claims = by_claim(verdicts)
+    outcomes = {name: speaking(group).outcome for name, group in claims.items()}
+    counts = Counter(outcomes.values())
+    doubts = [
+        f"{check.name} when the run began: {check.fact}; intervals cannot tell its share"
+        for check in run.settings.doctor
+        if check.status == "warning" and check.name in {"load", "steal", "cpu-quota"}
+    ]
+    if not run.header.complete:
+        doubts.insert(0, f"INCOMPLETE: {run.header.done} of {run.header.planned} launches")
+    named = [
+        Outcome(outcome, ", ".join(names), "")
+        for outcome in ("refuted", "mixed", "at the limit", "inconclusive")
+        if (names := [name for name, one in outcomes.items() if one == outcome])
+    ]
+    summary = ", ".join(f"{counts[outcome]} {outcome}" for outcome in ORDER if counts[outcome])
+    return Counted(f"{len(claims)} claims ({summary})", tuple(doubts), tuple(named))
+
+
+def letters(verdicts: Sequence[Verdict]) -> tuple[tuple[str, str], ...]:
+    """Return what the letters behind claims stand for."""
+    used = {match for verdict in verdicts for match in re.findall(r"\b([A-Z])\d*\b", verdict.claim.source)}
+    return tuple((letter, text) for letter, text in sources().items() if letter in used)
+
+
+def failed(run: Run) -> tuple[str, ...]:
+    """Return which launches failed and why, those of one reason together."""
+    failures = Counter(f"{one.key.replace('|', ', ')}: {one.launch.reason}" for one in run.failures)
+    return tuple(f"{count} x {failure}" for failure, count in failures.most_common(_MOST_FAILURES))

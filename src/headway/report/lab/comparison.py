@@ -1,0 +1,147 @@
+"""Two runs side by side: as plain data, and for the terminal."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import final
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from headway.lab.judging.compare import Difference
+from headway.lab.kept.results import Run
+from headway.report.figures import Table, Unit, amount, interval_ends, ratio, unit_of_experiment
+from headway.report.layout import render_table
+
+__all__ = ["Compared", "Ratio", "compared", "render_comparison"]
+
+
+_WORDS = {
+    ("more", True): "slower",
+    ("less", True): "faster",
+    ("more", False): "more",
+    ("less", False): "fewer",
+}
+"""Outcome, and whether the metric is a time -> the word for it."""
+
+
+@final
+@dataclass(frozen=True)
+class Ratio:
+    """One cell of two runs.
+
+    Attributes:
+        experiment: Whose.
+        cell: Its label, interpreter and placement.
+        value, low, high: After over before, with its 95 % interval; None where there is none.
+        verdict: In a word: `slower`, `no difference`, ...
+        better: The change is for the better; None: no difference, or neither is.
+    """
+
+    experiment: str
+    cell: str
+    value: float | None
+    low: float | None
+    high: float | None
+    verdict: str
+    better: bool | None
+
+
+@final
+@dataclass(frozen=True)
+class Compared:
+    """Two runs side by side.
+
+    Attributes:
+        title: Which, and how many cells came out how.
+        changed: What else differs between them than time.
+        table: One row per cell in common.
+        ratios: The same for drawing.
+    """
+
+    title: str
+    changed: tuple[str, ...]
+    table: Table
+    ratios: tuple[Ratio, ...]
+
+
+def compared(before: Run, after: Run, differences: Iterable[Difference]) -> Compared:
+    """Return two runs side by side: one row per cell in common."""
+    rows: list[tuple[str, ...]] = []
+    ratios = []
+    shown = ""
+    for one in differences:
+        cell = one.before.cell
+        if cell.experiment != shown:
+            shown = cell.experiment
+            rows.append((shown, *[""] * 6))
+        unit = unit_of_experiment(before.experiment(cell.experiment))
+        old, new = one.before.level(one.metric), one.after.level(one.metric)
+        name = before.names.get(cell.interpreter, cell.interpreter)
+        verdict = _WORDS.get((one.outcome, unit == "s"), one.outcome)
+        rows.append(
+            (
+                f"  {cell.label}",
+                name,
+                cell.placement,
+                amount(old.value, unit) if old else "-",
+                amount(new.value, unit) if new else "-",
+                ratio(one.ratio) if one.ratio else "-",
+                verdict,
+            )
+        )
+        ratios.append(_ratio(one, f"{cell.label}, {name}, {cell.placement}", verdict, unit))
+    counts = Counter(row[-1] for row in rows if row[-1])
+    table = Table(
+        "after over before [95 % interval]. The two runs were not interleaved: what changed on the machine between "
+        "them is in every ratio. Of many cells without a difference, one in twenty seems to have one.",
+        ("cell", "CPython", "placement", "before", "after", "ratio", "verdict"),
+        tuple(rows),
+    )
+    summary = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    return Compared(f"{before.id} -> {after.id}: {summary}", tuple(_changed(before, after)), table, tuple(ratios))
+
+
+def _ratio(one: Difference, cell: str, verdict: str, unit: Unit) -> Ratio:
+    more = {"more": True, "less": False}.get(one.outcome)
+    low, high = interval_ends(one.ratio)
+    return Ratio(
+        experiment=one.before.cell.experiment,
+        cell=cell,
+        value=one.ratio.value if one.ratio else None,
+        low=low,
+        high=high,
+        verdict=verdict,
+        better=None if more is None or unit not in {"s", "per_s", "bytes_per_s"} else more != (unit == "s"),
+    )
+
+
+def render_comparison(before: Run, after: Run, differences: Iterable[Difference]) -> RenderableType:
+    """Return two runs side by side for the terminal."""
+    found = compared(before, after, differences)
+    changed = [Text(f"! {line}", style="yellow") for line in found.changed]
+    return Group(Text(found.title, style="bold"), *changed, render_table(found.table))
+
+
+def _changed(before: Run, after: Run) -> Iterator[str]:
+    """What else differs between two runs than time."""
+    settings = before.settings, after.settings
+    for name, old, new in (
+        ("the machine", before.machine.cpu, after.machine.cpu),
+        ("the cores", before.machine.cores, after.machine.cores),
+        ("the kernel", before.machine.kernel, after.machine.kernel),
+        ("headway", settings[0].version, settings[1].version),
+        *(
+            (name, *(said.redis.get(part, "") for said in settings))
+            for name, part in (("the Redis server", "server"), ("whose Redis it was", "whose"))
+        ),
+    ):
+        if old and new and old != new:
+            yield f"{name} differed: {old}, then {new}"
+    for name in sorted(set(before.names.values()) & set(after.names.values())):
+        versions = [
+            next((one.version for key, one in run.interpreters.items() if run.names[key] == name), "")
+            for run in (before, after)
+        ]
+        if versions[0] != versions[1]:
+            yield f"CPython {name} differed: {versions[0]}, then {versions[1]}"

@@ -1,0 +1,177 @@
+"""A run as JSON: every cell with its raw samples, statistics, verdicts and findings; or as a pyperf suite."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from headway.lab import stats
+from headway.lab.judging.assessed import assess
+from headway.lab.judging.compare import Difference
+from headway.lab.judging.evidence import Evidence
+from headway.lab.judging.findings import Finding
+from headway.lab.judging.verdicts import Verdict
+from headway.lab.kept.results import CellResult, Run
+
+__all__ = ["comparison_to_json", "run_to_json", "run_to_pyperf", "verdict_to_json"]
+
+
+def _interval(interval: stats.Interval | None) -> dict[str, Any] | None:
+    if interval is None:
+        return None
+    return {
+        "value": interval.value,
+        "low": interval.low,
+        # JSON has no infinity.
+        "high": None if math.isinf(interval.high) else interval.high,
+        "confidence": stats.CONFIDENCE,
+        "look_confidence": interval.confidence,
+        "method": interval.method,
+    }
+
+
+def _evidence(one: Evidence) -> dict[str, Any]:
+    return {
+        "outcome": one.outcome,
+        "what": one.what,
+        "ratio": _interval(one.interval),
+        "count": one.count,
+        "expected": one.relation,
+        "launches": one.launches,
+        "launches_to_decide": one.launches_to_decide,
+    }
+
+
+def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
+    """Return a verdict with its evidence and the published ratios."""
+    return {
+        "claim": verdict.claim.id,
+        "text": verdict.claim.text,
+        "source": verdict.claim.source,
+        "published": [{"source": source, "ratio": value} for source, value in verdict.published()],
+        "experiment": verdict.experiment,
+        "interpreter": verdict.interpreter,
+        "verdict": verdict.outcome,
+        "sentence": verdict.sentence,
+        "evidence": [_evidence(one) for one in verdict.evidence],
+    }
+
+
+def _finding(one: Finding) -> dict[str, Any]:
+    return {
+        "experiment": one.experiment,
+        "claim": one.claim,
+        "text": one.text,
+        "evidence": one.evidence,
+        "holds_on": list(one.holds_on),
+        "fails_on": list(one.fails_on),
+        "advice": one.advice,
+    }
+
+
+def _cell(result: CellResult) -> dict[str, Any]:
+    metrics = {}
+    for metric in result.metrics():
+        values = result.values(metric)
+        found = stats.outliers(values)
+        metrics[metric] = {
+            "level": _interval(result.level(metric)),
+            "launch_values": values,
+            "two_modes": stats.bimodal(values),
+            "outlying_launches": {"mild": found.mild, "severe": found.severe},
+            "steady_states": result.steady_states(metric),
+        }
+    cell = result.cell
+    return {
+        "experiment": cell.experiment,
+        "label": cell.label,
+        "series": cell.series,
+        "setting": cell.setting,
+        "model": cell.variant.model,
+        "params": dict(cell.variant.params),
+        "interpreter": cell.interpreter,
+        "placement": cell.placement,
+        "metrics": metrics,
+        "utilisation": result.mean_utilisation(),
+        "launches": [
+            {
+                "block": one.block,
+                "status": one.launch.status,
+                "reason": one.launch.reason,
+                "wall_s": one.launch.wall_s,
+                "facts": one.launch.facts,
+                "samples": one.launch.samples,
+                "stderr": one.launch.stderr,
+            }
+            for one in result.launches
+        ],
+    }
+
+
+def run_to_json(run: Run) -> dict[str, Any]:
+    """Return the whole run as JSON values. Times are in seconds; a metric's unit stands in its name."""
+    assessed = assess(run)
+    return {
+        "run": run.id,
+        "started_at": run.header.started_at,
+        "ended_at": run.header.ended_at,
+        "complete": run.header.complete,
+        "settings": run.settings.to_json(),
+        "cells": [_cell(result) for result in run.results.values()],
+        "verdicts": [verdict_to_json(verdict) for verdict in assessed.verdicts],
+        "findings": [_finding(one) for one in assessed.findings],
+        "skipped": [dict(one.__dict__) for one in run.settings.skipped],
+    }
+
+
+def run_to_pyperf(run: Run) -> dict[str, Any]:
+    """Return the timed cells as a pyperf suite (format 1.0): one benchmark per cell, one run per launch.
+
+    Loads in pyperf 2.10 (`pyperf compare_to`). Counts and rates have no place there and are left out.
+    """
+    benchmarks = []
+    for experiment in run.experiments():
+        if experiment.unit != "s":
+            continue
+        for result in run.of(experiment.name):
+            launches = result.samples(experiment.metric)
+            if not launches:
+                continue
+            cell = result.cell
+            name = f"{cell.experiment}, {cell.label}, {cell.placement}, {run.names[cell.interpreter]}"
+            benchmarks.append(
+                {
+                    "metadata": {
+                        "name": name,
+                        "unit": "second",
+                        "loops": 1,
+                        "python_version": run.interpreters[cell.interpreter].version
+                        if cell.interpreter in run.interpreters
+                        else "none (C)",
+                        "cpu_model_name": run.machine.cpu,
+                        "hw_run": run.id,
+                        "hw_model": cell.variant.model,
+                        "hw_placement": cell.placement,
+                    },
+                    "runs": [{"metadata": {"date": run.header.started_at}, "values": samples} for samples in launches],
+                }
+            )
+    return {"version": "1.0", "benchmarks": benchmarks}
+
+
+def comparison_to_json(before: Run, after: Run, differences: Iterable[Difference]) -> dict[str, Any]:
+    """Return two runs side by side as JSON values: the ratio is after over before."""
+    return {
+        "before": before.id,
+        "after": after.id,
+        "cells": [
+            {
+                "cell": one.before.cell.key,
+                "metric": one.metric,
+                "before": _interval(one.before.level(one.metric)),
+                "after": _interval(one.after.level(one.metric)),
+                "ratio": _interval(one.ratio),
+                "verdict": one.outcome,
+            }
+            for one in differences
+        ],
+    }

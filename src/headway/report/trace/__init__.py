@@ -1,0 +1,3 @@
+"""A trace in words and tables."""
+
+__all__: list[str] = []

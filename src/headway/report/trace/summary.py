@@ -1,0 +1,97 @@
+"""A trace in about ten lines: what `headway trace` says when the program has ended."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from headway.report.layout import indented
+from headway.report.trace.heading import process_name
+from headway.traces.analysis import Analysis
+from headway.traces.analysis.words import duration, number, place, share
+
+__all__ = ["short_summary", "summary_lines", "worst_first"]
+
+_PROCESSES = 3
+_FINDINGS = 3
+
+
+def worst_first(analyses: Sequence[Analysis]) -> list[Analysis]:
+    """Return analyses in order, that first whose threads waited most; an order among equals is kept."""
+    return sorted(analyses, key=lambda one: -one.wait_ns)
+
+
+def short_summary(analyses: Sequence[Analysis]) -> RenderableType:
+    """Return the lines of `summary_lines` for the terminal."""
+    lines = summary_lines(analyses)
+    return Group(*(indented(Text(line.strip()), len(line) - len(line.lstrip())) for line in lines))
+
+
+def summary_lines(analyses: Sequence[Analysis]) -> list[str]:
+    """Return the lines for one process, or for the few of several whose threads waited most."""
+    if not analyses:
+        return ["nothing was recorded"]
+    if len(analyses) == 1:
+        return _lines(analyses[0], findings=_FINDINGS)
+    shown = worst_first(analyses)[:_PROCESSES]
+    lines = [line for one in shown for line in _lines(one, findings=1)]
+    if len(analyses) > len(shown):
+        rest = [one for one in analyses if one not in shown]
+        waited_ns = sum(one.wait_ns for one in rest)
+        lines.append(
+            f"... and {number(len(rest), 'process', 'processes')} more, which waited {duration(waited_ns)} in all"
+        )
+    return lines
+
+
+def _lines(one: Analysis, *, findings: int) -> list[str]:
+    lines = [
+        (
+            f"{process_name(one.process)}: {duration(one.wall_ns)}, "
+            f"{number(len(one.threads if one.gils else one.labels), 'thread')}, {number(one.events, 'event')}"
+        )
+    ]
+    for gil in one.gils[:2]:
+        waits = gil.waits
+        waited = (
+            f"waited for {duration(waits.total_ns)} in {number(waits.count, 'wait')} "
+            f"(p50 {duration(waits.p50_ns)}, p99 {duration(waits.p99_ns)}, max {duration(waits.max_ns)})"
+            if waits.count
+            else "nobody waited"
+        )
+        lines.append(f"  {gil.name} held {share(gil.holds.total_ns, gil.wall_ns)} of the time, {waited}")
+    if len(one.gils) > 2:
+        lines.append(f"  ... and {number(len(one.gils) - 2, 'GIL')} more")
+    lines += _most(one)
+    weights = {"problem": "!", "fine": "ok", "note": "note"}
+    losses = [finding for finding in one.findings if finding.kind == "losses"]  # first: they qualify the rest
+    others = [finding for finding in one.findings if finding.weight != "note"]
+    shown = (losses + others)[:findings]
+    advised = next((finding for finding in shown if finding.weight == "problem" and finding.advice), None)
+    for finding in shown:
+        lines.append(f"  {weights[finding.weight]} {finding.fact}")
+        if finding is advised:  # of the costliest; the report has the others'
+            lines.append(f"    try: {finding.advice}")
+    if len(others) > findings:
+        lines.append(f"  ... and {number(len(others) - findings, 'finding')} more in the report")
+    return lines
+
+
+def _most(one: Analysis) -> list[str]:
+    """Return who waited most, behind whom, and the longest hold."""
+    lines = []
+    waiting = max(one.threads, key=lambda thread: thread.waits.total_ns, default=None)
+    if waiting is not None and waiting.waits.total_ns:
+        text = f"  longest waiting: {waiting.label}, {duration(waiting.waits.total_ns)}"
+        gil = next(gil for gil in one.gils if waiting.index in gil.blame.waiters)
+        row = gil.blame.waiters.tolist().index(waiting.index)
+        if gil.blame.held_ns.shape[1] and gil.blame.held_ns[row].any():
+            column = int(gil.blame.held_ns[row].argmax())
+            behind_ns = int(gil.blame.held_ns[row, column])
+            text += f", of it {duration(behind_ns)} behind {one.labels[gil.blame.holders[column]]}"
+        lines.append(text)
+    if one.longest and one.threads and len(one.threads) > 1:
+        longest = one.longest[0]
+        where = f" at {place(longest.stack[0])}" if longest.stack else ""
+        lines.append(f"  longest hold: {longest.thread}, {duration(longest.length_ns)}{where}")
+    return lines

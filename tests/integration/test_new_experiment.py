@@ -1,0 +1,43 @@
+"""An experiment is one new file: the one of docs/contributing.md, as it stands there."""
+
+import importlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from headway import lab
+from headway.report import experiment_tables, render_experiment
+from headway.report.html import lab_page
+
+pytestmark = [pytest.mark.slow, pytest.mark.any_load]
+
+# `headway.lab.experiments` is the function.
+experiments = importlib.import_module("headway.lab.experiments")
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "contributing.md"
+
+
+def test_the_walkthroughs_experiment_runs_and_is_shown(tmp_path, monkeypatch):
+    """Measured, judged, with a table and a plot, in the terminal and on the page; no other file knows of it."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "a_new_one.py").write_text(code, encoding="utf-8")
+    monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(tmp_path)])
+    monkeypatch.setattr(experiments, "_ALL", experiments._declared_here())
+
+    run = lab.run(lab.Request(experiments=["sorting"], interpreters=["3.13"], launches=3))
+
+    assert not run.failures
+    (verdict,) = lab.judge(run)
+    assert verdict.outcome != "not measured"
+    one = run.experiment("sorting")
+    (table,) = experiment_tables(run, one)
+    assert [row[0] for row in table.rows] == ["2 tasks", "4 tasks", "8 tasks"]
+    (shown,) = lab_page(run).experiments
+    assert shown.tables == (table,)
+    assert [plot.x for plot in shown.plots if plot.kind == "lines"] == ["tasks"]
+    console = Console(file=io.StringIO(), width=120)
+    console.print(render_experiment(run, one))
+    assert "threads do not make four tasks quicker" in console.file.getvalue()
