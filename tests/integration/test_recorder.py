@@ -23,9 +23,10 @@ PROGRAM = str(Path(__file__).with_name("lifecycle_program.py"))
 FOUND = select(discover()[0], ["all"])
 WITH_A_GIL = [one for one in FOUND if not one.name.endswith("t")]
 WITH_STACKS = [one for one in WITH_A_GIL if not one.name.startswith(("3.8", "3.9", "3.10"))]
-# How many processes leave a trace; more than one where a case starts children. None: it depends on the version.
-PROCESSES = {"fork": 11, "fork_of_a_fork": 3, "fork_storm": 41, "execute": 2, "subprocesses": 3, "pool_fork": 3}
-PROCESSES |= {"pool_spawn": None, "pool_forkserver": None}
+# How many processes leave a trace; more than one where a case starts children.
+PROCESSES = {"fork": 11, "fork_of_a_fork": 3, "fork_storm": 41, "execute": 2, "subprocesses": 3}
+# At least so many: a pool ends its workers by a signal, and one that had nothing to do may not have come to record anything.
+AT_LEAST = {"pool_fork": 2, "pool_spawn": 2, "pool_forkserver": 2}
 
 pytestmark = pytest.mark.slow
 
@@ -62,8 +63,10 @@ def test_a_program_is_as_without_the_recorder(interpreter, case, tmp_path):
         assert violations(trace) == []
         assert trace.loss.whole
     if not interpreter.name.endswith("t"):
-        expected = PROCESSES.get(case, 1)
-        assert len(traces) == expected if expected else len(traces) >= 3
+        if case in AT_LEAST:
+            assert len(traces) >= AT_LEAST[case]
+        else:
+            assert len(traces) == PROCESSES.get(case, 1)
         assert traces[0].threads[0].name == "MainThread"
         # Where the process had the time to say so.
         ended = case not in ("os_exit", "killed", "terminated", "execute")
