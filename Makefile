@@ -15,7 +15,7 @@ unexport VIRTUAL_ENV
 
 NATIVE_SOURCES := $(shell find native -name '*.[ch]' -o -name CMakeLists.txt)
 ARGS ?=
-PRESETS ?= dev asan ubsan tsan release
+PRESETS ?= asan-ubsan tsan release
 
 .PHONY: help
 help: ## List the targets
@@ -124,10 +124,10 @@ test-web: web/node_modules/.installed ## Check the page's types, its unit tests,
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd web && node node_modules/typescript/bin/tsc --noEmit && node build.mjs --check && node test.mjs
 
 .PHONY: test-native
-test-native: | setup ## Build and test the C code: debug, then address, undefined-behaviour and thread sanitizers, then as users get it (PRESETS="dev" for some)
+test-native: | setup ## Build and test the C code: under the address and undefined-behaviour sanitizers, the thread sanitizer, then as users get it (PRESETS="dev" for another)
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd native && for preset in $(PRESETS); do \
 		echo "== native, $$preset" && cmake --preset $$preset --log-level=WARNING >/dev/null && cmake --build --preset $$preset >/dev/null \
-		&& ctest --preset $$preset --parallel 2 || exit 1; done
+		&& ctest --preset $$preset --parallel 3 || exit 1; done
 
 .PHONY: test-sanitized
 test-sanitized: | interpreters ## Run programs on real interpreters with the library under sanitizers (ARGS="--quick" for a few)

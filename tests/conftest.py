@@ -7,6 +7,7 @@ import tempfile
 import zlib
 from pathlib import Path
 
+import numpy  # noqa: F401, ICN001  (pytester takes away what a test imports, and numpy cannot be loaded twice)
 import pytest
 from default_signals import restore_for_children
 from find_chromium import find_chromium
@@ -38,10 +39,6 @@ os.environ["XDG_CACHE_HOME"] = _CACHE
 restore_for_children()
 
 
-_ANY_LOAD = {"unit", "property"}
-"""Folders of tests that start nothing and time nothing."""
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add ours."""
     parser.addoption(
@@ -53,10 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what may run beside others; leave out what a sample of the matrices leaves out."""
-    for item in items:
-        if item.path.parent.name in _ANY_LOAD:
-            item.add_marker("any_load")
+    """Leave out what a sample of the matrices leaves out."""
     if config.getoption("--matrix") == "sample":
         kept = _sampled(items)
         left_out = [item for item in items if item not in kept]

@@ -27,7 +27,7 @@ CONFINED = [name for name in ("3.8", "3.11", "3.13", "3.14", "3.15") if name in 
 QUIET = ("3.11", "3.12", "3.13", "3.13t")
 LIMIT_S = 60.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.any_load]
+pytestmark = pytest.mark.slow
 
 PROGRAM = """
 import os, select, sys

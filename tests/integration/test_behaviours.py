@@ -31,7 +31,7 @@ WAYS = ("run", "trace")
 SAID = "recording into "
 LIMIT_S = 60
 
-pytestmark = [pytest.mark.slow, pytest.mark.any_load]
+pytestmark = pytest.mark.slow
 
 
 def plain(**more):

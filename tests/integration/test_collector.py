@@ -24,7 +24,7 @@ HEADWAY = str(Path(sys.executable).with_name("headway"))
 LIMIT_S = 60
 SET_SUBREAPER = 36
 
-pytestmark = [pytest.mark.slow, pytest.mark.any_load]
+pytestmark = pytest.mark.slow
 
 WORKS = "import sys, time\ntime.sleep(0.001)\n"
 WAITS = "import sys\nprint('ready', flush=True)\nsys.stdin.read()\n"

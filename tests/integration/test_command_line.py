@@ -12,7 +12,7 @@ import pytest
 
 from headway import lab
 
-pytestmark = [pytest.mark.slow, pytest.mark.any_load]
+pytestmark = pytest.mark.slow
 
 
 def headway(*arguments, **environment):

@@ -11,7 +11,7 @@ import pytest
 from compared_tests import BETTER, FLAKY, PROCESS, SOMETIMES_WORSE, WORSE, Outcome
 from cpython_tests import SHORT, VERSIONS, Job
 
-pytestmark = [pytest.mark.slow, pytest.mark.any_load, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 PASSED, SKIPPED, FAILED = Outcome("passed"), Outcome("skipped"), Outcome("failed")
 

@@ -103,7 +103,7 @@ def test_the_bench_tells_each_way_beside_bare(tmp_path):
 
 
 def test_the_bench_names_the_launch_that_does_not_finish():
-    """A launch that is over its limit is told, and is a missed target."""
+    """A launch that is over its limit is told; where no bare one finishes either, there is no verdict."""
     command = [
         sys.executable,
         BENCH / "crowd.py",
@@ -119,5 +119,6 @@ def test_the_bench_names_the_launch_that_does_not_finish():
 
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
-    assert done.returncode == 1
+    assert done.returncode == 0
     assert "not finished after 1 s" in done.stdout
+    assert "within its targets" not in done.stdout

@@ -12,8 +12,6 @@ from synthetic import make_cell
 from headway import lab
 from headway.cli.main import main
 
-pytestmark = pytest.mark.any_load
-
 STARTS = """
     import os, signal, subprocess, sys, tempfile, threading
     from headway.host.children import start

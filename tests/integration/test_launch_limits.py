@@ -18,7 +18,7 @@ import pytest
 from headway.live import collect
 from headway.traces import format as hwt
 
-pytestmark = [pytest.mark.slow, pytest.mark.any_load]
+pytestmark = pytest.mark.slow
 
 CONTROL_OFFSET = 3072  # native/trace/control.h
 TAKEN = 1

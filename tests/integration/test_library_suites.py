@@ -10,7 +10,7 @@ from library_suites import BARE, ONCE, Job, Suite
 
 from headway.lab import discover, select
 
-pytestmark = [pytest.mark.slow, pytest.mark.any_load]
+pytestmark = pytest.mark.slow
 
 PASSED, FAILED = Outcome("passed"), Outcome("failed")
 # Headway's library is in this very process.

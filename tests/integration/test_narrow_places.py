@@ -18,7 +18,7 @@ from headway.host.interpreters import discover
 from headway.live.collect import collecting
 from headway.live.launch import environment, scheduled_environment
 
-pytestmark = [pytest.mark.slow, pytest.mark.any_load]
+pytestmark = pytest.mark.slow
 
 PROGRAM = """
 import os, sys, threading, time

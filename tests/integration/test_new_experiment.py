@@ -12,7 +12,7 @@ from headway import lab
 from headway.report import experiment_tables, render_experiment
 from headway.report.html import lab_page
 
-pytestmark = [pytest.mark.slow, pytest.mark.any_load]
+pytestmark = pytest.mark.slow
 
 # `headway.lab.experiments` is the function.
 experiments = importlib.import_module("headway.lab.experiments")

@@ -26,7 +26,7 @@ HEADWAY = str(Path(sys.executable).with_name("headway"))
 LOCK = Path(__file__).resolve().parents[2] / "requirements" / "parents.lock"
 PARENTS = Path(__file__).with_name("parents")
 
-pytestmark = [pytest.mark.slow, pytest.mark.any_load, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 # What stands before a program's own command line. Each start has its own trace, in the current folder.

@@ -18,7 +18,7 @@ from headway.lab.kept.results import load_run
 from headway.report.html import lab_page
 
 # The first test of an interpreter makes its environment.
-pytestmark = [pytest.mark.slow, pytest.mark.any_load, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 FOUND = {one.name: one for one in select(discover()[0], ["all"])}
 OTHERS = (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.any_load]
+pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).parents[1]
 
