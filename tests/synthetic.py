@@ -50,6 +50,8 @@ def make_machine(cores: int = 2) -> Machine:
 def make_cell(experiment: str, label: str, interpreter: str, placement: str = "free", **changes: object) -> Cell:
     """Return a cell of an experiment; `changes` are of its variant, but for `group`."""
     group = changes.pop("group", f"{experiment}|{placement}|{interpreter}")
+    if isinstance(changes.get("setting"), str):
+        changes["setting"] = tuple(changes["setting"].split(", ")) if changes["setting"] else ()
     variant = Variant(**{"series": label, "workload": "increment", "model": "serial", **changes})
     return Cell(experiment, variant, placement, interpreter, group)
 

@@ -381,7 +381,7 @@ def _described(one: Experiment) -> dict[str, object]:
                 {
                     "label": v.label,
                     "series": v.series,
-                    "setting": v.setting,
+                    "setting": ", ".join(v.setting),
                     "model": v.model,
                     "params": dict(v.params),
                     "placements": list(v.placements),

@@ -94,8 +94,8 @@ class Variant:
 
     Attributes:
         series: What is compared: a model, mostly. A column of tables.
-        setting: What is the same for the variants that are compared: a size, a file system. A row of tables; "" where
-            the experiment has only one.
+        setting: What is the same for the variants that are compared, in parts: a size, a file system. A row of tables; ()
+            where the experiment has only one.
         workload: A workload of the agent, or "module:class" found through `paths`.
         model: A model of the agent.
         params: JSON values for the workload.
@@ -122,7 +122,7 @@ class Variant:
     native: bool = False
     unfit: Callable[[Interpreter], str] = field(default=_always, compare=False)
     paths: tuple[str, ...] = ()
-    setting: str = ""
+    setting: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     server: str = ""
     space: Mapping[str, int] = field(default_factory=dict)
@@ -131,7 +131,12 @@ class Variant:
     @property
     def label(self) -> str:
         """Names it within the experiment; claims use it."""
-        return f"{self.series}, {self.setting}" if self.setting else self.series
+        return ", ".join(self.coordinates)
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The series and the parts of the setting: where the variant stands in tables and plots."""
+        return (self.series, *self.setting)
 
 
 @final
@@ -165,8 +170,8 @@ class Cell:
 
     @property
     def setting(self) -> str:
-        """What is the same for the cells that are compared."""
-        return self.variant.setting
+        """What is the same for the cells that are compared, in words."""
+        return ", ".join(self.variant.setting)
 
     @property
     def native(self) -> bool:

@@ -320,7 +320,9 @@ def cell_from_json(values: Mapping[str, Any]) -> Cell:
     """Return what `cell_to_json` gave, also that of an older version: it had the variant's values beside the cell's own."""
     variant = values.get("variant", values)
     known = {name: variant[name] for name in _KEPT if name in variant}
-    known |= {name: tuple(known.get(name, ())) for name in ("paths", "needs", "placements")}
+    if isinstance(known.get("setting"), str):  # of an older version
+        known["setting"] = known["setting"].split(", ") if known["setting"] else ()
+    known |= {name: tuple(known.get(name, ())) for name in ("paths", "needs", "placements", "setting")}
     if "series" not in known:  # the oldest had only a label
         known["series"] = variant["label"]
     if "variant" not in values:

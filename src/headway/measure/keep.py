@@ -69,7 +69,7 @@ class Kept:
             )
             self._store.set_settings(self.run_id, self._settings)
         # Alternatives are columns beside each other with a ratio; other benchmarks have a row each.
-        series, setting = (entry.label, "") if entry.baseline else (_SERIES, entry.label)
+        series, setting = (entry.label, ()) if entry.baseline else (_SERIES, (entry.label,))
         variant = Variant(
             series=series,
             setting=setting,

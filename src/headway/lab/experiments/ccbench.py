@@ -61,12 +61,8 @@ def _duration_s(size: Size) -> float:
     return {"quick": 0.2, "standard": 1.0, "published": 2.0}[size]
 
 
-def _of(task: str, policy: str) -> str:
-    return f"{task}, {policy}"
-
-
 def _cell(count: int, task: str, policy: str) -> str:
-    return f"{thread_count(count)}, {_of(task, policy)}"
+    return f"{thread_count(count)}, {task}, {policy}"
 
 
 # ---------------------------------------------------------------- ccbench-throughput
@@ -75,7 +71,7 @@ def _throughput(size: Size) -> list[Variant]:
     return [
         Variant(
             series=thread_count(count),
-            setting=_of(task, policy),
+            setting=(task, policy),
             workload="throughput",
             model="threads",
             params={
@@ -172,7 +168,7 @@ def _latency(size: Size) -> list[Variant]:
         echo(
             policy,
             size,
-            setting=_beside(count, task),
+            setting=(_beside(count, task),),
             cpu=count,
             unit=task,
             policy=_named(policy),
@@ -276,7 +272,7 @@ def _bandwidth(size: Size) -> list[Variant]:
         echo(
             thread_count(count),
             size,
-            setting=_of(task, policy),
+            setting=(task, policy),
             cpu=count,
             unit=task,
             policy=_named(policy),

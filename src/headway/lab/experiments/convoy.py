@@ -33,7 +33,7 @@ WORK = ("work_per_s", "work that the CPU-bound threads or processes got done: th
 IN_FIGURE = "Requests answered a second, from the first sent to the last answered. Connecting and starting are in none."
 
 
-def echo(series: str, size: Size, *, cpu: int, setting: str = "", **more: object) -> Variant:
+def echo(series: str, size: Size, *, cpu: int, setting: tuple[str, ...] = (), **more: object) -> Variant:
     """Return a variant of the echo server beside `cpu` CPU-bound threads or processes."""
     placements: tuple[Placement, ...] = more.pop("placements", ("split",))  # type: ignore[assignment]
     unfit = more.pop("unfit", lambda _: "")
@@ -59,13 +59,14 @@ def _tasks(count: int) -> str:
     return "1 CPU task" if count == 1 else f"{count} CPU tasks"
 
 
-_HALF_MS = "1 CPU task, 0.5 ms interval"
+_HALF_MS = ("1 CPU task", "0.5 ms interval")
+_SHORT = ", ".join(("threads", *_HALF_MS))
 
 
 def _convoy(size: Size) -> list[Variant]:
-    threads = [echo("threads", size, cpu=count, setting=_tasks(count)) for count in _CPU]
+    threads = [echo("threads", size, cpu=count, setting=(_tasks(count),)) for count in _CPU]
     short = echo("threads", size, cpu=1, setting=_HALF_MS, switch_interval_s=0.0005, unfit=with_a_gil)
-    processes = [echo("processes", size, cpu=n, setting=_tasks(n), beside="processes") for n in _CPU[1:]]
+    processes = [echo("processes", size, cpu=n, setting=(_tasks(n),), beside="processes") for n in _CPU[1:]]
     return [*threads, short, *processes]
 
 
@@ -121,7 +122,7 @@ _CONVOY = Experiment(
         Claim(
             id="convoy/bound-short",
             text="and at 0.5 ms",
-            evidence=lambda _: [Level(label=f"threads, {_HALF_MS}", metric="of_bound", relation=between(0.85, 1.15))],
+            evidence=lambda _: [Level(label=_SHORT, metric="of_bound", relation=between(0.85, 1.15))],
             source="Headway",
             where="gil",
             why="the CPU-bound thread holds the GIL for an interval and the timer's slack before it gives way",
@@ -129,9 +130,7 @@ _CONVOY = Experiment(
         Claim(
             id="convoy/short-interval-helps",
             text="a switch interval of 0.5 ms instead of 5 ms gives the server several times the requests/s",
-            evidence=lambda _: [
-                Comparison(top=f"threads, {_HALF_MS}", bottom="threads, 1 CPU task", relation=above(4))
-            ],
+            evidence=lambda _: [Comparison(top=_SHORT, bottom="threads, 1 CPU task", relation=above(4))],
             source="C4",
             where="gil",
             why="the server waits for a shorter interval",
@@ -290,13 +289,13 @@ _AFFINITY = Experiment(
 
 # ---------------------------------------------------------------- convoy-cases
 _BESIDE = (("alone", 0, "count"), ("beside 1 CPU thread", 1, "count"), ("beside 1 bz2 thread", 1, "bz2"))
-_CASES: tuple[tuple[str, dict[str, object]], ...] = (
-    ("TCP, 1 client", {}),
-    ("TCP, 10 clients", {"connections": 10}),
-    ("TCP, 100 clients", {"connections": 100}),
-    ("TCP, 100 requests/s offered", {"rate_per_s": 100, "arrivals": "poisson", "duration_s": 0.6}),
-    ("UDP, 1 byte", {"transport": "udp"}),
-    ("UDP, 8 KiB", {"transport": "udp", "message_bytes": 8192}),
+_CASES: tuple[tuple[tuple[str, ...], dict[str, object]], ...] = (
+    (("TCP", "1 client"), {}),
+    (("TCP", "10 clients"), {"connections": 10}),
+    (("TCP", "100 clients"), {"connections": 100}),
+    (("TCP", "100 requests/s offered"), {"rate_per_s": 100, "arrivals": "poisson", "duration_s": 0.6}),
+    (("UDP", "1 byte"), {"transport": "udp"}),
+    (("UDP", "8 KiB"), {"transport": "udp", "message_bytes": 8192}),
 )
 _WRITES = "tiny writes"
 
@@ -310,7 +309,7 @@ def _cases(size: Size) -> list[Variant]:
     writes = [
         Variant(
             series=series,
-            setting=_WRITES,
+            setting=(_WRITES,),
             workload="tiny-writes",
             model="threads",
             params={"cpu": cpu, "unit": unit, "duration_s": 0.15 if size == "quick" else 1.0},

@@ -31,7 +31,7 @@ _PERIOD_S = {"quick": 0.04, "standard": 0.2, "published": 0.2}
 _AS_ONE = between(0.9 / 3, 1.3 / 3)
 
 
-def _queries(series: str, model: str, setting: str, size: Size, **params: object) -> Variant:
+def _queries(series: str, model: str, setting: tuple[str, ...], size: Size, **params: object) -> Variant:
     return Variant(
         series=series,
         setting=setting,
@@ -50,7 +50,7 @@ def _accounts(series: str, model: str, size: Size) -> Variant:
     params = {"writers": 2, "writes": 100 * factor, "readers": 4, "reads": 100 * factor, "accounts": 500}
     return Variant(
         series=series,
-        setting=_WAL,
+        setting=(_WAL,),
         workload="sqlite-wal",
         model=model,
         params=params,
@@ -67,8 +67,8 @@ _MODELS = (("serial", "serial"), ("asyncio", "asyncio"), ("threads", "threads"))
 
 def _sqlite_sleep(size: Size) -> list[Variant]:
     return [
-        *(_queries(series, model, _ONE, size, queries=1) for series, model in _MODELS[:2]),
-        *(_queries(series, model, _THREE, size, queries=3) for series, model in _MODELS),
+        *(_queries(series, model, (_ONE,), size, queries=1) for series, model in _MODELS[:2]),
+        *(_queries(series, model, (_THREE,), size, queries=3) for series, model in _MODELS),
         *(_accounts(series, model, size) for series, model in (*_MODELS, ("processes", "processes-spawn"))),
     ]
 
@@ -120,7 +120,7 @@ _SQLITE_SLEEP = Experiment(
 def _sqlite_sleep_and_sigma(size: Size) -> list[Variant]:
     period_s = {"quick": 0.1, "standard": 1.0, "published": 1.0}[size]
     return [
-        _queries(series, model, "", size, queries=3, sums=3, n=100_000, period_s=period_s) for series, model in _MODELS
+        _queries(series, model, (), size, queries=3, sums=3, n=100_000, period_s=period_s) for series, model in _MODELS
     ]
 
 

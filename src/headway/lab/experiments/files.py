@@ -38,7 +38,7 @@ def _io(
         workers = 4
     return Variant(
         series=series,
-        setting=f"{_size_name(size_bytes)}, {volume}" + (", fsync" if sync else ""),
+        setting=(_size_name(size_bytes), volume, *(("fsync",) if sync else ())),
         workload="file-io",
         model=model,
         params={
@@ -157,7 +157,14 @@ _TWO = "two file systems"
 
 
 def _write(
-    series: str, size: Size, files: int, where: str, *, via: str = "", setting: str | None = None, **more: object
+    series: str,
+    size: Size,
+    files: int,
+    where: str,
+    *,
+    via: str = "",
+    setting: tuple[str, ...] | None = None,
+    **more: object,
 ) -> Variant:
     size_bytes = {"quick": 16 * _MIB, "standard": 64 * _MIB, "published": 512 * _MIB}[size]
     volumes = {"disk": ["disk"], "tmpfs": ["tmpfs"], _TWO: ["disk", "second"]}[where]
@@ -166,7 +173,7 @@ def _write(
     need = f"{library}/{context}" if context else library
     return Variant(
         series=series,
-        setting=f"{count}, {where}" if setting is None else setting,
+        setting=(count, where) if setting is None else setting,
         workload="file-write",
         model="asyncio" if via else "serial",
         params={"size_bytes": size_bytes, "files": files, "volumes": volumes, "via": via, **more},
@@ -271,8 +278,8 @@ _FILE_WRITE = Experiment(
 def _file_write_and_sigma(size: Size) -> list[Variant]:
     n = {"quick": 200_000, "standard": 1_000_000, "published": 10_000_000}[size]
     return [
-        _write("serial", size, 10, "disk", setting="", sums=3, n=n),
-        _write("aiofiles", size, 10, "disk", setting="", via="aiofiles", sums=3, n=n),
+        _write("serial", size, 10, "disk", setting=(), sums=3, n=n),
+        _write("aiofiles", size, 10, "disk", setting=(), via="aiofiles", sums=3, n=n),
     ]
 
 
@@ -301,15 +308,15 @@ _FILE_WRITE_AND_SIGMA = Experiment(
 )
 
 # ---------------------------------------------------------------- disk-baseline
-_RUNS: tuple[tuple[str, dict[str, object]], ...] = (
-    ("sequential, new files", {"concurrent": False, "overwrite": False}),
-    ("sequential, overwriting", {"concurrent": False, "overwrite": True}),
-    ("concurrent, new files", {"concurrent": True, "overwrite": False}),
-    ("concurrent, overwriting", {"concurrent": True, "overwrite": True}),
-    ("sequential, new files, synced", {"concurrent": False, "overwrite": False, "sync": True}),
-    ("concurrent, new files, synced", {"concurrent": True, "overwrite": False, "sync": True}),
-    ("tmpfs, sequential", {"concurrent": False, "overwrite": False, "volumes": ["tmpfs"]}),
-    ("tmpfs, concurrent", {"concurrent": True, "overwrite": False, "volumes": ["tmpfs"]}),
+_RUNS: tuple[tuple[tuple[str, ...], dict[str, object]], ...] = (
+    (("sequential", "new files"), {"concurrent": False, "overwrite": False}),
+    (("sequential", "overwriting"), {"concurrent": False, "overwrite": True}),
+    (("concurrent", "new files"), {"concurrent": True, "overwrite": False}),
+    (("concurrent", "overwriting"), {"concurrent": True, "overwrite": True}),
+    (("sequential", "new files", "synced"), {"concurrent": False, "overwrite": False, "sync": True}),
+    (("concurrent", "new files", "synced"), {"concurrent": True, "overwrite": False, "sync": True}),
+    (("tmpfs", "sequential"), {"concurrent": False, "overwrite": False, "volumes": ["tmpfs"]}),
+    (("tmpfs", "concurrent"), {"concurrent": True, "overwrite": False, "volumes": ["tmpfs"]}),
 )
 
 
@@ -326,7 +333,7 @@ def _disk_baseline(size: Size) -> list[Variant]:
             warmups=0,
             native=True,
             needs=("dd",),
-            space={"tmpfs" if setting.startswith("tmpfs") else "disk": 5 * size_bytes},
+            space={"tmpfs" if "tmpfs" in setting else "disk": 5 * size_bytes},
         )
         for setting, params in _RUNS
     ]

@@ -40,7 +40,7 @@ def _switch_interval(size: Size) -> list[Variant]:
             cpu_threads(count),
             size,
             cpu=count,
-            setting=_interval_name(interval_s),
+            setting=(_interval_name(interval_s),),
             switch_interval_s=interval_s,
             min_requests=2 if size == "quick" else 20,
             unfit=with_a_gil,
@@ -134,7 +134,7 @@ def _countdown_interval(size: Size) -> list[Variant]:
     return [
         Variant(
             series=thread_count(count),
-            setting=_interval_name(interval_s),
+            setting=(_interval_name(interval_s),),
             workload="countdown",
             model="threads",
             params={"n": n, "threads": count, "switch_interval_s": interval_s},

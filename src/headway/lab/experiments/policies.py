@@ -39,7 +39,7 @@ def _cell(series: str, size: Size, count: int, **more: object) -> Variant:
         series,
         size,
         cpu=count,
-        setting=_setting(count),
+        setting=(_setting(count),),
         placements=_WHERE,
         min_requests=3 if size == "quick" else 20,
         unfit=with_a_gil,

@@ -29,7 +29,7 @@ _PERIOD_S = {"quick": 0.04, "standard": 0.2, "published": 0.2}
 _LIBRARY = ("aiohttp",)
 
 
-def _client(series: str, model: str, setting: str, size: Size, **params: object) -> Variant:
+def _client(series: str, model: str, setting: tuple[str, ...], size: Size, **params: object) -> Variant:
     return Variant(
         series=series,
         setting=setting,
@@ -46,13 +46,14 @@ def _client(series: str, model: str, setting: str, size: Size, **params: object)
     )
 
 
-_ONE, _THREE, _DRAWN = "1 request", "3 requests", "3 requests, drawn times"
+_ONE, _THREE = "1 request", "3 requests"
+_DRAWN = (_THREE, "drawn times")
 
 
 def _http_sleep(size: Size) -> list[Variant]:
     models = (("serial", "serial"), ("asyncio", "asyncio"), ("threads", "threads"), ("processes", "processes-spawn"))
-    variants = [_client(series, model, _ONE, size, requests=1) for series, model in models[:2]]
-    variants += [_client(series, model, _THREE, size, requests=3) for series, model in models]
+    variants = [_client(series, model, (_ONE,), size, requests=1) for series, model in models[:2]]
+    variants += [_client(series, model, (_THREE,), size, requests=3) for series, model in models]
     variants += [_client(series, model, _DRAWN, size, requests=3, jitter=0.5) for series, model in models[:2]]
     return variants
 
@@ -115,7 +116,7 @@ def _http_sleep_and_sigma(size: Size) -> list[Variant]:
         "period_s": {"quick": 0.1, "standard": 1.0, "published": 1.0}[size],
     }
     models = (("serial", "serial"), ("asyncio", "asyncio"), ("threads", "threads"))
-    return [_client(series, model, "", size, **params) for series, model in models]
+    return [_client(series, model, (), size, **params) for series, model in models]
 
 
 _HTTP_SLEEP_AND_SIGMA = Experiment(
@@ -154,7 +155,7 @@ def _file_and_http(size: Size) -> list[Variant]:
         "jitter": 0.2,
     }
     models = (("serial", "serial"), ("threads", "threads"), ("asyncio", "asyncio"))
-    return [_client(series, model, "", size, **params) for series, model in models]
+    return [_client(series, model, (), size, **params) for series, model in models]
 
 
 _FILE_AND_HTTP = Experiment(

@@ -120,7 +120,7 @@ def _besides_size(cell: Cell, sweep: str) -> tuple[str, str]:
     A setting that names the size says all that matters besides ("1 MiB, disk"): a curve then goes on where something
     else had to change with the size, such as fewer of the largest files, for series and baseline alike.
     """
-    size, parts = sized(cell.variant.params[sweep], sweep), cell.setting.split(", ")
+    size, parts = sized(cell.variant.params[sweep], sweep), cell.variant.setting
     if size in parts:
         return ", ".join(part for part in parts if part != size), ""
     rest = sorted((name, repr(value)) for name, value in cell.variant.params.items() if name != sweep)

@@ -55,7 +55,7 @@ def _lines(results: Sequence[CellResult], name: str) -> dict[str, str]:
     such other stays whole: it is a point by itself.
     """
     values = {result.cell.label: _value(result, name) for result in results}
-    parts = {label: label.split(", ") for label in values}
+    parts = {result.cell.label: result.cell.variant.coordinates for result in results}
     found = {}
     for label, mine in parts.items():
         differing = {
@@ -64,7 +64,9 @@ def _lines(results: Sequence[CellResult], name: str) -> dict[str, str]:
             if values[other] != values[label] and len(theirs) == len(mine)
             if len(places := [place for place, part in enumerate(mine) if theirs[place] != part]) == 1
         }
-        kept = [part for place, part in enumerate(mine) if place not in differing] if len(differing) == 1 else mine
+        kept = (
+            [part for place, part in enumerate(mine) if place not in differing] if len(differing) == 1 else list(mine)
+        )
         found[label] = ", ".join(kept)
     return found
 

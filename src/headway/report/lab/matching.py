@@ -110,7 +110,7 @@ def _names(key: str, label: str, cells: Mapping[str, Cell]) -> bool:
 
 def _parts(cell: Cell) -> list[str]:
     """Return the parts of a cell's setting: "10 MiB, disk" has two."""
-    return cell.setting.split(", ") if cell.setting else []
+    return list(cell.variant.setting)
 
 
 def _nearness(setting: str, cell: Cell) -> tuple[int, int]:
