@@ -48,7 +48,7 @@ def through_the_lab(executable: str) -> list[float]:
         warmups=1,
     )
     cell = Cell("bench", variant, "free", "bench", "bench")
-    launch = run_launch(cell, executable, this_machine(), limit_s=60)
+    (launch,) = run_launch([cell], executable, this_machine(), limit_s=60)
     if launch.status != "ok":
         sys.exit(f"the launch failed: {launch.reason}\n{launch.stderr}")
     return launch.samples["work_s"]

@@ -34,7 +34,7 @@ def measure(interpreter: Interpreter, model: str, launches: int) -> tuple[Interv
     cell = Cell("bench", variant, "free", interpreter.id, "bench")
     pairs = []
     for _ in range(launches):
-        launch = run_launch(cell, interpreter.executable, this_machine(), limit_s=60)
+        (launch,) = run_launch([cell], interpreter.executable, this_machine(), limit_s=60)
         if launch.status != "ok":
             sys.exit(f"the launch failed: {launch.reason}\n{launch.stderr}")
         both = zip(launch.samples["through_s"], launch.samples["bare_s"], strict=True)

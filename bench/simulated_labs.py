@@ -132,10 +132,12 @@ def simulated(world: World, plan: Plan, lab: int, confidence: float, noise: floa
     for step in agenda.steps():
         if isinstance(step, Finished):
             continue
-        key = step.cell.key
-        launch = world.launch(key, step.cell.group, step.block, lab, noise)
-        results[key] = replace(results[key], launches=(*results[key].launches, StoredLaunch(key, step.block, launch)))
-        agenda.tell(step.cell, launch.wall_s)
+        for cell in step.cells:
+            key = cell.key
+            launch = world.launch(key, cell.group, step.block, lab, noise)
+            stored = StoredLaunch(key, step.block, launch)
+            results[key] = replace(results[key], launches=(*results[key].launches, stored))
+            agenda.tell(cell, launch.wall_s)
     return replace(run, results=results), agenda.spent_s
 
 

@@ -1,5 +1,6 @@
 """Fixtures for all tests: a store and caches of their own, and synthetic runs; which of them run."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from find_chromium import find_chromium
 from hypothesis import settings
 from synthetic import make_interpreter, make_machine, make_settings
 
-from headway.host.paths import interpreters_folder, libraries_folder
+from headway.host.paths import cache_folder, interpreters_folder, libraries_folder
 from headway.lab.beside.environments import find_uv
 from headway.lab.beside.surroundings import find_redis_benchmark
 from headway.lab.design import Cell
@@ -35,7 +36,11 @@ pytest_plugins = ["pytester"]
 settings.register_profile("headway", deadline=None)
 settings.load_profile("headway")
 _CACHE = tempfile.mkdtemp(prefix="headway-tests-")
+_probes = cache_folder() / "probes.json"
 os.environ["XDG_CACHE_HOME"] = _CACHE
+# What interpreters said of themselves: asked anew by each process, on a machine full of tests, one may be too slow to answer.
+with contextlib.suppress(OSError):
+    shutil.copy(_probes, cache_folder())
 restore_for_children()
 
 

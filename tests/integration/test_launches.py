@@ -35,7 +35,55 @@ def changed(cell, **changes):
 
 def launch(cell, interpreter=None, limit_s=20.0, **options):
     interpreter = interpreter or FOUND[-1]
-    return run_launch(cell, interpreter.executable, this_machine(), limit_s=limit_s, **options)
+    (found,) = run_launch([cell], interpreter.executable, this_machine(), limit_s=limit_s, **options)
+    return found
+
+
+def test_cells_that_take_turns_share_a_process(tmp_path):
+    """Forth and back, one sample each; every cell has a launch of its own with what it did, and all name the process."""
+    log = str(tmp_path / "log")
+    cells = [
+        make_cell(
+            "x", name, "i", workload="turns_workload:Noted", paths=(HERE,), params={"name": name, "log": log}, samples=3
+        )
+        for name in "abc"
+    ]
+
+    done = run_launch(cells, FOUND[-1].executable, this_machine(), limit_s=20)
+
+    assert [one.status for one in done] == ["ok"] * 3
+    samples = [line for line in Path(log).read_text(encoding="utf-8").split() if line.endswith("timed")]
+    assert [line[0] for line in samples] == list("abccbaabc")
+    assert [one.samples["work_s"] for one in done] == [[1.0] * 3, [2.0] * 3, [3.0] * 3]
+    assert len({one.facts["shared"] for one in done}) == 1
+    assert {one.facts["turns"] for one in done} == {3}
+    assert all(one.facts["timed_s"] >= 0 and one.samples["interpreter_start_s"] for one in done)
+    assert sum(one.wall_s for one in done) < 20
+
+
+def test_switch_intervals_take_turns_too():
+    """Each cell's samples run under its own."""
+    cells = [
+        make_cell(
+            "x", str(interval_s), "i", workload="turns_workload:Interval", paths=(HERE,), params=params, samples=2
+        )
+        for interval_s in (0.001, 0.005, 0.0001)
+        for params in [{"switch_interval_s": interval_s}]
+    ]
+
+    done = run_launch(cells, BY_NAME["3.13"].executable, this_machine(), limit_s=20)
+
+    assert [one.samples["interval_s"] for one in done] == [[pytest.approx(one)] * 2 for one in (0.001, 0.005, 0.0001)]
+
+
+def test_what_breaks_one_turn_fails_all():
+    """They share a process: none of them is a measurement then."""
+    cells = [faulty("Good", samples=1), faulty("Raises", samples=1)]
+
+    done = run_launch(cells, FOUND[-1].executable, this_machine(), limit_s=20)
+
+    assert [one.status for one in done] == ["failed"] * 2
+    assert len({one.reason for one in done}) == 1
 
 
 @pytest.mark.parametrize("name", ["3.13t", "3.14", "3.15"])
@@ -48,9 +96,10 @@ def alone(cell, interpreter, machine, keeper, neighbours):
     """Run one launch with what it needs beside it."""
     with neighbours.of(cell, keeper) as beside:
         library = native.library_path()
-        return run_launch(
-            cell, interpreter.executable, machine, library=library, limit_s=60, keeper=keeper, beside=beside
+        (found,) = run_launch(
+            [cell], interpreter.executable, machine, library=library, limit_s=60, keeper=keeper, beside=beside
         )
+        return found
 
 
 def one_of_each_kind(cells):
@@ -203,7 +252,7 @@ def test_a_launch_that_hangs_is_killed_and_says_where():
 
 def test_a_process_that_cannot_be_started_is_a_failed_launch():
     """A missing executable and an impossible memory limit are failed launches, not crashes of the runner."""
-    gone = run_launch(faulty("Good"), "/nowhere/python3", this_machine(), limit_s=5)
+    (gone,) = run_launch([faulty("Good")], "/nowhere/python3", this_machine(), limit_s=5)
     small = launch(faulty("Good"), memory_limit_bytes=1 << 20)
 
     assert (gone.status, gone.reason.startswith("the process could not be started")) == ("failed", True)
@@ -259,7 +308,7 @@ def test_descriptors_do_not_leak():
 def served(cell, interpreter, **options):
     """Run one cell with what it needs beside it."""
     machine = this_machine()
-    surroundings = prepare([(cell, interpreter)])
+    surroundings = prepare([(cell.variant, interpreter)])
     with Keeper() as keeper, surroundings.opened(machine, 1) as neighbours:
         return alone(cell, interpreter, machine, keeper, neighbours, **options)
 
@@ -278,6 +327,7 @@ def convoy(interpreter, samples=2, **params):
     return served(cell, interpreter)
 
 
+@pytest.mark.times
 @pytest.mark.parametrize("name", ["3.8", "3.13", "3.15"])
 def test_beside_a_cpu_bound_thread_a_request_waits_for_a_switch_interval(name):
     """With a GIL one connection gets no more than about a request per interval, and far more without the thread.
@@ -297,6 +347,7 @@ def test_beside_a_cpu_bound_thread_a_request_waits_for_a_switch_interval(name):
     assert "of_bound" not in alone_.samples
 
 
+@pytest.mark.times
 def test_without_a_gil_nobody_waits_for_an_interval():
     """On a free-threaded interpreter the median request beside a CPU-bound thread is far below the interval."""
     beside = convoy(BY_NAME["3.13t"], cpu=1, switch_interval_s=0.02)
@@ -318,6 +369,7 @@ def test_the_histogram_of_a_launch_is_kept(params):
     assert sum(done.samples["lost_requests"]) == 0
 
 
+@pytest.mark.times
 def test_an_open_loop_keeps_to_its_rate_and_counts_what_it_held_up():
     """What is offered is answered alone; beside a thread that lets one through per 50 ms it queues up, and latency says so."""
     kept = convoy(BY_NAME["3.13"], cpu=0, rate_per_s=200, arrivals="uniform", duration_s=0.5)
@@ -341,6 +393,7 @@ def test_work_with_nothing_beside_is_counted(unit):
     assert min(done.samples["evenness"]) > 0.5
 
 
+@pytest.mark.times
 @pytest.mark.parametrize("unit", ["pidigits", "regex"])
 def test_a_ping_waits_for_a_switch_interval_beside_a_task_that_keeps_the_gil(unit):
     """The median datagram of an even open loop takes no less, in Python code and in C."""

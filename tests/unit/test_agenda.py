@@ -25,13 +25,14 @@ def walked(agenda, wall_s=1.0):
     for step in agenda.steps():
         found.append(step)
         if isinstance(step, Step):
-            agenda.tell(step.cell, wall_s)
+            for cell in step.cells:
+                agenda.tell(cell, wall_s)
     return found
 
 
 def launched(steps, *cells):
     """Return how many launches each of the cells has among steps."""
-    return [sum(isinstance(one, Step) and one.cell is cell for one in steps) for cell in cells]
+    return [sum(isinstance(one, Step) and cell in one.cells for one in steps) for cell in cells]
 
 
 def claim(name, cells, launches, to_decide):
@@ -71,7 +72,7 @@ def test_without_a_budget_every_cell_has_its_launches_and_nobody_is_asked():
 
     steps = walked(Agenda(plan(), asked))
 
-    assert [(one.block, one.cell) for one in steps if isinstance(one, Step)] == plan().order()
+    assert [(one.block, *one.cells) for one in steps if isinstance(one, Step)] == plan().order()
     assert [one for one in steps if isinstance(one, Finished)] == [Finished("first"), Finished("second")]
     assert steps[9] == Finished("first")
 
@@ -156,9 +157,9 @@ def test_blocks_of_an_experiment_are_numbered_on():
     """Two launches of a cell never have the same block, and launches of one block stand together."""
     steps = [one for one in Undecided(one=((A, B), 9), other=((B, C), 7)).walk(90.0) if isinstance(one, Step)]
 
-    pairs = [(one.cell.key, one.block) for one in steps]
+    pairs = [(cell.key, one.block) for one in steps for cell in one.cells]
     assert len(pairs) == len(set(pairs))
-    of_first = [one.block for one in steps if one.cell.experiment == "first"]
+    of_first = [one.block for one in steps if one.cells[0].experiment == "first"]
     assert [block for block, _ in itertools.groupby(of_first)] == sorted(set(of_first))
 
 

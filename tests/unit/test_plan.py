@@ -155,3 +155,23 @@ def test_cell_keys_are_unique():
     made = make_plan(experiments(), [make_interpreter()], make_machine(), size="standard", seed=1)
 
     assert len({cell.key for cell in made.cells}) == len(made.cells)
+
+
+def test_cells_that_take_turns_share_a_launch_but_for_those_without_a_gil():
+    """cpu-bound on 3.13 is one process a block, on 3.13t one for each variant; a cell still has one launch a block."""
+    made = plan(
+        ("cpu-bound",), [make_interpreter("3.13.0"), make_interpreter("3.13.5", free_threaded=True)], launches=2
+    )
+
+    for number in range(2):
+        launches = made.block(made.cells, number)
+        together = [cells for cells in launches if len(cells) > 1]
+        assert [{cell.interpreter for cell in cells} for cells in together] == [{"3.13.0"}]
+        assert all(cells[0].interpreter == "3.13.5t" for cells in launches if len(cells) == 1)
+        assert sorted(cell.key for cells in launches for cell in cells) == sorted(cell.key for cell in made.cells)
+
+
+def test_what_needs_a_server_or_files_takes_no_turns():
+    """Its launch needs things beside it that are its own."""
+    for one in plan(("http-sleep", "file-io", "convoy", "redis-set")).cells:
+        assert not one.turns

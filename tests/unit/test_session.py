@@ -28,7 +28,10 @@ class Paper:
         self.levels, self.spread, self.fails, self.limit = levels, spread, fails, limit
         self.launched = []
 
-    def __call__(self, cell, block):
+    def __call__(self, cells, block):
+        return [self.one(cell, block) for cell in cells]
+
+    def one(self, cell, block):
         if len(self.launched) == self.limit:
             raise KeyboardInterrupt
         self.launched.append((cell.key, block))

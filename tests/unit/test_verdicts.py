@@ -264,3 +264,29 @@ def test_the_mean_over_interpreters_says_what_no_single_one_can(make_run):
     outcomes = {one.interpreter: one.outcome for one in verdicts}
     assert outcomes == {"all": "supported", first.id: "inconclusive", second.id: "inconclusive"}
     assert verdicts[0].deciding.interval.value == pytest.approx(1.1)
+
+
+def test_cells_that_took_turns_are_compared_sample_by_sample(make_run):
+    """What slowed the machine for one round drops out, where medians of each launch would keep it."""
+    serial, threads = (make_cell("cpu-bound", label, "3.13.0") for label in ("serial", "threads"))
+    run = make_run(
+        [
+            (serial, {"work_s": [[1.0, 5.0, 1.0], [1.0, 1.0, 4.0]]}),
+            (threads, {"work_s": [[2.0, 10.0, 6.0], [8.0, 2.0, 8.0]]}),
+        ]
+    )
+    for block in range(2):
+        for result in run.results.values():
+            result.launches[block].launch.facts["shared"] = f"process {block}"
+    apart = make_run(
+        [
+            (cell, {"work_s": [list(launch) for launch in result.samples("work_s")]})
+            for cell, result in ((serial, run.results[serial.key]), (threads, run.results[threads.key]))
+        ]
+    )
+
+    both = run.results[threads.key].ratios(run.results[serial.key], "work_s")
+    medians = apart.results[threads.key].ratios(apart.results[serial.key], "work_s")
+
+    assert both == {0: 2.0, 1: 2.0}
+    assert medians == {0: 6.0, 1: 8.0}

@@ -150,6 +150,7 @@ class Cell:
         placement: Where its parts run.
         interpreter: An interpreter's id, or `ONE_WORKER`.
         group: Cells of one group are compared with each other, so their launches stand next to each other in every block.
+        turns: It shares its launches with those of its group that a block has: they take turns in one process.
     """
 
     experiment: str
@@ -157,6 +158,7 @@ class Cell:
     placement: Placement
     interpreter: str
     group: str
+    turns: bool = False
 
     @property
     def label(self) -> str:
@@ -377,6 +379,10 @@ class Experiment:
             turns. "" where there is none.
         divides: The parameter over which a fixed amount of work is divided, or that a rate grows with ("threads"): plots
             then show what would be ideal. "" where there is none.
+        turns: Its variants need no process of their own: those of a group take turns within a launch, forth and back, so that
+            what slows the machine for a moment drops out of each launch's ratios. Not on free-threaded interpreters, where
+            threads that were once started change what code without threads takes, and not for variants with a server,
+            files, libraries or C.
         quick_on: Which of the interpreters found a run of quick size takes, unless the user names some.
     """
 
@@ -397,6 +403,7 @@ class Experiment:
     besides: tuple[tuple[str, str], ...] = ()
     sweep: str = ""
     divides: str = ""
+    turns: bool = False
     quick_on: Callable[[Sequence[Interpreter]], Sequence[Interpreter]] = _all_of_them
 
 

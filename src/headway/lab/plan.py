@@ -82,16 +82,21 @@ class Plan:
         """Return an experiment's cells."""
         return [cell for cell in self.cells if cell.experiment == experiment]
 
-    def block(self, cells: Iterable[Cell], number: int) -> list[Cell]:
-        """Return cells of one experiment in the order in which block `number` launches them."""
+    def block(self, cells: Iterable[Cell], number: int) -> list[tuple[Cell, ...]]:
+        """Return the launches of block `number` of some cells of one experiment, in order; cells that take turns share one."""
         groups: dict[str, list[Cell]] = {}
         for cell in sorted(cells, key=lambda cell: cell.key):
             groups.setdefault(cell.group, []).append(cell)
         experiment = next(iter(groups.values()))[0].experiment if groups else ""
         # Of each block by itself: it does not matter then what was launched before.
         shuffler = random.Random(f"{self.seed}|{experiment}|{number}")
-        shuffled = shuffler.sample(list(groups.values()), len(groups))
-        return [cell for group in shuffled for cell in shuffler.sample(group, len(group))]
+        launches: list[tuple[Cell, ...]] = []
+        for group in shuffler.sample(list(groups.values()), len(groups)):
+            shuffled = shuffler.sample(group, len(group))
+            together = tuple(cell for cell in shuffled if cell.turns)
+            launches += [together] if together else []
+            launches += [(cell,) for cell in shuffled if not cell.turns]
+        return launches
 
     def order(self) -> list[tuple[int, Cell]]:
         """Return every (block, cell) of the launches that do not depend on results, in the order of launching."""
@@ -99,7 +104,8 @@ class Plan:
             (number, cell)
             for experiment in self.experiments
             for number in range(self.launches)
-            for cell in self.block(self.of(experiment), number)
+            for cells in self.block(self.of(experiment), number)
+            for cell in cells
         ]
 
 
@@ -223,6 +229,7 @@ def make_plan(
     """
     cells: list[Cell] = []
     skipped: list[Skipped] = []
+    with_gil = {one.id for one in interpreters if not one.free_threaded}
     for experiment in experiments:
         taken = _taken(experiment, interpreters, size, narrowed=narrowed)
         for variant, allowed in _chosen(experiment, size, models, placement):
@@ -246,6 +253,7 @@ def make_plan(
                         place,
                         interpreter_id,
                         _group(experiment, variant, place, interpreter_id),
+                        experiment.turns and interpreter_id in with_gil and _needs_nothing(variant),
                     )
                     for place in places
                 ]
@@ -264,6 +272,11 @@ def make_plan(
 
 def _first_launches(size: Size, budget_s: float | None) -> int:
     return DEFAULT_LAUNCHES[size] if budget_s is None else FIRST_LOOK
+
+
+def _needs_nothing(variant: Variant) -> bool:
+    """Whether a launch of the variant needs nothing beside it."""
+    return not (variant.native or variant.server or variant.needs or variant.space or variant.paths)
 
 
 def _group(experiment: Experiment, variant: Variant, place: Placement, interpreter_id: str) -> str:
@@ -313,6 +326,7 @@ def cell_to_json(cell: Cell) -> dict[str, Any]:
         "placement": cell.placement,
         "interpreter": cell.interpreter,
         "group": cell.group,
+        "turns": cell.turns,
     }
 
 
@@ -327,4 +341,11 @@ def cell_from_json(values: Mapping[str, Any]) -> Cell:
         known["series"] = variant["label"]
     if "variant" not in values:
         known |= {"placements": (values["placement"],), "native": values["interpreter"] == ONE_WORKER}
-    return Cell(values["experiment"], Variant(**known), values["placement"], values["interpreter"], values["group"])
+    return Cell(
+        values["experiment"],
+        Variant(**known),
+        values["placement"],
+        values["interpreter"],
+        values["group"],
+        bool(values.get("turns", False)),
+    )

@@ -79,27 +79,38 @@ class Course:
             stat = ""
         self._marks.append((phase, time.monotonic_ns(), stat))
 
+    def resume(self):
+        """Begin the next stretch now: what came since the last mark is none of ours."""
+        self.mark(None)
+
     def utilisation(self, phase):
-        """Return {core number: busy share 0..1} from the begin of the first stretch called `phase` to the end of the last."""
-        places = [place for place, (name, _, _) in enumerate(self._marks) if name == phase]
-        before, after = (core_times(self._marks[place][2], self._allowed) for place in (places[0] - 1, places[-1]))
-        return utilisation(before, after)
+        """Return {core number: busy share 0..1} over all stretches called `phase`."""
+        sums = {}
+        for (_, _, begun), (name, _, ended) in zip(self._marks, self._marks[1:]):
+            if name == phase:
+                before, after = core_times(begun, self._allowed), core_times(ended, self._allowed)
+                for core in after.keys() & before.keys():
+                    spent = [now - then for now, then in zip(after[core], before[core])]
+                    sums[core] = tuple(map(sum, zip(sums.get(core, (0, 0)), spent)))
+        return utilisation({core: (0, 0) for core in sums}, sums)
 
     def stretches(self):
         """Return the stretches by time: {"phase", "until_s", "busy_s"}.
 
-        `until_s` counts from the first mark, `busy_s` adds up all the cores; the kernel counts in ticks of 10 ms. Empty
-        without /proc/stat.
+        `until_s` counts from the first mark, over our own stretches; `busy_s` adds up all the cores; the kernel counts in
+        ticks of 10 ms. Empty without /proc/stat.
         """
         hertz = os.sysconf("SC_CLK_TCK")
-        _, begun_ns, stat = self._marks[0]
+        _, last_ns, stat = self._marks[0]
         before = core_times(stat, self._allowed)
-        found = []
+        until_ns, found = 0, []
         for phase, ended_ns, stat in self._marks[1:] if before else ():
             after = core_times(stat, self._allowed)
-            ticks = sum(busy - before[core][0] for core, (busy, _) in after.items() if core in before)
-            found.append({"phase": phase, "until_s": (ended_ns - begun_ns) / 1e9, "busy_s": ticks / hertz})
-            before = after
+            if phase is not None:
+                until_ns += ended_ns - last_ns
+                ticks = sum(busy - before[core][0] for core, (busy, _) in after.items() if core in before)
+                found.append({"phase": phase, "until_s": until_ns / 1e9, "busy_s": ticks / hertz})
+            before, last_ns = after, ended_ns
         return found
 
 

@@ -138,7 +138,12 @@ def main():
 
             # A launch that hangs says where, before the controller kills it.
             faulthandler.dump_traceback_later(job["stacks_after_s"])
-        run_job(job, emit)
+        if "parts" in job:
+            from .turns import run_turns
+
+            run_turns(job, emit)
+        else:
+            run_job(job, emit)
         code = 0
     except BaseException:
         traceback.print_exc()

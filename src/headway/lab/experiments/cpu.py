@@ -61,6 +61,7 @@ _CPU_BOUND = Experiment(
     ),
     included=_POOL_APART,
     baseline="serial",
+    turns=True,
     variants=_cpu_bound,
     sources=("A1", "A5"),
     claims=(
@@ -155,6 +156,7 @@ _COUNTDOWN = Experiment(
     ),
     included=_POOL_APART,
     baseline="1 thread",
+    turns=True,
     variants=_countdown,
     divides="threads",
     sources=("C1",),
@@ -314,6 +316,7 @@ _SHA256 = Experiment(
     ),
     included=_POOL_APART + " The messages are made beforehand.",
     baseline="1 thread",
+    turns=True,
     variants=_sha256,
     divides="threads",
     sources=("C2",),

@@ -156,6 +156,7 @@ _COUNTDOWN_INTERVAL = Experiment(
     ),
     included="From the first submit to the last result; the pool is already there.",
     baseline="1 thread",
+    turns=True,
     variants=_countdown_interval,
     sources=("C5",),
     quick_on=both_kinds,

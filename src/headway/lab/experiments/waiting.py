@@ -40,6 +40,7 @@ _SLEEP = Experiment(
     baseline="serial",
     variants=_sleep,
     sources=("D1",),
+    turns=True,
     quick_on=ends,
     claims=(
         Claim(

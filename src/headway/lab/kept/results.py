@@ -94,12 +94,29 @@ class CellResult:
         mine, others = self.by_block(metric), other.by_block(metric)
         if not mine or not others or min(*mine.values(), *others.values()) <= 0:
             return None
-        shared = sorted(mine.keys() & others.keys())
-        if self.cell.group == other.cell.group and len(shared) > 1:
-            return stats.paired_ratio_interval(
-                [(mine[block], others[block]) for block in shared], confidence=self.confidence
-            )
+        if self.cell.group == other.cell.group and len(mine.keys() & others.keys()) > 1:
+            ratios = self.ratios(other, metric).values()
+            return stats.paired_ratio_interval([(ratio, 1.0) for ratio in ratios], confidence=self.confidence)
         return stats.ratio_interval(list(mine.values()), list(others.values()), confidence=self.confidence)
+
+    def ratios(self, other: "CellResult", metric: str) -> dict[int, float]:
+        """Return {block: ratio to the other's} of the blocks in which both have positive values.
+
+        Where the two took turns in one process: the median of the ratios of samples that were neighbours in time.
+        """
+        mine, others = ({one.block: one.launch for one in side.ok} for side in (self, other))
+        found = {}
+        for block in sorted(mine.keys() & others.keys()):
+            top, bottom = (launches[block].samples.get(metric, []) for launches in (mine, others))
+            if not top or not bottom or min(stats.launch_value(top), stats.launch_value(bottom)) <= 0:
+                continue
+            shared = mine[block].facts.get("shared")
+            turns = shared is not None and shared == others[block].facts.get("shared") and len(top) == len(bottom)
+            if turns and min(*top, *bottom) > 0:
+                found[block] = stats.launch_value([one / two for one, two in zip(top, bottom, strict=True)])
+            else:
+                found[block] = stats.launch_value(top) / stats.launch_value(bottom)
+        return found
 
     def level(self, metric: str) -> stats.Interval | None:
         """Return the geometric mean over launches with its interval; None without launches or with a value of 0."""
@@ -222,17 +239,12 @@ class Run:
         In each block the logs of the pairs' ratios are averaged; the blocks are the units of replication. Only blocks
         in which every pair has both launches count; None without any, or where a value is 0.
         """
-        blocks = [(top.by_block(metric), bottom.by_block(metric)) for top, bottom in pairs if top.ok and bottom.ok]
-        if not blocks:
+        by_pair = [top.ratios(bottom, metric) for top, bottom in pairs if top.ok and bottom.ok]
+        if not by_pair or any(min(one.by_block(metric).values(), default=1) <= 0 for pair in pairs for one in pair):
             return None
-        common = set.intersection(*(tops.keys() & bottoms.keys() for tops, bottoms in blocks))
-        ratios = []
-        for block in sorted(common):
-            values = [(tops[block], bottoms[block]) for tops, bottoms in blocks]
-            if min(min(pair) for pair in values) <= 0:
-                return None
-            ratios.append((statistics.geometric_mean([top / bottom for top, bottom in values]), 1.0))
-        return stats.paired_ratio_interval(ratios, confidence=self.settings.confidence) if ratios else None
+        common = set.intersection(*(set(ratios) for ratios in by_pair))
+        means = [(statistics.geometric_mean([ratios[block] for ratios in by_pair]), 1.0) for block in sorted(common)]
+        return stats.paired_ratio_interval(means, confidence=self.settings.confidence) if means else None
 
     @functools.cached_property
     def names(self) -> dict[str, str]:

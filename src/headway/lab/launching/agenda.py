@@ -30,10 +30,10 @@ _GUESSES = 200
 @final
 @dataclass(frozen=True)
 class Step:
-    """One launch."""
+    """One launch: of a cell, or of several that take turns in it."""
 
     block: int
-    cell: Cell
+    cells: tuple[Cell, ...]
 
 
 @final
@@ -101,7 +101,7 @@ class Agenda:
             yield Finished(experiment)
         while steps := self._more(plan.experiments, self._left_s()):
             yield from steps
-            (experiment,) = {step.cell.experiment for step in steps}
+            experiment = steps[0].cells[0].experiment
             before = {claim.id for claim in self._open[experiment]}
             self._ask(experiment)
             decided = before - {claim.id for claim in self._open[experiment]}
@@ -117,7 +117,7 @@ class Agenda:
     def _block(self, experiment: str, cells: Sequence[Cell]) -> list[Step]:
         number = self._blocks[experiment]
         self._blocks[experiment] += 1
-        return [Step(number, cell) for cell in self._plan.block(cells, number)]
+        return [Step(number, together) for together in self._plan.block(cells, number)]
 
     def _more(self, experiments: Sequence[str], left_s: float) -> list[Step]:
         """Return a block for the open claim that is expected to need least, and for those of its experiment that need as little.

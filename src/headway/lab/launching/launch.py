@@ -38,7 +38,25 @@ def _prepare_child(cores: Sequence[int], memory_limit_bytes: int | None) -> None
         resource.setrlimit(resource.RLIMIT_AS, (memory_limit_bytes, memory_limit_bytes))
 
 
-def _job(cell: Cell, machine: Machine, library: Path | None, limit_s: float, beside: Beside) -> dict[str, Any]:
+def _part(cell: Cell) -> dict[str, Any]:
+    """Return what of a job is the cell's own."""
+    variant = cell.variant
+    return {
+        "workload": variant.workload,
+        "model": variant.model,
+        "params": dict(variant.params),
+        "samples": variant.samples,
+        "warmups": variant.warmups,
+        "switch_interval_s": variant.params.get("switch_interval_s"),
+        "policy": variant.params.get("policy"),
+        "policy_options": variant.params.get("policy_options", ""),
+    }
+
+
+def _job(
+    cells: Sequence[Cell], machine: Machine, library: Path | None, limit_s: float, beside: Beside
+) -> dict[str, Any]:
+    cell = cells[0]
     cpus: list[int] | None = None
     party_cpus: list[list[int]] | None = None
     if cell.placement == "same":
@@ -51,14 +69,7 @@ def _job(cell: Cell, machine: Machine, library: Path | None, limit_s: float, bes
         cpus = list(machine.split)
         party_cpus = [[core] for core in machine.split]
     return {
-        "workload": cell.variant.workload,
-        "model": cell.variant.model,
-        "params": dict(cell.variant.params),
-        "samples": cell.variant.samples,
-        "warmups": cell.variant.warmups,
-        "switch_interval_s": cell.variant.params.get("switch_interval_s"),
-        "policy": cell.variant.params.get("policy"),
-        "policy_options": cell.variant.params.get("policy_options", ""),
+        **(_part(cell) if len(cells) == 1 else {"parts": [_part(one) for one in cells]}),
         "cpus": cpus,
         "party_cpus": party_cpus,
         "library": str(library) if library else None,
@@ -70,21 +81,26 @@ def _job(cell: Cell, machine: Machine, library: Path | None, limit_s: float, bes
 
 
 class _Listener:
-    """Sorts the agent's answers into a launch."""
+    """Sorts the agent's answers into launches, one for each cell."""
 
-    def __init__(self, begun_monotonic_ns: int) -> None:
-        self.launch = Launch()
-        self.ended = False
+    def __init__(self, begun_monotonic_ns: int, cells: int) -> None:
+        self.launches = [Launch() for _ in range(cells)]
         self.garbled = False
+        self._ended = 0
         self._begun_monotonic_ns = begun_monotonic_ns
         self._partial = b""
+
+    @property
+    def ended(self) -> bool:
+        """Whether every cell has come to its end."""
+        return self._ended == len(self.launches)
 
     def feed(self, data: bytes) -> None:
         *lines, self._partial = (self._partial + data).split(b"\n")
         for line in lines:
             try:
                 self._take(json.loads(line))
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, IndexError):
                 # Somebody else wrote to our descriptor: then nothing that came over it can be trusted.
                 self.garbled = True
 
@@ -92,20 +108,25 @@ class _Listener:
         kind = answer.pop("kind")
         if kind == "started":
             start_s = (answer["started_monotonic_ns"] - self._begun_monotonic_ns) / 1e9
-            self.launch.samples["interpreter_start_s"] = [start_s]
-        elif kind in {"setup", "sample"}:
+            for one in self.launches:
+                one.samples["interpreter_start_s"] = [start_s]
+                if len(self.launches) > 1:
+                    one.facts["shared"] = f"{answer['pid']}, {answer['started_monotonic_ns']}"
+            return
+        launch = self.launches[answer.pop("part", 0)]
+        if kind in {"setup", "sample"}:
             for metric, value in answer["metrics"].items():
                 values = value if isinstance(value, list) else [value]
-                self.launch.samples.setdefault(metric, []).extend(values)
+                launch.samples.setdefault(metric, []).extend(values)
         else:
-            self.launch.facts.update(answer)
-            self.ended = kind == "end"
+            launch.facts.update(answer)
+            self._ended += kind == "end"
 
 
 @contextlib.contextmanager
 def _process(
     executable: str,
-    cell: Cell,
+    paths: Sequence[str],
     cores: Sequence[int],
     answers_fd: int,
     stderr: BinaryIO,
@@ -117,7 +138,7 @@ def _process(
     process = start(
         [executable, "-s", "-c", BOOTSTRAP, str(answers_fd)],
         # Nothing of ours is on its import path but the agent.
-        (*cell.variant.paths, *beside.paths, str(AGENT_PATH)),
+        (*paths, *beside.paths, str(AGENT_PATH)),
         stdout=subprocess.DEVNULL,
         stderr=stderr,
         pass_fds=[answers_fd],
@@ -189,7 +210,7 @@ def _why(returncode: int, stderr: str) -> str:
 
 
 def run_launch(
-    cell: Cell,
+    cells: Sequence[Cell],
     executable: str,
     machine: Machine,
     *,
@@ -199,56 +220,58 @@ def run_launch(
     keeper: Keeper | None = None,
     beside: Beside = NOTHING,
     seed: int = 1,
-) -> Launch:
-    """Start `executable`, run the cell once in it, and return what it gave.
+) -> list[Launch]:
+    """Start `executable`, run the cells once in it, and return what it gave, a launch for each.
 
     Args:
-        cell: What to measure.
+        cells: What to measure: one cell, or several of a group that take turns.
         executable: The interpreter.
-        machine: Gives the cores for the cell's placement.
+        machine: Gives the cores for the cells' placement.
         library: The native library, for native cells.
-        limit_s: Kill it after this many seconds.
+        limit_s: Kill it after so many seconds for each cell.
         memory_limit_bytes: Limit of each process's address space.
         beside: Libraries, a server and folders for it.
         seed: For what a workload draws: another one in each launch of a cell.
         keeper: Ends what the launch started should we be killed meanwhile; the runner always has one.
 
-    A launch that cannot be started, crashes, hangs or ends early is returned with status "failed". KeyboardInterrupt
-    goes through, after the process and all it started are gone.
+    A launch that cannot be started, crashes, hangs or ends early is returned with status "failed", for all its cells.
+    KeyboardInterrupt goes through, after the process and all it started are gone.
     """
     reader, writer = os.pipe()
+    limit_s *= len(cells)
     with open(os.memfd_create("headway-stderr"), "w+b") as stderr:
         begun_ns = time.monotonic_ns()
-        listener = _Listener(begun_ns)
+        listener = _Listener(begun_ns, len(cells))
         try:
             with _process(
-                executable, cell, machine.cores, writer, stderr, memory_limit_bytes, keeper, beside
+                executable, cells[0].variant.paths, machine.cores, writer, stderr, memory_limit_bytes, keeper, beside
             ) as process:
                 os.close(writer)
                 writer = -1
-                job = {**_job(cell, machine, library, limit_s, beside), "seed": seed}
+                job = {**_job(cells, machine, library, limit_s, beside), "seed": seed}
                 in_time = _converse(process, reader, listener, job, limit_s, beside.died)
         except (OSError, subprocess.SubprocessError) as error:
-            return Launch(reason=f"the process could not be started: {error}")
+            return [Launch(reason=f"the process could not be started: {error}") for _ in cells]
         finally:
             for fd in (reader, writer):
                 if fd >= 0:
                     os.close(fd)
-        launch = listener.launch
-        launch.wall_s = (time.monotonic_ns() - begun_ns) / 1e9
+        wall_s = (time.monotonic_ns() - begun_ns) / 1e9
         stderr.seek(0, os.SEEK_END)
         stderr.seek(max(0, stderr.tell() - _STDERR_KEPT_BYTES))
-        launch.stderr = stderr.read().decode(errors="replace")
+        said = stderr.read().decode(errors="replace")
+    reason = ""
     if not in_time:
         dead = beside.died is not None and beside.died()
-        launch.reason = "killed, waiting for it" if dead else f"killed after its limit of {limit_s:g} s"
+        reason = "killed, waiting for it" if dead else f"killed after its limit of {limit_s:g} s"
     elif listener.garbled:
-        launch.reason = "the launch's answers are garbled: something in it wrote to our descriptor"
+        reason = "the launch's answers are garbled: something in it wrote to our descriptor"
     elif process.returncode != 0 or not listener.ended:
-        launch.reason = _why(process.returncode, launch.stderr)
-    else:
-        launch.status = "ok"
-    return launch
+        reason = _why(process.returncode, said)
+    for launch in listener.launches:
+        launch.status, launch.reason = ("failed", reason) if reason else ("ok", "")
+        launch.stderr, launch.wall_s = said, wall_s / len(cells)
+    return listener.launches
 
 
 def _converse(

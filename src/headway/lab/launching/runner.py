@@ -166,11 +166,12 @@ class _Processes:
     ) -> None:
         self._open.__exit__(kind, error, trace)
 
-    def __call__(self, cell: Cell, block: int) -> Launch:
+    def __call__(self, cells: Sequence[Cell], block: int) -> list[Launch]:
+        cell = cells[0]
         try:
             with self._neighbours.of(cell, self._keeper) as beside:
-                launch = run_launch(
-                    cell,
+                launches = run_launch(
+                    cells,
                     self._executables[cell.interpreter],
                     self._machine,
                     library=self._library,
@@ -181,11 +182,12 @@ class _Processes:
                     seed=(self._plan.seed + block) % 2**63,
                 )
         except (HeadwayError, OSError) as error:
-            return Launch(reason=f"what it needs could not be made ready: {error}")
-        if launch.status == "failed":
+            return [Launch(reason=f"what it needs could not be made ready: {error}") for _ in cells]
+        if launches[0].status == "failed":
             died = self._neighbours.autopsy(cell)
-            launch.reason = f"{died}; then: {launch.reason}" if died else launch.reason
-        return launch
+            for launch in launches:
+                launch.reason = f"{died}; then: {launch.reason}" if died else launch.reason
+        return launches
 
 
 def _silent(_progress: Progress) -> None:

@@ -1,6 +1,6 @@
 """A run of a plan: launch, store, judge, report, until the agenda is done. What launches is an argument."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -15,8 +15,8 @@ from headway.lab.plan import Plan
 
 __all__ = ["Launcher", "Progress", "Report", "Session"]
 
-Launcher = Callable[[Cell, int], Launch]
-"""Launches a cell for a block, and returns what came of it; a launch that fails is a value, too."""
+Launcher = Callable[[Sequence[Cell], int], Sequence[Launch]]
+"""Launches a cell for a block, or several that take turns, and returns what came of each; a launch that fails is a value, too."""
 
 
 @final
@@ -124,15 +124,16 @@ class Session:
                 continue
             if first_look_of and step.block >= plan.launches:
                 continue
-            launch = stored.get((step.cell.key, step.block))
-            if launch is None:
-                say(step.cell, step.block)
-                launch = StoredLaunch(step.cell.key, step.block, launcher(step.cell, step.block))
-                self._failed += launch.launch.status == "failed"
-                self._store.add_launch(self.run_id, step.cell.key, step.block, launch.launch)
-                stored[step.cell.key, step.block] = launch
-            so_far.setdefault(launch.key, []).append(launch)
-            agenda.tell(step.cell, launch.launch.wall_s)
+            missing = [cell for cell in step.cells if (cell.key, step.block) not in stored]
+            if missing:
+                say(missing[0], step.block)
+                for cell, launch in zip(missing, launcher(missing, step.block), strict=True):
+                    self._failed += launch.status == "failed"
+                    self._store.add_launch(self.run_id, cell.key, step.block, launch)
+                    stored[cell.key, step.block] = StoredLaunch(cell.key, step.block, launch)
+            for cell in step.cells:
+                so_far.setdefault(cell.key, []).append(stored[cell.key, step.block])
+                agenda.tell(cell, stored[cell.key, step.block].launch.wall_s)
         say()
 
     def _news(self, run: Run, finished: Finished) -> Finished | None:

@@ -84,7 +84,7 @@ class Sigma(Tasks):
     def __init__(self, job):
         super().__init__(job)
         if self.params.get("yields"):
-            type(self).function = sigma_yielding
+            self.task = sigma_yielding
             for _ in range(WARM_CALLS):
                 steps = sigma_yielding(1, 1, 0)
                 try:
@@ -108,17 +108,18 @@ class Sigma(Tasks):
         return metrics
 
 
-_message = b""
+_messages = {}
+"""Size -> the message; several sizes take turns within a launch."""
 
 
 def sha256(size_bytes, messages):
     """Return the SHA-256 of the last of `messages` messages of `size_bytes` zero bytes each."""
-    global _message
-    if len(_message) != size_bytes:
-        _message = bytes(size_bytes)
+    message = _messages.get(size_bytes)
+    if message is None:
+        message = _messages[size_bytes] = bytes(size_bytes)
     digest = ""
     for _ in range(messages):
-        digest = hashlib.sha256(_message).hexdigest()
+        digest = hashlib.sha256(message).hexdigest()
     return digest
 
 

@@ -121,7 +121,7 @@ class FileWrite(_Files):
     def __init__(self, job):
         self._via, _, self._context = job["params"].get("via", "").partition("/")
         if job["params"].get("sums"):
-            type(self).function = write_or_add
+            self.task = write_or_add
         Tasks.__init__(self, job)
 
     def make_arguments(self):
@@ -145,7 +145,7 @@ class FileWrite(_Files):
             self._executor = ThreadPoolExecutor(pool) if pool else None
             self.model.run_coroutine(self._open())
             # Bound already: the model gathers it like any coroutine function.
-            type(self).function = self._write
+            self.task = self._write
             if pool:
                 metrics["workers"] = pool
         return metrics

@@ -83,11 +83,11 @@ class Http(Tasks):
         self._asyncio = job["model"] == "asyncio"
         self._file = params.get("file_bytes", 0)
         if self._file:
-            type(self).function = file_and_fetch_coroutine if self._asyncio else file_and_fetch
+            self.task = file_and_fetch_coroutine if self._asyncio else file_and_fetch
         elif params.get("sums"):
-            type(self).function = fetch_or_add_coroutine if self._asyncio else fetch_or_add
+            self.task = fetch_or_add_coroutine if self._asyncio else fetch_or_add
         else:
-            type(self).function = fetch_coroutine if self._asyncio else fetch
+            self.task = fetch_coroutine if self._asyncio else fetch
         Tasks.__init__(self, job)
 
     def make_arguments(self):

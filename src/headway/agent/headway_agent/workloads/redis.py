@@ -59,7 +59,7 @@ class RedisSet(Tasks):
             # redis-py takes it wherever it is installed. Our children are spawned without its folder.
             sys.modules["hiredis"] = None
         if job["model"] == "asyncio":
-            type(self).function = set_keys_coroutine
+            self.task = set_keys_coroutine
         Tasks.__init__(self, job)
 
     def make_arguments(self):

@@ -30,11 +30,11 @@ class Sleep(Tasks):
 
     def __init__(self, job):
         if job["model"] == "asyncio":
-            type(self).function = sleep_coroutine if job["params"].get("gather", True) else sleep_sequence
+            self.task = sleep_coroutine if job["params"].get("gather", True) else sleep_sequence
         super().__init__(job)
 
     def make_arguments(self):
         period_s, times = self.params["period_s"], self.params["times"]
-        if type(self).function is sleep_sequence:
+        if self.task is sleep_sequence:
             return [(period_s, times)]
         return [(period_s,)] * times

@@ -49,9 +49,9 @@ class SqliteSleep(Tasks):
     def __init__(self, job):
         coroutines = job["model"] == "asyncio"
         if job["params"].get("sums"):
-            type(self).function = query_or_add_coroutine if coroutines else query_or_add
+            self.task = query_or_add_coroutine if coroutines else query_or_add
         else:
-            type(self).function = query_coroutine if coroutines else query
+            self.task = query_coroutine if coroutines else query
         Tasks.__init__(self, job)
 
     def make_arguments(self):
@@ -137,7 +137,7 @@ class SqliteWal(Tasks):
 
     def __init__(self, job):
         if job["model"] == "asyncio":
-            type(self).function = work_on_accounts_coroutine
+            self.task = work_on_accounts_coroutine
         Tasks.__init__(self, job)
 
     def make_arguments(self):
