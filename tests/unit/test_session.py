@@ -142,6 +142,22 @@ def test_intervals_of_a_run_that_looks_again_are_wider(store):
     assert one.half_width > other.half_width
 
 
+def test_the_first_look_of_an_experiment_leaves_its_claims_open(store):
+    """Three launches of each cell, whatever they say; the rest goes on from there."""
+    launcher = Paper({"serial": 1.0, "threads": 3.0, "asyncio": 1.02}, spread=0.03)
+    run_id, told = begun(store, 200.0), []
+    session = Session(store, run_id, told.append)
+
+    session.carry_out(plan(200.0), launcher, first_look_of="cpu-bound")
+    assert len(launcher.launched) == 9
+    session.carry_out(plan(200.0), launcher)
+
+    assert len(launcher.launched) > 9
+    first, second = [one.finished for one in told if one.finished is not None]
+    assert first.decided is None
+    assert "cpu-bound/asyncio-equal" in second.decided
+
+
 def test_an_interpreter_that_comes_later_is_measured_like_the_others(store):
     """The first look of the first experiment, then the same with more cells: only those are launched, only news is told."""
     late = make_interpreter("3.14.0")

@@ -80,6 +80,12 @@ class Agenda:
         overall = (sum(means.values()) + guessed_s) / (len(means) + _GUESSES)
         return sum(means.get(cell.key, overall) for cell in cells)
 
+    def first_look(self, experiment: str) -> Iterator[Step | Finished]:
+        """Yield the launches that every cell of one experiment gets, and then that it has had them."""
+        for _ in range(self._plan.launches):
+            yield from self._block(experiment, self._plan.of(experiment))
+        yield Finished(experiment)
+
     def steps(self) -> Iterator[Step | Finished]:
         """Yield launches, and experiments that have had theirs; each launch is to be told before the next is asked for."""
         plan = self._plan

@@ -114,15 +114,11 @@ class Session:
                 )
             )
 
-        for step in agenda.steps():
+        for step in agenda.first_look(first_look_of) if first_look_of else agenda.steps():
             if isinstance(step, Finished):
                 news = self._news(results(), step)
                 if news is not None:
                     say(finished=news)
-                if step.experiment == first_look_of:
-                    return
-                continue
-            if first_look_of and step.block >= plan.launches:
                 continue
             missing = [cell for cell in step.cells if (cell.key, step.block) not in stored]
             if missing:
@@ -134,7 +130,8 @@ class Session:
             for cell in step.cells:
                 so_far.setdefault(cell.key, []).append(stored[cell.key, step.block])
                 agenda.tell(cell, stored[cell.key, step.block].launch.wall_s)
-        say()
+        if not first_look_of:
+            say()
 
     def _news(self, run: Run, finished: Finished) -> Finished | None:
         """Return what is to be told of an experiment: all of it the first time, then only claims that came out otherwise."""
