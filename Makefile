@@ -28,17 +28,25 @@ lab: setup ## Set everything up and run the quick lab (ARGS="countdown --standar
 
 .PHONY: test
 test: setup interpreters cpython-tests tools browser spin ## Set everything up and run the tests: lint, types, models, Python, native under sanitizers, the page
-	@tools/step.sh "lint and types" $(MAKE) --no-print-directory check
-	@tools/step.sh "models" $(MAKE) --no-print-directory model ARGS=
-	@tools/step.sh "native tests" $(MAKE) --no-print-directory test-native
-	@tools/step.sh "the page's tests" $(MAKE) --no-print-directory test-web
+	@$(BESIDE) steps-beside ARGS=
 	@tools/step.sh "Python tests" $(BIN)/python tools/run_tests.py $(ARGS)
 
 .PHONY: test-quick
 test-quick: setup ## The tests that start nothing: lint, types, native without sanitizers, the page, unit and property tests
+	@$(BESIDE) step-check step-native step-web step-quick PRESETS=dev
+
+# What is right however busy the machine is: two at a time.
+BESIDE = $(MAKE) --no-print-directory -j2 --output-sync=line
+steps-beside: step-native step-check step-models step-web
+step-check:
 	@tools/step.sh "lint and types" $(MAKE) --no-print-directory check
-	@tools/step.sh "native tests" $(MAKE) --no-print-directory test-native PRESETS=dev
+step-models:
+	@tools/step.sh "models" $(MAKE) --no-print-directory model ARGS=
+step-native:
+	@tools/step.sh "native tests" $(MAKE) --no-print-directory test-native
+step-web:
 	@tools/step.sh "the page's tests" $(MAKE) --no-print-directory test-web
+step-quick:
 	@tools/step.sh "Python tests" $(BIN)/python tools/run_tests.py tests/unit tests/property $(ARGS)
 
 .PHONY: test-all
@@ -141,7 +149,7 @@ test-suites: | interpreters ## Run tornado's, anyio's and trio's own tests bare,
 bench: | setup ## What Headway itself costs, beside its peers
 	@for program in bench/agent_overhead.py bench/model_overhead.py bench/first_launch.py bench/load_client.py \
 		bench/trace_report.py bench/trace_export.py bench/trace_overhead.py bench/policy_harm.py \
-		bench/policy_cases.py bench/pytest_plugin.py; do echo "== $$program" && $(BIN)/python $$program || exit 1; done
+		bench/policy_cases.py bench/pytest_plugin.py bench/sequential_rule.py; do echo "== $$program" && $(BIN)/python $$program || exit 1; done
 
 .PHONY: lock
 lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml, and the locks of the lab's libraries
