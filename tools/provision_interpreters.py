@@ -42,6 +42,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -88,9 +89,10 @@ TARGETS = (Target("3.14", from_source=False), Target("3.15", from_source=False),
 
 @dataclass
 class Talk:
-    """Progress on stderr: one line per step, with the seconds it took."""
+    """Progress on stderr: of a step that takes more than a moment, when it goes on and what it took."""
 
     started_s: float = field(default_factory=time.monotonic)
+    moment_s: float = 2.0
 
     def say(self, text: str) -> None:
         """Tell the user something."""
@@ -99,19 +101,23 @@ class Talk:
 
     @contextlib.contextmanager
     def step(self, text: str) -> Iterator[None]:
-        """Announce `text`, run the body, then tell its seconds and those since the start.
+        """Run the body; announce `text` when that has taken a moment, then tell its seconds and those since the start.
 
         Two lines and not one with a gap: two interpreters may be in the making at once.
         """
-        self.say(f"  {text} ...")
+        announcing = threading.Timer(self.moment_s, self.say, [f"  {text} ..."])
+        announcing.daemon = True
+        announcing.start()
         begun_s = time.monotonic()
         outcome = "failed after"
         try:
             yield
             outcome = "done in"
         finally:
+            announcing.cancel()
             now_s = time.monotonic()
-            self.say(f"  {text}: {outcome} {now_s - begun_s:.1f} s (total {now_s - self.started_s:.1f} s)")
+            if outcome != "done in" or now_s - begun_s >= self.moment_s:
+                self.say(f"  {text}: {outcome} {now_s - begun_s:.1f} s (total {now_s - self.started_s:.1f} s)")
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from headway.report.layout import bold
 __all__ = ["render_decided", "render_end", "render_experiment"]
 
 _ROWS = 2
-_MANY_CLAIMS = 4
+_MANY_CLAIMS = 2
 _COLUMNS = 7
 _FINDINGS = 5
 _OPEN_NAMED = 12
