@@ -23,6 +23,7 @@ help: ## List the targets
 
 .PHONY: lab
 lab: setup ## Set everything up and run the quick lab (ARGS="countdown --standard" for other choices)
+	@$(if $(ARGS),$(MAKE) --no-print-directory interpreters tools,true)
 	@later="$$(PATH="$(abspath $(dir $(UV))):$$PATH" $(BIN)/python tools/provision_missing.py --packages)" \
 		&& $(BIN)/headway lab $${later:+--provide "$(MAKE) --no-print-directory interpreters tools"} $(ARGS)
 

@@ -33,11 +33,12 @@ from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import CellResult, Run
 from headway.lab.kept.store import StoredLaunch
 from headway.lab.launching.agenda import Agenda, Finished
-from headway.lab.plan import DEFAULT_LAUNCHES, Plan
+from headway.lab.plan import Plan
 from headway.lab.sequential import FIRST_LOOK
 from headway.lab.stats import CONFIDENCE
 
 FALSE_TARGET = 0.05
+_FIXED = 4
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,7 @@ def one_lab(lab: int, budget_s: float, rule: str) -> dict[str, Any]:
     assert TRUTH is not None
     fixed = rule == "fixed"
     settings = replace(WORLD.run.settings, budget_s=None if rule != "sequential" else budget_s)
-    plan = plan_of(WORLD.run, lab, None if fixed else budget_s, DEFAULT_LAUNCHES["quick"] if fixed else FIRST_LOOK)
+    plan = plan_of(WORLD.run, lab, None if fixed else budget_s, _FIXED if fixed else FIRST_LOOK)
     WORLD.run = replace(WORLD.run, header=replace(WORLD.run.header, settings=settings))
     run, spent_s = simulated(WORLD, plan, lab, settings.confidence)
     outcomes = {name: one.outcome for name, one in assess(run).outcomes.items()}

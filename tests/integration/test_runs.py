@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -230,6 +231,45 @@ def test_a_budget_is_kept_and_spent_where_claims_are_open(store_path):
     again = lab.resume(run.id, store_path=store_path)
     assert stored(store_path) == before
     assert again.results.keys() == run.results.keys()
+
+
+def test_cells_that_take_turns_are_launched_alone_where_their_launch_fails():
+    """One that always fails takes none of the others with it."""
+    cells = [
+        replace(
+            make_cell("sleep", name, "i", workload=f"faulty_workloads:{name}", paths=(HERE,), samples=1), turns=True
+        )
+        for name in ("Good", "Raises")
+    ]
+    plan = Plan("quick", 1, None, 1, 20.0, None, tuple(cells), ())
+    executable = select(discover()[0], ["3.13"])[0].executable
+
+    with runner._Processes(plan, this_machine(), {"i": executable}, None, prepare([])) as launcher:
+        good, bad = launcher(cells, 0)
+
+    assert (good.status, bad.status) == ("ok", "failed")
+
+
+def test_a_run_that_was_stopped_while_something_was_provided_is_completed(store_path):
+    """It had not looked for what its other experiments need; what cannot be had here is left out, and the rest is measured."""
+
+    def stop():
+        raise KeyboardInterrupt
+
+    request = lab.Request(
+        experiments=["sleep", "context-switch-one-way"], interpreters=["3.13"], launches=1, store=store_path
+    )
+    with pytest.raises(KeyboardInterrupt):
+        lab.run(request, provide=stop)
+    begun = lab.load_run(store=store_path)
+    assert begun.settings.unprepared == ("context-switch-one-way",)
+    assert {one.cell.experiment for one in begun.results.values() if one.launches} == {"sleep"}
+
+    run = lab.resume(store_path=store_path)
+
+    assert run.header.complete
+    assert run.settings.unprepared == ()
+    assert {one.cell.experiment for one in run.results.values() if one.launches} == {"sleep", "context-switch-one-way"}
 
 
 def test_three_lines_of_python_give_values():

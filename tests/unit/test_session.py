@@ -14,6 +14,7 @@ from headway.lab.kept.store import Store
 from headway.lab.launching.session import Session
 from headway.lab.plan import Plan
 from headway.lab.sequential import FIRST_LOOK
+from headway.report.lab.claimed import counted
 
 GIL = make_interpreter()
 SERIAL, THREADS, ASYNCIO = (
@@ -177,3 +178,32 @@ def test_an_interpreter_that_comes_later_is_measured_like_the_others(store):
     run = read_run(store, run_id)
     assert [len(one.launches) for one in run.results.values()] == [FIRST_LOOK] * 6
     assert [one.finished.decided for one in told if one.finished is not None] == [None]
+
+
+def test_what_a_second_plan_has_not_got_goes_with_its_launches(store):
+    """A newer interpreter in place of the first look's: its cells alone are the run, live and read back."""
+    late = make_interpreter("3.14.0")
+    newer = [make_cell("cpu-bound", one.label, late.id, model=one.label) for one in (SERIAL, THREADS, ASYNCIO)]
+    launcher = Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.02}, spread=0.03)
+    run_id, told = begun(store, 200.0), []
+    session = Session(store, run_id, told.append)
+    session.carry_out(plan(200.0), launcher, first_look_of="cpu-bound")
+    store.change_run(run_id, replace(store.find_run(run_id).settings, interpreters=(late,)), newer)
+    session.carry_out(plan(200.0, tuple(newer)), launcher)
+    session.end()
+
+    run = read_run(store, run_id)
+    assert {one.cell.interpreter for one in run.results.values()} == {late.id}
+    assert outcomes(run) == outcomes([one for one in told if one.finished is not None][-1].results)
+
+
+def test_a_budget_that_ends_early_is_told(store):
+    """With the experiments that were never begun; the run is over all the same."""
+    other = make_cell("sleep", "serial", GIL.id)
+    settings = make_settings(launches=FIRST_LOOK, budget_s=1.0, interpreters=(GIL,), experiments=("cpu-bound", "sleep"))
+    run_id = store.new_run(settings, (SERIAL, other))
+    carry_out(store, run_id, plan(1.0, (SERIAL, other)), Paper({"serial": 1.0}), lambda _: None)
+
+    run = read_run(store, run_id)
+    assert run.header.complete
+    assert counted(run, assess(run).verdicts).doubts == ("the time was up before sleep: `--budget` gives more",)

@@ -1,10 +1,13 @@
 """What a run says of the claims."""
 
+from dataclasses import replace
+
 import pytest
 from synthetic import make_cell, make_interpreter, make_machine
 
 from headway.lab.design import Level, above, below, between
 from headway.lab.experiments import experiments
+from headway.lab.judging.evidence import TOO_MANY
 from headway.lab.judging.verdicts import judge
 from headway.lab.published import published_ratio, results
 
@@ -290,3 +293,31 @@ def test_cells_that_took_turns_are_compared_sample_by_sample(make_run):
 
     assert both == {0: 2.0, 1: 2.0}
     assert medians == {0: 6.0, 1: 8.0}
+
+
+def test_launches_behind_a_ratio_are_the_blocks_that_both_have(make_run):
+    """Of two cells with many launches in other blocks only the common ones count, and an estimate is made from them."""
+    interpreter = make_interpreter()
+    serial, threads = (make_cell("cpu-bound", label, interpreter.id) for label in ("serial", "threads"))
+    run = make_run(
+        [(serial, launches(*[1.0, 1.1, 0.9] * 4)), (threads, launches(*[0.9, 1.2, 0.95] * 4))], [interpreter]
+    )
+    for place, cell in enumerate((serial, threads)):
+        result = run.results[cell.key]
+        kept = tuple(one for one in result.launches if one.block < 3 or one.block % 2 == place)
+        run.results[cell.key] = replace(result, launches=kept)
+
+    one = verdict_of(run, "cpu-bound/threads-not-faster").deciding
+
+    assert one.launches == 3
+    assert one.outcome == "inconclusive"
+
+
+def test_too_many_launches_are_told_apart_from_none_known(make_run):
+    """A ratio that lies on its threshold, with noise: no number of launches is advice, and it gets none."""
+    verdict = verdict_of(
+        cpu_bound(make_run, [0.95 * factor for factor in (0.5, 2, 0.5, 2)]), "cpu-bound/threads-not-faster"
+    )
+
+    assert verdict.deciding.launches_to_decide == TOO_MANY
+    assert "too close to it for more launches to decide" in verdict.sentence

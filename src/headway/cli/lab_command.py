@@ -66,7 +66,12 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "is or the time is up (default: 10m at quick size for all experiments, less for fewer)",
     )
     amount.add_argument("--launches", type=int, metavar="N", help="so many launches of each cell, whatever they say")
-    parser.add_argument("--limit", type=float, metavar="SECONDS", help="kill a launch that takes longer")
+    parser.add_argument(
+        "--limit",
+        type=float,
+        metavar="SECONDS",
+        help="kill a launch that takes longer; where cells take turns in one, so long for each",
+    )
     parser.add_argument("--memory-limit", type=int, metavar="MIB", help="address space of each process of a launch")
     parser.add_argument(
         "--redis-url",
@@ -201,6 +206,7 @@ _WITH_RESUME = (
     "placement",
     "launches",
     "budget",
+    "provide",
     "limit",
     "memory_limit",
     "seed",
@@ -419,7 +425,10 @@ def _explain(one: Experiment, *, as_json: bool) -> int:
         mark = "*" if v.series == one.baseline else " "
         where = "in C, once per run" if v.native else v.model
         print(f" {mark} {v.label}: {where}, {' and '.join(v.placements)}")
-    print(f"\nLaunches per cell: {', '.join(f'{count} {size}' for size, count in DEFAULT_LAUNCHES.items())}\n")
+    print(
+        f"\nLaunches per cell: {', '.join(f'{count} {size}' for size, count in DEFAULT_LAUNCHES.items())}; at quick size, and "
+        "wherever there is a budget, more while a claim is open\n"
+    )
     print("Claims:" if one.claims else "No claims: the question is open.")
     for claim in one.claims:
         where = {"gil": ", with a GIL", "free-threaded": ", without a GIL"}.get(claim.where, "")

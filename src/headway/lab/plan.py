@@ -30,8 +30,8 @@ __all__ = [
     "nothing_missing",
 ]
 
-DEFAULT_LAUNCHES: dict[Size, int] = {"quick": 4, "standard": 5, "published": 5}
-"""Launches per cell. Quick is for a first look: with four launches an interval is wide, and says so."""
+DEFAULT_LAUNCHES: dict[Size, int] = {"quick": FIRST_LOOK, "standard": 5, "published": 5}
+"""Launches of each cell; with a budget, before the first look."""
 
 LIMIT_S: dict[Size, float] = {"quick": 30.0, "standard": 300.0, "published": 1800.0}
 """A launch still running after this is killed and recorded as failed."""
@@ -260,7 +260,7 @@ def make_plan(
     _refuse_nothing(experiments, cells, skipped, models, placement)
     return Plan(
         size=size,
-        launches=_first_launches(size, budget_s) if launches is None else launches,
+        launches=launches or (DEFAULT_LAUNCHES[size] if budget_s is None else FIRST_LOOK),
         budget_s=budget_s,
         seed=seed,
         limit_s=LIMIT_S[size] if limit_s is None else limit_s,
@@ -268,10 +268,6 @@ def make_plan(
         cells=tuple(cells),
         skipped=tuple(skipped),
     )
-
-
-def _first_launches(size: Size, budget_s: float | None) -> int:
-    return DEFAULT_LAUNCHES[size] if budget_s is None else FIRST_LOOK
 
 
 def _needs_nothing(variant: Variant) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Literal, final
 from headway.errors import UsageError
 from headway.lab import stats
 from headway.lab.design import Relation, above, below
-from headway.lab.judging.evidence import Evidence, judged
+from headway.lab.judging.evidence import TOO_MANY, Evidence, judged
 
 __all__ = ["Comparison", "Decision", "Measured", "Result", "Share", "percentile"]
 
@@ -101,7 +101,7 @@ class Decision:
         one = self.evidence
         if self._why:
             return "`--headway-launches 5` measures in fresh processes"
-        if one.launches_to_decide is None:
+        if one.launches_to_decide is None or one.launches_to_decide >= TOO_MANY:
             return "too near the limit for any sensible number of launches"
         return f"about {one.launches_to_decide - one.launches} more launches would tell (`--headway-launches {one.launches_to_decide}`)"
 

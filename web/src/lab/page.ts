@@ -183,7 +183,7 @@ function verdicts(page: LabPage): HTMLElement {
     claims.length > 0 &&
       scrolled(
         "claims",
-        h("table", {}, headOf(["verdict", "claim", "measured [95 % interval]", "published"]), h("tbody", {}, ...rows)),
+        h("table", {}, headOf(["verdict", "claim", "measured [interval]", "published"]), h("tbody", {}, ...rows)),
         "claims",
       ),
   );

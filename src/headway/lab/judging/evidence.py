@@ -11,6 +11,7 @@ from headway.lab.kept.results import CellResult, Run
 
 __all__ = [
     "NEAR",
+    "TOO_MANY",
     "Evidence",
     "Outcome",
     "combined",
@@ -24,12 +25,12 @@ __all__ = [
 
 Outcome = Literal["supported", "refuted", "at the limit", "mixed", "inconclusive", "not measured"]
 """What evidence says of a claim. "at the limit": the figure is known, and so near the claim's threshold that which side it is on
-does not matter (`NEAR`). "mixed": it holds on some interpreters and not on others."""
+does not matter (`NEAR`). "mixed": it holds in the mean over interpreters, and one of them by itself refutes it."""
 
 NEAR = 0.05
 """An interval that lies within this share of a threshold, and holds it, is at the limit."""
 
-_TOO_MANY = 1_000
+TOO_MANY = 1_000
 """So many launches are no advice: the truth then lies at the threshold."""
 
 
@@ -46,7 +47,7 @@ class Evidence:
         count: The sum, for a count.
         launches: Launches (or blocks, where launches are paired) behind it.
         launches_to_decide: About how many would decide an inconclusive comparison, if the estimate and the spread
-            stay; None where that cannot be told.
+            stay, `TOO_MANY` for more than that; None where it cannot be told.
         cells: Keys of the cells behind it.
     """
 
@@ -70,10 +71,10 @@ def _launches_to_decide(relation: Relation, interval: stats.Interval, launches: 
     distance = min(abs(math.log(interval.value / limit)) for limit in relation.limits)
     wanted = max(distance, math.log1p(NEAR) - distance)
     spread = math.log1p(interval.half_width) / stats.half_width_factor(launches, interval.confidence)
-    for more in range(launches + 1, _TOO_MANY):
+    for more in range(launches + 1, TOO_MANY):
         if spread * stats.half_width_factor(more, interval.confidence) < wanted:
             return more
-    return None
+    return TOO_MANY
 
 
 def _is_at_limit(relation: Relation, interval: stats.Interval) -> bool:
@@ -129,7 +130,7 @@ def comparisons(run: Run, experiment: Experiment, comparison: Comparison, interp
         elif len(places) > 1:
             what += f", {place}"
         interval = top.ratio_to(bottom, metric)
-        launches = min(len(top.by_block(metric)), len(bottom.by_block(metric)))
+        launches = top.launches_with(bottom, metric)
         yield judged(what, comparison.relation, interval, launches, (top.cell.key, bottom.cell.key))
 
 
@@ -149,7 +150,8 @@ def pooled(run: Run, experiment: Experiment, comparison: Comparison, interpreter
             where = f"{place} / {comparison.bottom_placement}" if comparison.bottom_placement else place
             several = len(places) > 1 or comparison.bottom_placement
             what = f"{comparison.top} / {comparison.bottom}" + (f", {where}" if several else "")
-            launches = min(len(result.by_block(metric)) for pair in pairs for result in pair)
+            blocks = [top.ratios(bottom, metric).keys() for top, bottom in pairs]
+            launches = len(set.intersection(*map(set, blocks)))
             cells = tuple(result.cell.key for pair in pairs for result in pair)
             yield judged(what, comparison.relation, interval, launches, cells)
 

@@ -16,6 +16,7 @@ from typing import final
 from headway.lab.design import ONE_WORKER, Claim, Comparison, Count, Experiment, Level
 from headway.lab.judging.evidence import (
     NEAR,
+    TOO_MANY,
     Evidence,
     Outcome,
     combined,
@@ -93,7 +94,7 @@ def _sentence(outcome: Outcome, claim: Claim, evidence: Sequence[Evidence]) -> s
             f"{measured} from one launch, which has no interval: use `--launches`, or `--resume` where it was cut short"
         )
     crossing = f"{measured}, but its interval crosses the threshold ({one.relation})"
-    if one.launches_to_decide is None:
+    if one.launches_to_decide is None or one.launches_to_decide >= TOO_MANY:
         return f"{crossing}: too close to it for more launches to decide"
     return f"{crossing}: about {one.launches_to_decide} launches would decide if nothing else changes"
 

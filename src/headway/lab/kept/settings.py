@@ -38,6 +38,7 @@ class Settings:
         redis: Which Redis served it; {} for none.
         volumes: Volume -> where its files were.
         declared: Experiments that the run declares itself.
+        unprepared: Experiments of which it was not yet looked for what they need.
     """
 
     version: str
@@ -57,6 +58,7 @@ class Settings:
     volumes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     declared: tuple[Declared, ...] = ()
     budget_s: float | None = None
+    unprepared: tuple[str, ...] = ()
 
     @property
     def confidence(self) -> float:

@@ -42,7 +42,7 @@ CREATE TABLE cells (
 CREATE TABLE launches (
     id INTEGER PRIMARY KEY,
     cell INTEGER NOT NULL REFERENCES cells (id) ON DELETE CASCADE,
-    block INTEGER NOT NULL,            -- which repetition of the whole plan
+    block INTEGER NOT NULL,            -- which repetition, of its experiment
     started_at TEXT NOT NULL,
     status TEXT NOT NULL CHECK (status IN ('ok', 'failed')),
     reason TEXT NOT NULL,              -- why it failed, or ''
@@ -240,10 +240,12 @@ class Store:
             )
 
     def change_run(self, run_id: str, settings: Settings, cells: Sequence[Cell]) -> None:
-        """Replace a run's settings and its cells; cells that have launches stay."""
+        """Replace a run's settings and its cells; what is no longer planned goes, with its launches."""
         with self._errors(), self._transaction():
             self._db.execute("UPDATE runs SET settings = ? WHERE id = ?", (json.dumps(settings.to_json()), run_id))
-            self._db.execute("DELETE FROM cells WHERE run = ? AND id NOT IN (SELECT cell FROM launches)", (run_id,))
+            kept = {cell.key for cell in cells}
+            known = self._db.execute("SELECT id, key FROM cells WHERE run = ?", (run_id,)).fetchall()
+            self._db.executemany("DELETE FROM cells WHERE id = ?", [(cell,) for cell, key in known if key not in kept])
             self._db.executemany(
                 "INSERT OR IGNORE INTO cells (run, key, cell) VALUES (?, ?, ?)",
                 [(run_id, cell.key, json.dumps(cell_to_json(cell))) for cell in cells],

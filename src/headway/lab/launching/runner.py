@@ -27,10 +27,11 @@ from headway.lab.kept import store
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import Run, read_run
 from headway.lab.kept.settings import Settings
+from headway.lab.kept.store import RunHeader
 from headway.lab.launching.launch import run_launch
 from headway.lab.launching.lock import only_lab
 from headway.lab.launching.session import Progress, Report, Session
-from headway.lab.plan import Plan, make_plan, needed, nothing_missing
+from headway.lab.plan import Plan, Skipped, make_plan, needed, nothing_missing
 
 __all__ = ["Request", "resume", "run"]
 
@@ -183,6 +184,9 @@ class _Processes:
                 )
         except (HeadwayError, OSError) as error:
             return [Launch(reason=f"what it needs could not be made ready: {error}") for _ in cells]
+        if launches[0].status == "failed" and len(cells) > 1:
+            # One of them may be at fault: alone, the others still tell something.
+            return [self([one], block)[0] for one in cells]
         if launches[0].status == "failed":
             died = self._neighbours.autopsy(cell)
             for launch in launches:
@@ -229,13 +233,14 @@ class _Choice:
         if not any(interpreter.ctypes for interpreter in self.interpreters):
             self._native_missing = self._native_missing or "none of the chosen interpreters can import ctypes"
         self._narrowed = not request.interpreters
+        self._unprepared = tuple(one.name for one in self.experiments)
         # Choices that contradict each other are told before anything is installed.
-        self.plan = self._planned(nothing_missing)
+        self.plan = self._planned(self.experiments, nothing_missing)
 
-    def _planned(self, missing: Callable[[Variant, Interpreter | None], str]) -> Plan:
+    def _planned(self, chosen: Sequence[Experiment], missing: Callable[[Variant, Interpreter | None], str]) -> Plan:
         request = self._request
         return make_plan(
-            self.experiments,
+            chosen,
             self.interpreters,
             self.machine,
             size=request.size,
@@ -252,7 +257,7 @@ class _Choice:
         )
 
     def make_ready(self, chosen: Sequence[Experiment], say: Say) -> Surroundings:
-        """Install what some of the experiments need; the plan then is without what cannot be had."""
+        """Install what some of the experiments need; the plan then is without what of theirs cannot be had."""
         wanted = needed(
             chosen,
             self.interpreters,
@@ -263,8 +268,13 @@ class _Choice:
         )
         surroundings = prepare(wanted, redis_url=self._request.redis_url, say=say)
         names = {one.name for one in chosen}
-        if names == {one.name for one in self.experiments}:
-            self.plan = self._planned(surroundings.missing)
+        self._unprepared = tuple(one.name for one in self.experiments if one.name not in names)
+        ready = self._planned(chosen, surroundings.missing)
+        self.plan = replace(
+            ready,
+            cells=(*ready.cells, *(cell for cell in self.plan.cells if cell.experiment not in names)),
+            skipped=(*ready.skipped, *(one for one in self.plan.skipped if one.experiment not in names)),
+        )
         return surroundings
 
     def launcher(self, surroundings: Surroundings) -> _Processes:
@@ -291,6 +301,7 @@ class _Choice:
             skipped=self.plan.skipped,
             redis=surroundings.about_redis(),
             volumes=surroundings.volumes.to_json(),
+            unprepared=self._unprepared,
         )
 
 
@@ -369,6 +380,13 @@ def _refuse_other_volumes(
             )
 
 
+def _left(plan: Plan, header: RunHeader, done: set[tuple[str, int]]) -> list[Cell]:
+    """Return the cells that may get further launches; with a budget that may be any, until the run has come to its end."""
+    if plan.budget_s is not None:
+        return [] if header.complete else list(plan.cells)
+    return list({cell.key: cell for block, cell in plan.order() if (cell.key, block) not in done}.values())
+
+
 def resume(
     name: str = "last",
     *,
@@ -421,27 +439,38 @@ def resume(
             skipped=settings.skipped,
         )
         library, missing = _native_library()
-        done = results.done(header.id)
-        # With a budget any cell may get further launches.
-        again = plan.cells if plan.budget_s is not None and not header.complete else ()
-        left = [cell for block, cell in plan.order() if (cell.key, block) not in done]
-        cells = {cell.key: cell for cell in (*left, *again)}.values()
+        cells = _left(plan, header, results.done(header.id))
         if library is None and any(cell.native for cell in cells):
             raise NativeError(missing, hint="build it (`make native`), then resume")
         by_id = {interpreter.id: interpreter for interpreter in stored}
         surroundings = prepare(
             ((cell.variant, by_id.get(cell.interpreter, stored[-1])) for cell in cells), redis_url=redis_url, say=say
         )
-        if any(cell.variant.server == "redis" for cell in cells):
+        begun = [cell for cell in plan.cells if cell.experiment not in settings.unprepared]
+        if any(cell.variant.server == "redis" for cell in cells if cell in begun):
             _refuse_another_redis(settings.redis, surroundings.about_redis())
         _refuse_other_volumes(settings.volumes, surroundings.volumes.to_json(), cells)
-        for cell in cells:
-            missing = surroundings.missing(cell.variant, by_id.get(cell.interpreter))
-            if missing:
+        lacking = {
+            cell.key: (cell, why)
+            for cell in cells
+            if (why := surroundings.missing(cell.variant, by_id.get(cell.interpreter)))
+        }
+        for cell, missing in lacking.values():
+            if cell in begun:
                 raise HeadwayError(
                     f"the run cannot go on, {cell.label} lacks something now: {missing}",
                     hint="resume when it is there again; nothing of the run is lost",
                 )
+        if settings.unprepared:
+            # It was stopped before it was known what these lack: they are left out as they would have been.
+            left_out = [Skipped(cell.experiment, cell.label, cell.interpreter, why) for cell, why in lacking.values()]
+            plan = replace(
+                plan,
+                cells=tuple(cell for cell in plan.cells if cell.key not in lacking),
+                skipped=(*plan.skipped, *left_out),
+            )
+            settings = replace(settings, skipped=plan.skipped, redis=surroundings.about_redis(), unprepared=())
+            results.change_run(header.id, settings, plan.cells)
         session = Session(results, header.id, report)
         with _Processes(plan, machine, _executables(stored), library, surroundings) as launcher:
             session.carry_out(plan, launcher)

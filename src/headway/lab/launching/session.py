@@ -91,7 +91,7 @@ class Session:
             return open_claims(judge(run, [run.experiment(experiment)]))
 
         agenda = Agenda(plan, open_now)
-        planned = [one for one in plan.order() if first_look_of in {"", one[1].experiment}]
+        planned = plan.order()
 
         def say(cell: Cell | None = None, block: int = 0, finished: Finished | None = None) -> None:
             had = {key: len(launches) for key, launches in so_far.items()}

@@ -72,7 +72,7 @@ class Measure:
     Attributes:
         values: One per launch.
         level: Geometric mean over launches; None where a value is 0 or below.
-        low, high: Its 95 % interval; None where there is none.
+        low, high: Its interval; None where there is none.
         shown: The level as tables show it.
     """
 

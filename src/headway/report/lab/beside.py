@@ -70,7 +70,7 @@ def _ratios(run: Run, experiment: Experiment) -> Table | None:
         for what, (figure, measured) in found[key].items()
     ]
     used = [place for place in range(len(columns)) if any(row[3 + place] != EMPTY for row in rows)]
-    caption = "published ratios beside those of this run [95 % interval]\n" + "\n".join(
+    caption = "published ratios beside those of this run [interval]\n" + "\n".join(
         f"{marks[source, setting]}: {setting}" for source, setting in sorted(found, key=lambda key: marks[key])
     )
     return Table(

@@ -1,6 +1,6 @@
 """A run in short, for whoever waits for it: each experiment as soon as it is done, and one screen at the end.
 
-The whole is `report.terminal`. Here an experiment is its question, the figures that answer it in a line or two, and a line for
+The whole is `report.lab.terminal`. Here an experiment is its question, the figures that answer it in a line or two, and a line for
 each claim; the end is the counts, five findings, and where the rest is.
 """
 
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from headway.lab.design import ONE_WORKER, Experiment
 from headway.lab.judging.assessed import assess
-from headway.lab.judging.evidence import Evidence
+from headway.lab.judging.evidence import TOO_MANY, Evidence
 from headway.lab.judging.findings import Finding, figure
 from headway.lab.judging.open_claims import open_claims
 from headway.lab.judging.verdicts import Verdict, judge, speaking
@@ -194,11 +194,17 @@ def _open(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
     found = open_claims(verdicts)
     if not found:
         return
-    said = [f"{one.id} ({one.to_decide or 'too many'} launches)" for one in found[:_OPEN_NAMED]]
+    said = [f"{one.id} ({_many(one.to_decide)})" for one in found[:_OPEN_NAMED]]
     more = f", {len(found) - _OPEN_NAMED} more" if len(found) > _OPEN_NAMED else ""
     yield Text(
         f"  open, and about how many launches of each cell would decide: {', '.join(said)}{more}", style="yellow"
     )
+
+
+def _many(launches: int | None) -> str:
+    if launches is None:
+        return "not seen yet"
+    return f"{launches} launches" if launches < TOO_MANY else "too many"
 
 
 def telling(found: Sequence[Finding]) -> list[Finding]:

@@ -121,9 +121,11 @@ def heading(run: Run) -> tuple[str, ...]:
 def legend(run: Run) -> tuple[str, ...]:
     """Return how to read the rest, a line each."""
     lines = [
-        "below each claim: what this run says of it; a ratio [95 % interval] or a count over all samples, by interpreter"
+        "below each claim: what this run says of it; a ratio [interval] or a count over all samples, by interpreter"
     ]
-    if run.settings.budget_s is not None:
+    if run.settings.budget_s is None:
+        lines.append(f"intervals cover {run.settings.confidence:.0%}")
+    else:
         lines.append(
             f"the run looked again and again and stopped where claims were decided: each interval is one of "
             f"{run.settings.confidence:.2%}, so that all looks together miss in 5 % of cases at most"
@@ -200,6 +202,9 @@ def counted(run: Run, verdicts: Sequence[Verdict]) -> Counted:
         for check in run.settings.doctor
         if check.status == "warning" and check.name in {"load", "steal", "cpu-quota"}
     ]
+    not_begun = [one.name for one in run.experiments() if not any(result.launches for result in run.of(one.name))]
+    if run.header.complete and not_begun:
+        doubts.insert(0, f"the time was up before {', '.join(not_begun)}: `--budget` gives more")
     if not run.header.complete:
         doubts.insert(0, f"INCOMPLETE: {run.header.done} of {run.header.planned} launches")
     named = [

@@ -7,7 +7,7 @@ from typing import Any
 from headway.lab import stats
 from headway.lab.judging.assessed import assess
 from headway.lab.judging.compare import Difference
-from headway.lab.judging.evidence import Evidence
+from headway.lab.judging.evidence import TOO_MANY, Evidence
 from headway.lab.judging.findings import Finding
 from headway.lab.judging.verdicts import Verdict
 from headway.lab.kept.results import CellResult, Run
@@ -23,8 +23,7 @@ def _interval(interval: stats.Interval | None) -> dict[str, Any] | None:
         "low": interval.low,
         # JSON has no infinity.
         "high": None if math.isinf(interval.high) else interval.high,
-        "confidence": stats.CONFIDENCE,
-        "look_confidence": interval.confidence,
+        "confidence": interval.confidence,
         "method": interval.method,
     }
 
@@ -37,7 +36,7 @@ def _evidence(one: Evidence) -> dict[str, Any]:
         "count": one.count,
         "expected": one.relation,
         "launches": one.launches,
-        "launches_to_decide": one.launches_to_decide,
+        "launches_to_decide": None if one.launches_to_decide == TOO_MANY else one.launches_to_decide,
     }
 
 

@@ -89,7 +89,7 @@ def in_c(run: Run, experiment: Experiment, results: Sequence[CellResult]) -> Tab
         rows.append((label, *(shown_level(cell, experiment.metric, unit) for cell in cells)))
     what = metric_words(experiment.metric)
     columns = ("", *(placements if len(placements) > 1 else (what,)))
-    return Table(f"{what} outside Python: the limit [± half of the 95 % interval]", columns, tuple(rows), names=1)
+    return Table(f"{what} outside Python: the limit [± half of the interval]", columns, tuple(rows), names=1)
 
 
 def costs_table(run: Run) -> Table | None:

@@ -113,7 +113,7 @@ def _against_baseline(run: Run, experiment: Experiment, results: Sequence[CellRe
         cells = [_ratio_cell(grid.get(row, series), base, experiment) for series in grid.series]
         rows.append((*grid.name(row), *cells))
     what = metric_words(experiment.metric)
-    caption = f"{experiment.baseline}: {what}; others: ratio to it [95 % interval]{_better(experiment)}"
+    caption = f"{experiment.baseline}: {what}; others: ratio to it [interval]{_better(experiment)}"
     return Table(caption, (*[""] * grid.names, *grid.series), tuple(rows), grid.names)
 
 
@@ -146,7 +146,7 @@ def _levels(run: Run, experiment: Experiment, results: Sequence[CellResult], met
         (*grid.name(row), *(_together(grid.get(row, series), metric, experiment) for series in grid.series))
         for row in grid.rows
     ]
-    caption = words or f"{metric_words(metric)} [± half of the 95 % interval]{_better(experiment)}"
+    caption = words or f"{metric_words(metric)} [± half of the interval]{_better(experiment)}"
     return Table(caption, (*[""] * grid.names, *grid.series), tuple(rows), grid.names)
 
 
