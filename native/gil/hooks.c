@@ -69,7 +69,7 @@ struct hw__gil_memory *hw__hooks_resting(void) {
  * in place of 256 a bystander of 4,000 threads that woke together waited half as long again as
  * bare, and seconds now and then. Where fewer wait, all are punctual: 600 threads that let go after
  * a microsecond did a fifth less with 256. */
-struct hw__late hw__hooks_late = {.waiters = 1000, .punctual = 256};
+struct hw__late hw__hooks_late = {.waiters = 800, .punctual = 256};
 #define EACH_NS 50000
 #define LONGEST_NS 500000000
 

@@ -109,7 +109,7 @@ def worlds(tmp_path_factory):
     folder = tmp_path_factory.mktemp("worlds")
 
     def world(interpreter, how):
-        if (interpreter.name, how) not in found:
+        if (interpreter.id, how) not in found:
             case = Case(interpreter, how, folder)
             case.file.unlink(missing_ok=True)
             with case.start("world", stdin=subprocess.PIPE, env=plain(OTHER="ä")) as process:
@@ -117,8 +117,8 @@ def worlds(tmp_path_factory):
                 err = case.without_ours(err)
             case.close()
             assert (process.returncode, err) == (0, b"")
-            found[interpreter.name, how] = json.loads(out) | {"began": process.pid}
-        return found[interpreter.name, how]
+            found[interpreter.id, how] = json.loads(out) | {"began": process.pid}
+        return found[interpreter.id, how]
 
     return world
 
@@ -717,11 +717,11 @@ def many(tmp_path_factory):
     found = {}
 
     def answers(interpreter, how, kind):
-        if (interpreter.name, how, kind) not in found:
+        if (interpreter.id, how, kind) not in found:
             case = Case(interpreter, how, tmp_path_factory.mktemp("many"))
-            found[interpreter.name, how, kind] = MANY[kind](case)
+            found[interpreter.id, how, kind] = MANY[kind](case)
             case.close()
-        return found[interpreter.name, how, kind]
+        return found[interpreter.id, how, kind]
 
     return answers
 
