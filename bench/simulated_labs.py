@@ -100,7 +100,7 @@ class World:
             own = statistics.stdev(rests)
             self.levels[one.cell.key, metric] = Level(means[one.cell.key], own, shared)
             # Of n residuals around their own mean the spread is too small by sqrt((n - 1) / n): stdev has mended that.
-            if own > 0:
+            if own > 1e-9:
                 stretch = math.sqrt(len(rests) / (len(rests) - 1))
                 self.own += [rest / own * stretch for rest in rests]
         if shared > 0:
