@@ -142,12 +142,16 @@ def blocked():
         pass
 
 def answering():
-    # SIGUSR1 is answered by a byte; none may be lost.
-    signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b"."))
+    # SIGUSR1 is answered by a byte; none may be lost. Not from the handler: the next one would come while it runs, and nest.
+    handled = []
+    signal.signal(signal.SIGUSR1, lambda *_: handled.append(1))
     print("armed", flush=True)
     while not ended():
         time.sleep(0.001)
         advance()
+        while handled:
+            handled.pop()
+            os.write(1, b".")
 
 def locked():
     # A lock of the interpreter's own kind, which is held.
