@@ -45,10 +45,6 @@ class Assessed:
         """What the run tells, by experiment."""
         return tuple(findings(self.run, self.verdicts))
 
-    def of(self, experiment: str) -> tuple[Verdict, ...]:
-        """Return the verdicts of one experiment."""
-        return tuple(one for one in self.verdicts if one.experiment == experiment)
-
 
 def assess(run: Run) -> Assessed:
     """Return what a run says; of the same run object always the same."""

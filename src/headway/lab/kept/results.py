@@ -94,17 +94,21 @@ class CellResult:
         mine, others = self.by_block(metric), other.by_block(metric)
         if not mine or not others or min(*mine.values(), *others.values()) <= 0:
             return None
-        if self.cell.group == other.cell.group and len(mine.keys() & others.keys()) > 1:
-            # Launches next to each other tell more than all launches of each, but for when only few are.
+        if self._common_blocks(other, metric) > 1:
             ratios = self.ratios(other, metric).values()
             return stats.paired_ratio_interval([(ratio, 1.0) for ratio in ratios], confidence=self.confidence)
         return stats.ratio_interval(list(mine.values()), list(others.values()), confidence=self.confidence)
 
     def launches_with(self, other: "CellResult", metric: str) -> int:
         """Return how many launches of each, or blocks of both, are behind the ratio to another cell."""
-        mine, others = self.by_block(metric), other.by_block(metric)
-        common = len(mine.keys() & others.keys())
-        return common if self.cell.group == other.cell.group and common > 1 else min(len(mine), len(others))
+        common = self._common_blocks(other, metric)
+        return common if common > 1 else min(len(self.by_block(metric)), len(other.by_block(metric)))
+
+    def _common_blocks(self, other: "CellResult", metric: str) -> int:
+        """Return in how many blocks the two were launched next to each other; 0 for cells of different groups."""
+        if self.cell.group != other.cell.group:
+            return 0
+        return len(self.by_block(metric).keys() & other.by_block(metric).keys())
 
     def ratios(self, other: "CellResult", metric: str) -> dict[int, float]:
         """Return {block: ratio to the other's} of the blocks in which both have positive values.

@@ -101,6 +101,10 @@ class StoredLaunch:
     launch: Launch
 
 
+def _rows(run_id: str, cells: Sequence[Cell]) -> list[tuple[str, str, str]]:
+    return [(run_id, cell.key, json.dumps(cell_to_json(cell))) for cell in cells]
+
+
 def _now() -> str:
     return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
@@ -225,19 +229,18 @@ class Store:
             self._db.execute(
                 "INSERT INTO runs VALUES (?, ?, NULL, ?)", (run_id, _now(), json.dumps(settings.to_json()))
             )
-            self._db.executemany(
-                "INSERT INTO cells (run, key, cell) VALUES (?, ?, ?)",
-                [(run_id, cell.key, json.dumps(cell_to_json(cell))) for cell in cells],
-            )
+            # No OR IGNORE: a plan that has a cell twice is a mistake of ours.
+            self._db.executemany("INSERT INTO cells (run, key, cell) VALUES (?, ?, ?)", _rows(run_id, cells))
         return run_id
+
+    def _put_cells(self, run_id: str, cells: Sequence[Cell]) -> None:
+        """Add those cells to a run that it has not got."""
+        self._db.executemany("INSERT OR IGNORE INTO cells (run, key, cell) VALUES (?, ?, ?)", _rows(run_id, cells))
 
     def add_cell(self, run_id: str, cell: Cell) -> None:
         """Add a cell to a run, where it is not known beforehand what a run will measure."""
         with self._errors():
-            self._db.execute(
-                "INSERT OR IGNORE INTO cells (run, key, cell) VALUES (?, ?, ?)",
-                (run_id, cell.key, json.dumps(cell_to_json(cell))),
-            )
+            self._put_cells(run_id, [cell])
 
     def change_run(self, run_id: str, settings: Settings, cells: Sequence[Cell]) -> None:
         """Replace a run's settings and its cells; what is no longer planned goes, with its launches."""
@@ -246,10 +249,7 @@ class Store:
             kept = {cell.key for cell in cells}
             known = self._db.execute("SELECT id, key FROM cells WHERE run = ?", (run_id,)).fetchall()
             self._db.executemany("DELETE FROM cells WHERE id = ?", [(cell,) for cell, key in known if key not in kept])
-            self._db.executemany(
-                "INSERT OR IGNORE INTO cells (run, key, cell) VALUES (?, ?, ?)",
-                [(run_id, cell.key, json.dumps(cell_to_json(cell))) for cell in cells],
-            )
+            self._put_cells(run_id, cells)
 
     def set_settings(self, run_id: str, settings: Settings) -> None:
         """Replace a run's settings: what it declares may grow while it runs."""

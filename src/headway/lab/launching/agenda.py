@@ -5,7 +5,8 @@ agenda again, and a run that was cut short goes on where it was.
 
 With a budget an experiment has its first look (`sequential.FIRST_LOOK` launches of each cell). Then cells of its open claims get
 further launches at once, one block at a time, for half as long again, unless the first looks of the others would need that time.
-When all experiments have had theirs, what is left goes to the open claims that are expected to need least. A claim whose expected need is more than what is left gets none.
+When all experiments have had theirs, what is left goes to the open claims that are expected to need least. A claim whose expected
+need is more than what is left gets none.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -82,20 +83,17 @@ class Agenda:
 
     def first_look(self, experiment: str) -> Iterator[Step | Finished]:
         """Yield the launches that every cell of one experiment gets, and then that it has had them."""
-        for _ in range(self._plan.launches):
-            yield from self._block(experiment, self._plan.of(experiment))
+        yield from self._first_blocks(experiment)
         yield Finished(experiment)
 
     def steps(self) -> Iterator[Step | Finished]:
         """Yield launches, and experiments that have had theirs; each launch is to be told before the next is asked for."""
         plan = self._plan
         for place, experiment in enumerate(plan.experiments):
-            cells = plan.of(experiment)
             if self._left_s() <= 0:
                 return
             begun_s = self.spent_s
-            for _ in range(plan.launches):
-                yield from self._block(experiment, cells)
+            yield from self._first_blocks(experiment)
             if plan.budget_s is not None:
                 self._ask(experiment)
                 to_come = [cell for name in plan.experiments[place + 1 :] for cell in plan.of(name)]
@@ -113,6 +111,10 @@ class Agenda:
             decided = before - {claim.id for claim in self._open[experiment]}
             if decided:
                 yield Finished(experiment, frozenset(decided))
+
+    def _first_blocks(self, experiment: str) -> Iterator[Step]:
+        for _ in range(self._plan.launches):
+            yield from self._block(experiment, self._plan.of(experiment))
 
     def _left_s(self) -> float:
         return float("inf") if self._plan.budget_s is None else self._plan.budget_s - self.spent_s
