@@ -124,7 +124,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "headway(seconds=0.5, rounds=None, calls=None, setup=None, teardown=None, trace=False, name='', group='', "
-        "loop='asyncio', switch_interval_s=None, seed=0): how the fixture `headway` measures",
+        "loop='asyncio', switch_interval_s=None): how the fixture `headway` measures",
     )
     session = config.stash[_KEY] = _Session(config)
     if session.option("launches") < 1:

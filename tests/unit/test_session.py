@@ -98,8 +98,8 @@ def test_an_experiment_is_told_with_what_is_known_of_it(store):
     """When it has had its launches, all of them in the results."""
     run, told = ran(store, Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.0}, spread=0.001))
 
-    (finished,) = [one for one in told if one.finished is not None]
-    assert finished.finished.experiment == "cpu-bound"
+    (finished,) = [one for one in told if one.finished]
+    assert finished.finished == "cpu-bound"
     assert sum(len(one.launches) for one in finished.results.results.values()) == 9
     assert outcomes(finished.results) == outcomes(run)
 
@@ -154,9 +154,9 @@ def test_the_first_look_of_an_experiment_leaves_its_claims_open(store):
     session.carry_out(plan(200.0), launcher)
 
     assert len(launcher.launched) > 9
-    first, second = [one.finished for one in told if one.finished is not None]
-    assert first.decided is None
-    assert "cpu-bound/asyncio-equal" in second.decided
+    first, second = [one.news for one in told if one.finished]
+    assert first is None
+    assert "cpu-bound/asyncio-equal" in second
 
 
 def test_an_interpreter_that_comes_later_is_measured_like_the_others(store):
@@ -177,7 +177,7 @@ def test_an_interpreter_that_comes_later_is_measured_like_the_others(store):
     assert {key for key, _ in launcher.launched[9:]} == {one.key for one in more}
     run = read_run(store, run_id)
     assert [len(one.launches) for one in run.results.values()] == [FIRST_LOOK] * 6
-    assert [one.finished.decided for one in told if one.finished is not None] == [None]
+    assert [one.news for one in told if one.finished] == [None]
 
 
 def test_what_a_second_plan_has_not_got_goes_with_its_launches(store):
@@ -194,7 +194,7 @@ def test_what_a_second_plan_has_not_got_goes_with_its_launches(store):
 
     run = read_run(store, run_id)
     assert {one.cell.interpreter for one in run.results.values()} == {late.id}
-    assert outcomes(run) == outcomes([one for one in told if one.finished is not None][-1].results)
+    assert outcomes(run) == outcomes([one for one in told if one.finished][-1].results)
 
 
 def test_a_budget_that_ends_early_is_told(store):

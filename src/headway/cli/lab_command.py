@@ -289,14 +289,13 @@ def _print_finished(progress: lab.Progress) -> None:
     """Print what an experiment came to that has just had its launches."""
     from headway.report import render_decided, render_experiment
 
-    results, finished = progress.results, progress.finished
+    results = progress.results
     assert results is not None
-    assert finished is not None
-    experiment = results.experiment(finished.experiment)
-    if finished.decided is None:
+    experiment = results.experiment(progress.finished)
+    if progress.news is None:
         console.print_rendered(render_experiment(results, experiment))
     else:
-        console.print_rendered(render_decided(results, experiment, finished.decided))
+        console.print_rendered(render_decided(results, experiment, progress.news))
 
 
 class _ProgressLine:
@@ -324,12 +323,12 @@ class _ProgressLine:
                 "" if progress.budget_s is None else f", and more where claims are open, for {progress.budget_s:.0f} s"
             )
             console.say(f"run {progress.run}: {progress.planned} launches{more}{again}")
-            if progress.cell is None and progress.finished is None:
+            if progress.cell is None and not progress.finished:
                 console.say("nothing is left to do: the run is complete")
                 return
         if progress.finished:
             self.end()
-            self._told.add(progress.finished.experiment)
+            self._told.add(progress.finished)
             if self._brief:
                 _print_finished(progress)
             return

@@ -1,18 +1,18 @@
 """What a test calls: `headway(function, *args)` and its loads. One set of steps for plain and async functions.
 
-A benchmark is calibrated (how many calls make a round), then run in rounds; alternatives take turns, in a new random
-order each time. What is measured goes into the test's journal, from which the session makes tables and files.
+A benchmark is calibrated (how many calls make a round), then run in rounds; alternatives take turns, forth
+and back. What is measured goes into the test's journal, from which the session makes tables and files.
 """
 
 import contextlib
 import gc
 import math
-import random
 import sys
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
+from headway.agent.headway_agent import turns
 from headway.errors import UsageError
 from headway.measure import loops
 from headway.measure.journal import Entry, Journal, Options
@@ -321,9 +321,8 @@ class Bench:
                 loop_s = yield loops.task_cost_s()
             gc.collect()
             rounds: dict[str, list[Round]] = {plan.name: [] for plan in plans}
-            shuffler = random.Random(options.seed)
             while not self._enough(rounds, plans):
-                for plan in shuffler.sample(plans, len(plans)):
+                for plan in turns.in_order(plans, len(rounds[plans[0].name])):
                     lag = lags[plan.name] if plan.lag else None
                     one = yield from self._round(plan, sources[plan.name], calls[plan.name], watch, lag)
                     rounds[plan.name].append(one)

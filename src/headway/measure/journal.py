@@ -38,7 +38,6 @@ class Options:
         group: What it stands beside in tables; "" for the test's file.
         loop: For async functions in tests that are not: "asyncio", "uvloop" or "trio".
         switch_interval_s: CPython's switch interval while it is measured; None leaves it.
-        seed: For the order of turns.
     """
 
     seconds: float = 0.5
@@ -51,7 +50,6 @@ class Options:
     group: str = ""
     loop: str = "asyncio"
     switch_interval_s: float | None = None
-    seed: int = 0
 
     def changed(self, changes: Mapping[str, Any]) -> "Options":
         """Return these with some changed.

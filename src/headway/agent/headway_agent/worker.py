@@ -1,8 +1,9 @@
-"""One launch: read the job, run its workload, stream what was measured, leave.
+"""One launch: read the job, run its workloads, stream what was measured, leave.
 
-Protocol. The job is one JSON object on standard input. Answers are JSON objects, one a line, on the descriptor named
-by `argv[1]` (a workload may print what it likes): `started`, `facts`, `setup`, one `sample` each, `end`. A launch that
-ends without `end` has failed; its stderr says why. All times are in seconds unless the key says otherwise;
+Protocol. The job is one JSON object on standard input: `parts`, each a cell with its workload, model and counts of samples
+and warm-ups; the rest is common to them. Answers are JSON objects, one a line, on the descriptor named by `argv[1]` (a
+workload may print what it likes): `started`, and for each part, which `part` names by its place, `setup`, `facts`, one
+`sample` each, `end`. A part without `end` has failed; stderr says why. All times are in seconds unless the key says otherwise;
 `*_monotonic_ns` are CLOCK_MONOTONIC, which the controller shares.
 
 The process leaves by `os._exit`: the interpreter's finalisation is no part of a launch, and CPython 3.12.1 crashes in
@@ -20,7 +21,7 @@ import os  # noqa: E402
 import sys  # noqa: E402
 import traceback  # noqa: E402
 
-from . import proc  # noqa: E402
+from . import proc, turns  # noqa: E402
 
 WORKLOADS = {
     "increment": "headway_agent.workloads.cpu:Increment",
@@ -66,60 +67,119 @@ def _schedule(job):
     job["scheduler"].start(job["policy"], job["policy_options"])
 
 
+class _Part:
+    """One cell of the launch, with what it used up so far."""
+
+    def __init__(self, job, place, emit):
+        self.job = job
+        self.interval_s = job.get("switch_interval_s") or sys.getswitchinterval()
+        self.timed_ns, self._begun_ns = 0, 0
+        self.switches, self._switches_before = [0, 0], [0, 0]
+        # Kept as a bare script would keep them. On 3.13t the time of a loop over ints depends on how far mimalloc's page
+        # of their size class is used, by up to a tenth; while the samples are kept, that state moves on from sample to
+        # sample instead of being the same, good or bad, for the whole launch.
+        self.kept = []
+        self._place, self._emit = place, emit
+
+    def say(self, kind, **values):
+        self._emit(dict(values, kind=kind, part=self._place))
+
+    def open(self, allowed):
+        self._take_interval()
+        self._course = proc.Course(allowed)
+        self.workload = load(self.job["workload"])(self.job)
+        self.say("setup", metrics=self.workload.open())
+        self._course.mark("set-up")
+
+    def warm_up(self):
+        self._take_interval()
+        self._course.resume()
+        for _ in range(self.job["warmups"]):
+            self.workload.sample()
+        self._course.mark("warm-up" if self.job["warmups"] else "set-up")
+
+    def _take_interval(self):
+        if sys.getswitchinterval() != self.interval_s:
+            sys.setswitchinterval(self.interval_s)
+
+    def enter(self):
+        """Have the turn from here on."""
+        self._take_interval()
+        self._course.resume()
+        self._switches_before, self._begun_ns = proc.context_switches(), time.monotonic_ns()
+
+    def leave(self):
+        """Give the turn away."""
+        self.timed_ns += time.monotonic_ns() - self._begun_ns
+        spent = [now - then for now, then in zip(proc.context_switches(), self._switches_before)]
+        self.switches = [one + more for one, more in zip(self.switches, spent)]
+
+    def sample(self):
+        self.kept.append(self.workload.sample())
+        self.say("sample", metrics=self.kept[-1])
+        self._course.mark("timed")
+
+    def facts(self, policy, of_all):
+        shared = {"turns": of_all} if of_all > 1 else {}
+        self.say(
+            "facts",
+            gil_enabled=proc.gil_enabled(),
+            switch_interval_s=self.interval_s,
+            policy=policy,
+            affinity=sorted(os.sched_getaffinity(0)),
+            version=sys.version.split()[0],
+            **shared,
+        )
+
+    def end(self):
+        self.say(
+            "end",
+            timed_s=self.timed_ns / 1e9,
+            utilisation=self._course.utilisation("timed"),
+            course=self._course.stretches(),
+            voluntary_switches=self.switches[0],
+            involuntary_switches=self.switches[1],
+            max_rss_bytes=proc.max_rss_bytes(),
+            details=self.workload.close() or {},
+        )
+
+
 def run_job(job, emit):
-    """Run one job and pass each answer (a dict) to `emit`. Whatever the workload raises goes through."""
+    """Run the parts of a job by turns, and pass each answer (a dict) to `emit`. Whatever a workload raises goes through.
+
+    A launch of one cell is a job with one part.
+    """
     # Before we pin ourselves: a launch's other side may run on any of these.
     allowed = os.sched_getaffinity(0)
     proc.pin(job.get("cpus"))
-    if job.get("switch_interval_s"):
-        sys.setswitchinterval(job["switch_interval_s"])
     if job.get("policy"):
         _schedule(job)
-    course = proc.Course(allowed)
-    workload = load(job["workload"])(job)
-    emit({"kind": "setup", "metrics": workload.open()})
-    course.mark("set-up")
-    for _ in range(job["warmups"]):
-        workload.sample()
+    parts = [_Part(dict(job, **part), place, emit) for place, part in enumerate(job["parts"])]
+    for part in parts:
+        part.open(allowed)
+    for part in parts:
+        part.warm_up()
     # Collected now and not in the timed part; left enabled, because it is a part of what is measured.
     gc.collect()
     # After the imports and a first run: any extension that lacks Py_mod_gil has switched the GIL back on by now.
-    emit(
-        {
-            "kind": "facts",
-            "gil_enabled": proc.gil_enabled(),
-            "switch_interval_s": sys.getswitchinterval(),
-            "policy": job["scheduler"].active if job.get("policy") else "",
-            "affinity": sorted(os.sched_getaffinity(0)),
-            "version": sys.version.split()[0],
-        }
-    )
-    switches = proc.context_switches()
-    course.mark("warm-up" if job["warmups"] else "set-up")
-    begun_ns = time.monotonic_ns()
-    # Kept as a bare script would keep them. On 3.13t the time of a loop over ints depends on how far mimalloc's page of
-    # their size class is used, by up to a tenth; while the samples are kept, that state moves on from sample to sample
-    # instead of being the same, good or bad, for the whole launch.
-    kept = []
-    for _ in range(job["samples"]):
-        kept.append(workload.sample())
-        emit({"kind": "sample", "metrics": kept[-1]})
-        course.mark("timed")
-    ended_ns = time.monotonic_ns()
-    switches = [after - before for before, after in zip(switches, proc.context_switches())]
-    end = {
-        "kind": "end",
-        "timed_s": (ended_ns - begun_ns) / 1e9,
-        "utilisation": course.utilisation("timed"),
-        "course": course.stretches(),
-        "voluntary_switches": switches[0],
-        "involuntary_switches": switches[1],
-        "max_rss_bytes": proc.max_rss_bytes(),
-    }
+    for part in parts:
+        part.facts(job["scheduler"].active if job.get("policy") else "", len(parts))
+    now = None
+    for turn in range(max(part.job["samples"] for part in parts)):
+        for part in turns.in_order(parts, turn):
+            if turn >= part.job["samples"]:
+                continue
+            if part is not now:
+                if now is not None:
+                    now.leave()
+                part.enter()
+                now = part
+            part.sample()
+    now.leave()
     if job.get("policy") and not job["scheduler"].active:
         raise RuntimeError("the policy %s was removed" % job["policy"])
-    end["details"] = workload.close() or {}
-    emit(end)
+    for part in parts:
+        part.end()
 
 
 def main():
@@ -138,12 +198,7 @@ def main():
 
             # A launch that hangs says where, before the controller kills it.
             faulthandler.dump_traceback_later(job["stacks_after_s"])
-        if "parts" in job:
-            from .turns import run_turns
-
-            run_turns(job, emit)
-        else:
-            run_job(job, emit)
+        run_job(job, emit)
         code = 0
     except BaseException:
         traceback.print_exc()

@@ -40,15 +40,9 @@ class Step:
 @final
 @dataclass(frozen=True)
 class Finished:
-    """An experiment has had its launches, for now: what is known of it can be told.
-
-    Attributes:
-        experiment: Its name.
-        decided: Claims that were open when it was told before, and are not now; None where it is told for the first time.
-    """
+    """An experiment has had its launches, for now: what is known of it can be told, or what is new since it was told last."""
 
     experiment: str
-    decided: frozenset[str] | None = None
 
 
 @final
@@ -106,11 +100,8 @@ class Agenda:
         while steps := self._more(plan.experiments, self._left_s()):
             yield from steps
             experiment = steps[0].cells[0].experiment
-            before = {claim.id for claim in self._open[experiment]}
             self._ask(experiment)
-            decided = before - {claim.id for claim in self._open[experiment]}
-            if decided:
-                yield Finished(experiment, frozenset(decided))
+            yield Finished(experiment)
 
     def _first_blocks(self, experiment: str) -> Iterator[Step]:
         for _ in range(self._plan.launches):

@@ -48,8 +48,6 @@ def _part(cell: Cell) -> dict[str, Any]:
         "samples": variant.samples,
         "warmups": variant.warmups,
         "switch_interval_s": variant.params.get("switch_interval_s"),
-        "policy": variant.params.get("policy"),
-        "policy_options": variant.params.get("policy_options", ""),
     }
 
 
@@ -69,7 +67,10 @@ def _job(
         cpus = list(machine.split)
         party_cpus = [[core] for core in machine.split]
     return {
-        **(_part(cell) if len(cells) == 1 else {"parts": [_part(one) for one in cells]}),
+        "parts": [_part(one) for one in cells],
+        # A policy belongs to a process: cells with one take no turns (`plan`).
+        "policy": cell.variant.params.get("policy"),
+        "policy_options": cell.variant.params.get("policy_options", ""),
         "cpus": cpus,
         "party_cpus": party_cpus,
         "library": str(library) if library else None,
@@ -113,7 +114,7 @@ class _Listener:
                 if len(self.launches) > 1:
                     one.facts["shared"] = f"{answer['pid']}, {answer['started_monotonic_ns']}"
             return
-        launch = self.launches[answer.pop("part", 0)]
+        launch = self.launches[answer.pop("part")]
         if kind in {"setup", "sample"}:
             for metric, value in answer["metrics"].items():
                 values = value if isinstance(value, list) else [value]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import final
 
 from headway.lab.design import Cell
-from headway.lab.judging.open_claims import OpenClaim, open_claims
-from headway.lab.judging.verdicts import by_claim, judge, speaking
+from headway.lab.judging.open_claims import open_claims
+from headway.lab.judging.verdicts import Verdict, by_claim, judge, speaking
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import Run, run_of
 from headway.lab.kept.store import Store, StoredLaunch
@@ -33,7 +33,8 @@ class Progress:
         block: Which repetition that is.
         failed: Failed launches so far.
         left_s: Estimate of the time that is left at most; None at first.
-        finished: The experiment that has had its launches; None otherwise.
+        finished: The experiment that has had its launches; "" otherwise.
+        news: Claims that came out otherwise than when `finished` was told before; None where it is told for the first time.
         results: The run as far as it has come, with `finished`.
     """
 
@@ -45,7 +46,8 @@ class Progress:
     block: int
     failed: int
     left_s: float | None
-    finished: Finished | None = None
+    finished: str = ""
+    news: frozenset[str] | None = None
     results: Run | None = None
 
 
@@ -86,14 +88,24 @@ class Session:
         def results() -> Run:
             return run_of(header, plan.cells, so_far)
 
-        def open_now(experiment: str) -> list[OpenClaim]:
-            run = results()
-            return open_claims(judge(run, [run.experiment(experiment)]))
+        # Experiment -> what was made of its launches so far, until there are more.
+        judged: dict[str, tuple[Run, list[Verdict]]] = {}
 
-        agenda = Agenda(plan, open_now)
+        def verdicts(experiment: str) -> tuple[Run, list[Verdict]]:
+            if experiment not in judged:
+                run = results()
+                judged[experiment] = run, judge(run, [run.experiment(experiment)])
+            return judged[experiment]
+
+        agenda = Agenda(plan, lambda experiment: open_claims(verdicts(experiment)[1]))
         planned = plan.order()
 
-        def say(cell: Cell | None = None, block: int = 0, finished: Finished | None = None) -> None:
+        def say(
+            cell: Cell | None = None,
+            block: int = 0,
+            finished: str = "",
+            news: frozenset[str] | None = None,
+        ) -> None:
             had = {key: len(launches) for key, launches in so_far.items()}
             to_come = [cell for cell in plan.cells for _ in range(plan.launches - had.get(cell.key, 0))]
             left_s = agenda.expected_s(to_come) if so_far else None
@@ -110,15 +122,16 @@ class Session:
                     self._failed,
                     left_s,
                     finished,
-                    None if finished is None else results(),
+                    news,
+                    verdicts(finished)[0] if finished else None,
                 )
             )
 
         for step in agenda.first_look(first_look_of) if first_look_of else agenda.steps():
             if isinstance(step, Finished):
-                news = self._news(results(), step)
-                if news is not None:
-                    say(finished=news)
+                news = self._news(step.experiment, verdicts(step.experiment)[1])
+                if news is None or news:
+                    say(finished=step.experiment, news=news)
                 continue
             missing = [cell for cell in step.cells if (cell.key, step.block) not in stored]
             if missing:
@@ -129,20 +142,19 @@ class Session:
                     stored[cell.key, step.block] = StoredLaunch(cell.key, step.block, launch)
             for cell in step.cells:
                 so_far.setdefault(cell.key, []).append(stored[cell.key, step.block])
+                judged.pop(cell.experiment, None)
                 agenda.tell(cell, stored[cell.key, step.block].launch.wall_s)
         if not first_look_of:
             say()
 
-    def _news(self, run: Run, finished: Finished) -> Finished | None:
-        """Return what is to be told of an experiment: all of it the first time, then only claims that came out otherwise."""
-        groups = by_claim(judge(run, [run.experiment(finished.experiment)]))
-        outcomes: dict[str, str] = {name: speaking(group).outcome for name, group in groups.items()}
-        before = self._told.get(finished.experiment)
-        self._told[finished.experiment] = outcomes
+    def _news(self, experiment: str, verdicts: Sequence[Verdict]) -> frozenset[str] | None:
+        """Return the claims of an experiment that came out otherwise than when it was told before; None the first time."""
+        outcomes: dict[str, str] = {name: speaking(group).outcome for name, group in by_claim(verdicts).items()}
+        before = self._told.get(experiment)
+        self._told[experiment] = outcomes
         if before is None:
-            return Finished(finished.experiment)
-        changed = frozenset(name for name, outcome in outcomes.items() if outcome != before.get(name))
-        return Finished(finished.experiment, changed) if changed else None
+            return None
+        return frozenset(name for name, outcome in outcomes.items() if outcome != before.get(name))
 
     def end(self) -> None:
         """Note that the run has come to its end."""
