@@ -48,7 +48,7 @@ def _io(
             "volumes": [volume],
             "sync": sync,
         },
-        samples=1 if size == "quick" and size_bytes > _MIB else 2,
+        samples=(1 if size_bytes > _MIB else 5) if size == "quick" else 2,
         warmups=0 if size_bytes >= _LARGEST else 1,
         # What each worker reads, and in processes its own copy of what it writes.
         memory_bytes=min(workers, files) * size_bytes * (2 if model.startswith("processes") else 1),
@@ -177,7 +177,8 @@ def _write(
         workload="file-write",
         model="asyncio" if via else "serial",
         params={"size_bytes": size_bytes, "files": files, "volumes": volumes, "via": via, **more},
-        samples=2,
+        # A write of 16 MiB takes milliseconds: a launch's median is to stand a few that the disk or the host held up.
+        samples=(9 if files == 1 else 5) if size == "quick" else 2,
         warmups=1,
         needs=(need,) if need else (),
         space=dict.fromkeys(volumes, files * size_bytes),
