@@ -1,13 +1,15 @@
-"""At which confidence each look of a sequential rule must be taken, so that all looks together cover 95 %.
+"""At which confidence each look of a sequential rule must be taken, so that all looks together miss on one side in 5 % of cases.
 
     bench/sequential_rule.py [--runs 40000]
 
 Each simulated sequence has launches whose log ratios have mean 0, drawn from normal noise, from Student's t with three degrees of
-freedom, and from normal noise of which a tenth is five times as wide. At each look the p-value of a t-test of all launches so far is
-taken; the smallest over all looks that 5 % of sequences fall below is the level at which a look may err. Printed: that level for
-several schedules of looks, how often a 95 % interval at each look misses, and how often that of `lab.sequential` does.
+freedom, and from normal noise of which a tenth is five times as wide. At each look the one-sided p-value of a t-test of all launches so
+far is taken: a claim whose threshold is the truth is decided falsely by what misses on one side. The smallest over all looks that 5 % of
+sequences fall below is the level at which a look may err on that side; its interval misses on both sides in twice as many. Printed:
+that level for several schedules of looks, how often a 95 % interval at each look decides falsely, and how often that of
+`lab.sequential` does.
 
-Exit status: 1 where `lab.sequential` misses more often than 5 % with normal noise (and what 40,000 runs cannot tell from it).
+Exit status: 1 where `lab.sequential` decides falsely more often than 5 % with normal noise (and what 40,000 runs cannot tell from it).
 """
 
 import argparse
@@ -34,12 +36,12 @@ def noises(runs: int, rng: np.random.Generator) -> dict[str, NDArray[np.float64]
 
 
 def p_values(launches: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the p-value of a t-test against 0 by sequence, after FIRST_LOOK launches and after each further one."""
+    """Return the one-sided p-value of a t-test against 0 by sequence, after FIRST_LOOK launches and after each further one."""
     counts = np.arange(FIRST_LOOK, MOST_LAUNCHES + 1)
     sums, squares = np.cumsum(launches, axis=1), np.cumsum(launches**2, axis=1)
     means = sums[:, FIRST_LOOK - 1 :] / counts
     variances = (squares[:, FIRST_LOOK - 1 :] - counts * means**2) / (counts - 1)
-    found: NDArray[np.float64] = 2 * stdtr(counts - 1, -np.abs(means) / np.sqrt(variances / counts))
+    found: NDArray[np.float64] = stdtr(counts - 1, -means / np.sqrt(variances / counts))
     return found
 
 
@@ -64,10 +66,10 @@ def main() -> int:
         for name, looks in schedules.items():
             smallest = found[:, looks].min(axis=1)
             print(
-                f"  {name:<58} a look may err in {np.quantile(smallest, STATED):.4f}; 95 % intervals miss in {(smallest < STATED).mean():.1%}"
+                f"  {name:<58} a look may err in {np.quantile(smallest, STATED):.4f}; 95 % intervals decide falsely in {(smallest < STATED / 2).mean():.1%}"
             )
-        share = float((found.min(axis=1) < 1 - LOOK_CONFIDENCE).mean())
-        print(f"  headway's ({LOOK_CONFIDENCE:.2%} after each) misses in {share:.2%}")
+        share = float((found.min(axis=1) < (1 - LOOK_CONFIDENCE) / 2).mean())
+        print(f"  headway's ({LOOK_CONFIDENCE:.2%} after each) decides falsely in {share:.2%}")
         if noise == "normal":
             missed = share > STATED + 2.6 * math.sqrt(STATED * (1 - STATED) / arguments.runs)
     return int(missed)

@@ -27,7 +27,7 @@ from headway.lab import load_run
 from headway.lab.design import Count
 from headway.lab.judging.assessed import Assessed, assess
 from headway.lab.judging.evidence import NEAR
-from headway.lab.judging.open_claims import OpenClaim, open_claims
+from headway.lab.judging.open_claims import OpenClaim, open_claims, telling_cells
 from headway.lab.judging.verdicts import DECIDED, judge
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import CellResult, Run
@@ -129,7 +129,7 @@ def simulated(world: World, plan: Plan, lab: int, confidence: float, noise: floa
         now = replace(run, results=results)
         return open_claims(judge(now, [now.experiment(experiment)]))
 
-    agenda = Agenda(plan, open_now)
+    agenda = Agenda(plan, open_now, telling_cells(run))
     for step in agenda.steps():
         if isinstance(step, Finished):
             continue

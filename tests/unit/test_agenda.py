@@ -13,6 +13,7 @@ from headway.lab.sequential import MOST_LAUNCHES
 A, B, C = (make_cell("first", label, "i") for label in "abc")
 D, E = (make_cell("second", label, "i") for label in "de")
 CELLS = (A, B, C, D, E)
+KEYS = [cell.key for cell in CELLS]
 
 
 def plan(budget_s=None, launches=3, cells=CELLS):
@@ -46,6 +47,8 @@ def none_open(_experiment):
 class Undecided:
     """Claims that are decided after so many launches of their cells."""
 
+    telling = KEYS
+
     def __init__(self, **needs):
         self.needs = needs
         self.agenda = None
@@ -60,7 +63,7 @@ class Undecided:
         return found
 
     def walk(self, budget_s, **more):
-        self.agenda = Agenda(plan(budget_s, **more), self)
+        self.agenda = Agenda(plan(budget_s, **more), self, self.telling)
         return walked(self.agenda)
 
 
@@ -70,7 +73,7 @@ def test_without_a_budget_every_cell_has_its_launches_and_nobody_is_asked():
     def asked(_experiment):
         raise AssertionError("asked")
 
-    steps = walked(Agenda(plan(), asked))
+    steps = walked(Agenda(plan(), asked, ()))
 
     assert [(one.block, *one.cells) for one in steps if isinstance(one, Step)] == plan().order()
     assert [one for one in steps if isinstance(one, Finished)] == [Finished("first"), Finished("second")]
@@ -79,7 +82,7 @@ def test_without_a_budget_every_cell_has_its_launches_and_nobody_is_asked():
 
 def test_what_is_decided_gets_no_more():
     """With a budget for a hundred launches, and no open claim, there is only the first look."""
-    steps = walked(Agenda(plan(budget_s=100.0), none_open))
+    steps = walked(Agenda(plan(budget_s=100.0), none_open, KEYS))
 
     assert launched(steps, *CELLS) == [3] * 5
 
@@ -135,17 +138,29 @@ def test_a_claim_that_further_launches_decide_is_told():
 
 def test_launches_that_always_fail_come_to_an_end():
     """A claim whose launches never count is not tried for ever."""
-    agenda = Agenda(plan(budget_s=10_000.0), lambda name: [claim("x", (A, B), 3, 5)] if name == "first" else [])
+    agenda = Agenda(plan(budget_s=10_000.0), lambda name: [claim("x", (A, B), 3, 5)] if name == "first" else [], KEYS)
 
     assert max(launched(walked(agenda), *CELLS)) <= MOST_LAUNCHES
 
 
 def test_without_time_for_the_first_look_an_experiment_is_left_out():
     """Half a budget is a run of half of the experiments, and the rest is not told as finished."""
-    steps = walked(Agenda(plan(budget_s=9.0), none_open))
+    steps = walked(Agenda(plan(budget_s=9.0), none_open, KEYS))
 
     assert launched(steps, *CELLS) == [3, 3, 3, 0, 0]
     assert steps[-1] == Finished("first")
+
+
+def test_a_cell_that_no_claim_is_about_gets_one_launch_and_what_is_left():
+    """The time that it would take goes to open claims first."""
+    needs = Undecided(open=((A, B), 8))
+    needs.telling = [A.key, B.key, D.key]
+
+    assert launched(needs.walk(100.0), *CELLS) == [8, 8, 3, 3, 3]
+    # Eleven launches are the first looks, ten more decide the claim; one is left, and the others of the first experiment need one each.
+    steps = needs.walk(22.5)
+    assert launched(steps, *CELLS) == [8, 8, 2, 3, 1]
+    assert [one.cells for one in steps if isinstance(one, Step)][-1] == (C,)
 
 
 def test_the_same_launches_give_the_same_agenda_again():

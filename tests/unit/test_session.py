@@ -134,12 +134,12 @@ def test_a_run_that_is_cut_short_goes_on_to_the_same_end(store, limit):
 
 
 def test_intervals_of_a_run_that_looks_again_are_wider(store):
-    """A look among many covers 99.62 %, and a fixed number of launches 95 %."""
+    """A look among many covers 99.11 %, and a fixed number of launches 95 %."""
     run, _ = ran(store, Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.0}))
     fixed, _ = ran(store, Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.0}), budget_s=None)
 
     one, other = (found.results[THREADS.key].ratio_to(found.results[SERIAL.key], "work_s") for found in (run, fixed))
-    assert (one.confidence, other.confidence) == (0.9962, 0.95)
+    assert (one.confidence, other.confidence) == (0.9911, 0.95)
     assert one.half_width > other.half_width
 
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import final
 
 from headway.lab.judging.evidence import Evidence
-from headway.lab.judging.verdicts import Verdict, by_claim, speaking
+from headway.lab.judging.verdicts import Verdict, by_claim, judge, speaking
+from headway.lab.kept.results import Run
 from headway.lab.sequential import MOST_LAUNCHES
 
-__all__ = ["UNSURE", "OpenClaim", "open_claims"]
+__all__ = ["UNSURE", "OpenClaim", "open_claims", "telling_cells"]
 
 UNSURE = 6
 """Of fewer launches the spread is hardly known, and so is what an open claim needs: it is tried all the same."""
@@ -61,6 +62,13 @@ def open_claims(verdicts: Iterable[Verdict]) -> list[OpenClaim]:
                 )
             )
     return found
+
+
+def telling_cells(run: Run) -> frozenset[str]:
+    """Return the keys of the cells that a claim is about, or a sweep; launched or not."""
+    claimed = {key for verdict in judge(run) for one in verdict.evidence for key in one.cells}
+    swept = {one.name for one in run.experiments() if one.sweep}
+    return frozenset(claimed | {key for key, result in run.results.items() if result.cell.experiment in swept})
 
 
 def _is_open(verdict: Verdict, one: Evidence) -> bool:

@@ -3,13 +3,13 @@
 Pure: it is told what launches took and which claims are open, and reads no clock. The same stored launches so give the same
 agenda again, and a run that was cut short goes on where it was.
 
-With a budget an experiment has its first look (`sequential.FIRST_LOOK` launches of each cell). Then cells of its open claims get
-further launches at once, one block at a time, for half as long again, unless the first looks of the others would need that time.
-When all experiments have had theirs, what is left goes to the open claims that are expected to need least. A claim whose expected
-need is more than what is left gets none.
+With a budget an experiment has its first look: `sequential.FIRST_LOOK` launches of each cell that a claim is about, and one of each other
+cell. Then cells of its open claims get further launches at once, one block at a time, for half as long again, unless the first looks
+of the others would need that time. When all experiments have had theirs, what is left goes to the open claims that are expected to
+need least; a claim whose expected need is more than what is left gets none. What no claim can use goes to the other cells.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -52,11 +52,13 @@ class Agenda:
     Args:
         plan: The plan.
         open_claims: Returns the open claims of an experiment by the launches so far. Not called without a budget.
+        telling: Keys of the cells that a claim or a finding is about. The others are figures in tables.
     """
 
-    def __init__(self, plan: Plan, open_claims: Callable[[str], Sequence[OpenClaim]]) -> None:
+    def __init__(self, plan: Plan, open_claims: Callable[[str], Sequence[OpenClaim]], telling: Collection[str]) -> None:
         self._plan = plan
         self._open_claims = open_claims
+        self._telling = telling
         self._cells = {cell.key: cell for cell in plan.cells}
         self._blocks = dict.fromkeys(plan.experiments, 0)
         self._open: dict[str, list[OpenClaim]] = {}
@@ -75,6 +77,14 @@ class Agenda:
         overall = (sum(means.values()) + guessed_s) / (len(means) + _GUESSES)
         return sum(means.get(cell.key, overall) for cell in cells)
 
+    def first_launches(self, cell: Cell) -> int:
+        """Return how many launches a cell gets whatever they say."""
+        return self._plan.launches if self._plan.budget_s is None or cell.key in self._telling else 1
+
+    def first_looks_s(self, cells: Sequence[Cell]) -> float:
+        """Return what the launches that these cells get whatever they say are expected to take."""
+        return sum(self.expected_s([cell]) * self.first_launches(cell) for cell in cells)
+
     def first_look(self, experiment: str) -> Iterator[Step | Finished]:
         """Yield the launches that every cell of one experiment gets, and then that it has had them."""
         yield from self._first_blocks(experiment)
@@ -91,7 +101,7 @@ class Agenda:
             if plan.budget_s is not None:
                 self._ask(experiment)
                 to_come = [cell for name in plan.experiments[place + 1 :] for cell in plan.of(name)]
-                first_looks_s = self.expected_s(to_come) * plan.launches
+                first_looks_s = self.first_looks_s(to_come)
                 until_s = self.spent_s + _AT_ONCE * (self.spent_s - begun_s)
                 while steps := self._more([experiment], min(until_s - self.spent_s, self._left_s() - first_looks_s)):
                     yield from steps
@@ -102,10 +112,22 @@ class Agenda:
             experiment = steps[0].cells[0].experiment
             self._ask(experiment)
             yield Finished(experiment)
+        if plan.budget_s is not None:
+            for experiment in plan.experiments:
+                yield from self._rest(experiment)
 
     def _first_blocks(self, experiment: str) -> Iterator[Step]:
-        for _ in range(self._plan.launches):
-            yield from self._block(experiment, self._plan.of(experiment))
+        for number in range(self._plan.launches):
+            yield from self._block(
+                experiment, [cell for cell in self._plan.of(experiment) if number < self.first_launches(cell)]
+            )
+
+    def _rest(self, experiment: str) -> Iterator[Step]:
+        """Yield more launches of the cells that no claim is about, as far as there is time."""
+        for number in range(1, self._plan.launches):
+            cells = [cell for cell in self._plan.of(experiment) if self.first_launches(cell) <= number]
+            if cells and self.expected_s(cells) <= self._left_s():
+                yield from self._block(experiment, cells)
 
     def _left_s(self) -> float:
         return float("inf") if self._plan.budget_s is None else self._plan.budget_s - self.spent_s
@@ -114,6 +136,8 @@ class Agenda:
         self._open[experiment] = list(self._open_claims(experiment))
 
     def _block(self, experiment: str, cells: Sequence[Cell]) -> list[Step]:
+        if not cells:
+            return []
         number = self._blocks[experiment]
         self._blocks[experiment] += 1
         return [Step(number, together) for together in self._plan.block(cells, number)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import final
 
 from headway.lab.design import Cell
-from headway.lab.judging.open_claims import open_claims
+from headway.lab.judging.open_claims import open_claims, telling_cells
 from headway.lab.judging.verdicts import Verdict, by_claim, judge, speaking
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import Run, run_of
@@ -97,8 +97,8 @@ class Session:
                 judged[experiment] = run, judge(run, [run.experiment(experiment)])
             return judged[experiment]
 
-        agenda = Agenda(plan, lambda experiment: open_claims(verdicts(experiment)[1]))
-        planned = plan.order()
+        agenda = Agenda(plan, lambda experiment: open_claims(verdicts(experiment)[1]), telling_cells(results()))
+        planned = sum(map(agenda.first_launches, plan.cells))
 
         def say(
             cell: Cell | None = None,
@@ -107,7 +107,7 @@ class Session:
             news: frozenset[str] | None = None,
         ) -> None:
             had = {key: len(launches) for key, launches in so_far.items()}
-            to_come = [cell for cell in plan.cells for _ in range(plan.launches - had.get(cell.key, 0))]
+            to_come = [cell for cell in plan.cells for _ in range(agenda.first_launches(cell) - had.get(cell.key, 0))]
             left_s = agenda.expected_s(to_come) if so_far else None
             if plan.budget_s is not None:
                 left_s = max(0.0, plan.budget_s - agenda.spent_s)
@@ -115,7 +115,7 @@ class Session:
                 Progress(
                     self.run_id,
                     len(stored),
-                    len(planned),
+                    planned,
                     plan.budget_s,
                     cell,
                     block,

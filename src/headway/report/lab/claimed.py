@@ -128,7 +128,7 @@ def legend(run: Run) -> tuple[str, ...]:
     else:
         lines.append(
             f"the run looked again and again and stopped where claims were decided: each interval is one of "
-            f"{run.settings.confidence:.2%}, so that all looks together miss in 5 % of cases at most"
+            f"{run.settings.confidence:.2%}, so that all looks together decide falsely in 5 % of cases at most"
         )
     placements = {result.cell.placement for result in run.results.values()}
     if placements - {"free"}:
