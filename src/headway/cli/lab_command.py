@@ -62,8 +62,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--budget",
         type=_duration_s,
         metavar="TIME",
-        help="the time for all launches (`90s`, `10m`, `1h`): three of each cell, then more where a claim is not decided, until it "
-        "is or the time is up (default: 10m at quick size for all experiments, less for fewer)",
+        help="the time for all launches (`90s`, `10m`, `1h`): three of each cell that a claim is about, then more where "
+        "it is not decided, until it is or the time is up (default: 10m at quick size for all experiments, less for fewer)",
     )
     amount.add_argument("--launches", type=int, metavar="N", help="so many launches of each cell, whatever they say")
     parser.add_argument(
@@ -331,9 +331,10 @@ class _ProgressLine:
             self._told.add(progress.finished)
             if self._brief:
                 _print_finished(progress)
+                self._last_s = time.monotonic()
             return
         now_s = time.monotonic()
-        # Without a terminal a line now and then is enough; the last one always comes.
+        # Without a terminal a line after some silence is enough; the last one always comes.
         if not self._rewrites and progress.cell is not None and now_s - self._last_s < self._QUIET_S:
             return
         self._last_s = now_s
