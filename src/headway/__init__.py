@@ -4,6 +4,7 @@ from headway import lab
 with headway.trace() as t: ...
 headway.gil_times()
 with headway.schedule("fair"): ...
+def test_it(headway: headway.Bench): ...
 """
 
 from typing import TYPE_CHECKING
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
     from headway.live.schedule import Schedule as Schedule
     from headway.live.schedule import schedule as schedule
     from headway.live.schedule import thread_priority as thread_priority
+    from headway.measure.bench import Bench as Bench
 
 __all__ = [
+    "Bench",
     "GilTimes",
     "Recording",
     "Schedule",
@@ -31,9 +34,10 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_LIVE = {
-    **dict.fromkeys(("GilTimes", "Recording", "gil_times", "trace"), "recording"),
-    **dict.fromkeys(("Schedule", "schedule", "thread_priority"), "schedule"),
+_PLACES = {
+    "Bench": "measure.bench",
+    **dict.fromkeys(("GilTimes", "Recording", "gil_times", "trace"), "live.recording"),
+    **dict.fromkeys(("Schedule", "schedule", "thread_priority"), "live.schedule"),
 }
 
 
@@ -43,6 +47,6 @@ def __getattr__(name: str) -> object:
 
     if name == "lab":
         return importlib.import_module("headway.lab")
-    if name in _LIVE:
-        return getattr(importlib.import_module(f"headway.live.{_LIVE[name]}"), name)
+    if name in _PLACES:
+        return getattr(importlib.import_module(f"headway.{_PLACES[name]}"), name)
     raise AttributeError(f"module 'headway' has no attribute {name!r}")

@@ -4,10 +4,8 @@ What measures is in `headway.measure`, and it is imported when a test asks for i
 nothing but this file.
 """
 
-import argparse
 import json
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -15,51 +13,34 @@ from typing import TYPE_CHECKING, Any, final
 import pytest
 
 from headway.errors import HeadwayError, UsageError
+from headway.pytest_options import FOLDER, UNDER_XDIST, Asked, add_options
 
 if TYPE_CHECKING:
+    from headway.measure.against import Sides
     from headway.measure.bench import Bench
     from headway.measure.children import Launched
     from headway.measure.journal import Entry, Journal, Options
     from headway.measure.keep import Kept
-    from headway.measure.result import Result
+    from headway.report.benchmarks import Groups
 
 __all__: list[str] = []
 
 _FIXTURE = "headway"
-_FOLDER = ".headway"
-_UNDER_XDIST = "under xdist other workers share the machine (`-n 0` measures)"
-_DISABLED = "`--headway-disable`"
 
 
 @final
-class _Session:
+class _Session(Asked):
     """What the benchmarks of this session gave, and where it goes."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.config = config
-        self.options: dict[str, Any] = vars(config.option)
+        super().__init__(config)
         self.entries: list[Entry] = []
         self.launched: dict[str, Launched] | None = None
-        self.before: dict[tuple[str, str], Result] = {}
+        self.sides: dict[str, Sides] | None = None
+        self.regressed: list[str] = []
         self.kept: Kept | None = None
         self.complaints: list[str] = []
         self.names: set[tuple[str, str]] = set()
-        self.store: Path | None = None
-
-    def option(self, name: str) -> Any:
-        return self.options.get(f"headway_{name}")
-
-    @property
-    def why_not(self) -> str:
-        """Why nothing is measured; "" where it is."""
-        if self.option("disable"):
-            return _DISABLED
-        return _UNDER_XDIST if hasattr(self.config, "workerinput") else ""
-
-    @property
-    def child(self) -> Path | None:
-        path: Path | None = self.option("launch_file")
-        return path
 
     def add(self, test: str, journal: "Journal") -> None:
         """Take a test's results; they are stored at once."""
@@ -74,7 +55,7 @@ class _Session:
                     from headway.host.paths import default_store
                     from headway.measure.keep import Kept
 
-                    self.kept = Kept(self.store or default_store(), self.option("launches"), __version__)
+                    self.kept = Kept(self.store or default_store(), self.launches, __version__)
                 self.kept.add(test, entry)
             except HeadwayError as error:
                 self.complaints.append(f"not stored: {error.message}")
@@ -101,22 +82,7 @@ _KEY = pytest.StashKey[_Session]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options."""
-    group = parser.getgroup("headway", "benchmarks (Headway)")
-    option = group.addoption
-    text = "measure each benchmark in so many fresh processes, in turns (default: 1, in this process)"
-    option("--headway-launches", type=int, default=1, metavar="N", help=text)
-    option("--headway-disable", action="store_true", help="call each benchmark's functions once, and measure nothing")
-    option(
-        "--headway-trace", action="store_true", help="look at who holds the GIL and who waits for it in every benchmark"
-    )
-    option("--headway-json", type=Path, metavar="FILE", help="write all that was measured as JSON")
-    option("--headway-pyperf", type=Path, metavar="FILE", help="write a suite that pyperf loads")
-    option("--headway-benchmark-json", type=Path, metavar="FILE", help="write what pytest-benchmark writes")
-    option("--headway-save", metavar="NAME", help=f"keep the results as {_FOLDER}/NAME.json")
-    option("--headway-compare", metavar="NAME", help="show the ratio to kept results, or to those of a JSON file")
-    option("--headway-store", type=Path, metavar="FILE", help="the results store (default: the lab's)")
-    option("--headway-no-store", action="store_true", help="keep nothing in the results store")
-    option("--headway-launch-file", type=Path, help=argparse.SUPPRESS)
+    add_options(parser)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -124,42 +90,27 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "headway(seconds=0.5, rounds=None, calls=None, setup=None, teardown=None, trace=False, name='', group='', "
-        "loop='asyncio', switch_interval_s=None): how the fixture `headway` measures",
+        "loop='asyncio', switch_interval_s=None, gc=True, precision=None): how the fixture `headway` measures",
     )
     session = config.stash[_KEY] = _Session(config)
-    if session.option("launches") < 1:
-        raise pytest.UsageError(f"--headway-launches {session.option('launches')}: expected a number from 1")
-    for name in ("json", "pyperf", "benchmark_json"):
-        path = session.option(name)
-        if path is not None and not path.absolute().parent.is_dir():
-            raise pytest.UsageError(
-                f"--headway-{name.replace('_', '-')} {path}: {path.parent} is not there; make it first"
-            )
-    name = session.option("save")
-    if name is not None and (not name or os.sep in name):
-        raise pytest.UsageError(f"--headway-save {name}: expected a name, which is no path")
-    if session.option("store") is not None:
-        # Before a test changes its folder.
-        session.store = session.option("store").absolute()
-    wanted = session.option("compare")
-    if wanted:
-        _load(session, wanted)
-
-
-def _load(session: _Session, wanted: str) -> None:
-    from headway.report.benchmarks import results_from_json
-
-    folder = session.config.rootpath / _FOLDER
-    paths = [folder / f"{wanted}.json", session.config.invocation_params.dir / wanted]
-    path = next((one for one in paths if one.is_file()), None)
-    if path is None:
-        there = sorted(one.stem for one in folder.glob("*.json"))
-        names = f"; there are {', '.join(there)}" if there else "; `--headway-save NAME` keeps some"
-        raise pytest.UsageError(f"--headway-compare {wanted}: nothing is kept under that name{names}")
     try:
-        session.before = results_from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise pytest.UsageError(f"--headway-compare {wanted}: {path} holds no results of ours: {error!r}") from None
+        session.check()
+    except HeadwayError as error:
+        hint = f"; {error.hint}" if error.hint else ""
+        raise pytest.UsageError(f"{error.message}{hint}") from None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave tests out, with the fixture or without."""
+    ours = config.stash[_KEY]
+    if not ours.option("only") and not ours.option("skip"):
+        return
+    ours_first: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in items:
+        ours_first[_FIXTURE in getattr(item, "fixturenames", ())].append(item)
+    kept = bool(ours.option("only"))
+    config.hook.pytest_deselected(items=ours_first[not kept])
+    items[:] = ours_first[kept]
 
 
 @pytest.fixture(name=_FIXTURE)
@@ -173,7 +124,8 @@ def _bench(request: pytest.FixtureRequest) -> Iterator["Bench"]:
 
     session = request.config.stash[_KEY]
     test = _path(request.node)
-    launched = session.launched.get(test) if session.launched is not None else None
+    sides = session.sides.get(test) if session.sides is not None else None
+    launched = sides.here if sides is not None else (session.launched or {}).get(test)
     options = _options(session, request.node)
     file, _, name = request.node.nodeid.partition("::")
     journal = Journal(
@@ -184,20 +136,30 @@ def _bench(request: pytest.FixtureRequest) -> Iterator["Bench"]:
         failures=tuple(launched.failures) if launched is not None else (),
         provisional=session.child is not None,
     )
+    if session.with_reference:
+        from headway.measure.baseline import reference
+
+        journal.reference = reference
+    if session.option("turn_files"):
+        from headway.measure.against import turn_taker
+
+        journal.at_turn = turn_taker(session.option("turn_files"))
     yield Bench(journal, options)
     if session.child is not None:
         from headway.measure.children import write_launch
 
         write_launch(session.child, journal)
     session.add(request.node.nodeid, journal)
+    if sides is not None and session.revision is not None:
+        session.revision.take(journal, sides.there)
     _notice(request.node, journal)
     journal.close()
 
 
 def _notice(node: pytest.Item, journal: "Journal") -> None:
     """Leave word for the process that reports: with xdist it is another one."""
-    if journal.why_not == _UNDER_XDIST and journal.entries:
-        node.user_properties.append(("headway", _UNDER_XDIST))
+    if journal.why_not == UNDER_XDIST and journal.entries:
+        node.user_properties.append(("headway", UNDER_XDIST))
 
 
 def _options(session: _Session, node: pytest.Item) -> "Options":
@@ -222,12 +184,10 @@ def _path(item: pytest.Item) -> str:
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Launch the benchmarks in fresh processes first, where that is wanted; the tests then look at what these measured."""
     ours = session.config.stash[_KEY]
-    launches = ours.option("launches")
     if (
-        launches < 2
+        (ours.launches < 2 and not ours.option("against"))
         or ours.child is not None
         or ours.why_not
-        or session.config.option.collectonly
         or _spread(session.config)
     ):
         return
@@ -236,8 +196,6 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     tests = [_path(item) for item in session.items if _FIXTURE in getattr(item, "fixturenames", ())]
     if not tests:
         return
-    from headway.measure.children import launch_all
-
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
 
     def say(line: str) -> None:
@@ -246,16 +204,28 @@ def pytest_runtestloop(session: pytest.Session) -> None:
             reporter.write_line(f"headway: {line}")
 
     parameters = session.config.invocation_params
-    ours.launched = launch_all(
-        tests,
-        launches,
-        [str(one) for one in parameters.args],
-        session.config.args,
-        parameters.dir,
+    from headway.measure.children import Launching, launch_all
+
+    how = Launching(
+        arguments=[str(one) for one in parameters.args],
+        positional=session.config.args,
+        folder=parameters.dir,
         trace=bool(ours.option("trace")),
         spread=session.config.pluginmanager.hasplugin("xdist"),
+        reference=ours.with_reference,
         say=say,
     )
+    revision = ours.option("against")
+    if not revision:
+        ours.launched = launch_all(how, tests, ours.launches)
+        return
+    from headway.measure.against import measure_against, worktree
+
+    try:
+        with worktree(revision, session.config.rootpath) as tree:
+            ours.sides = measure_against(tree, how, tests, ours.launches, session.config.rootpath)
+    except HeadwayError as error:
+        raise pytest.UsageError(f"--headway-against {revision}: {error.message}") from None
 
 
 def _spread(config: pytest.Config) -> bool:
@@ -265,7 +235,7 @@ def _spread(config: pytest.Config) -> bool:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Hear of a worker that it measured nothing."""
-    if ("headway", _UNDER_XDIST) in report.user_properties:
+    if ("headway", UNDER_XDIST) in report.user_properties:
         _UNMEASURED.append(report.nodeid)
 
 
@@ -288,24 +258,48 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     from headway.report import benchmarks
 
-    groups = ours.groups
-    makers = {
-        "json": benchmarks.results_to_json,
+    groups, top = ours.groups, session.config.rootpath
+    makers: dict[str, Callable[[Groups, Path], dict[str, Any]]] = {
+        "json": lambda groups, top: benchmarks.results_to_json(groups, top, ours.earlier),
         "pyperf": benchmarks.to_pyperf,
         "benchmark_json": benchmarks.to_pytest_benchmark,
     }
-    wanted = [(ours.option(name), make) for name, make in makers.items() if ours.option(name) is not None]
-    if ours.option("save"):
-        wanted.append((session.config.rootpath / _FOLDER / f"{ours.option('save')}.json", benchmarks.results_to_json))
-    for path, make in wanted:
+    wanted = [(ours.option(name), make(groups, top)) for name, make in makers.items() if ours.option(name) is not None]
+    for option in ("save", "add"):
+        if ours.option(option):
+            path = ours.kept_file(ours.option(option))
+            before = (
+                json.loads(path.read_text(encoding="utf-8"))["sessions"] if option == "add" and path.exists() else []
+            )
+            wanted.append((path, {"headway": 2, "sessions": [*before, benchmarks.session_to_json(groups, top)]}))
+    for path, values in wanted:
         try:
-            if path.parent.name == _FOLDER:
+            if path.parent.name == FOLDER:
                 path.parent.mkdir(exist_ok=True)
-            path.write_bytes(benchmarks.dump(make(groups)))
+            path.write_bytes(benchmarks.dump(values))
         except OSError as error:
             ours.complaints.append(f"{path} cannot be written: {error.strerror}")
         else:
             ours.complaints.append(f"wrote {path}")
+    if ours.fail_limit is not None and ours.earlier is not None:
+        ours.regressed, compared = benchmarks.regressions(groups, ours.earlier, ours.fail_limit)
+        if not compared:
+            ours.regressed = [f"--headway-compare-fail: nothing could be compared with {ours.earlier.name}"]
+        if ours.regressed and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Leave our own frames out of what a failing test shows."""
+    try:
+        return (yield)
+    except BaseException as error:
+        if _FIXTURE in getattr(item, "fixturenames", ()):
+            from headway.measure.seen import without_ours
+
+            error.__traceback__ = without_ours(error.__traceback__)
+        raise
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -316,7 +310,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     unmeasured, _UNMEASURED[:] = len(_UNMEASURED), []
     if unmeasured:
         terminalreporter.section("benchmarks (Headway)")
-        terminalreporter.write_line(f"{unmeasured} not measured: {_UNDER_XDIST}")
+        terminalreporter.write_line(f"{unmeasured} not measured: {UNDER_XDIST}")
     if not ours.entries:
         return
     terminalreporter.section("benchmarks (Headway)")
@@ -338,7 +332,7 @@ def _show(terminalreporter: Any, ours: _Session) -> None:
     from headway.report.benchmarks import benchmark_tables
 
     width = max(80, shutil.get_terminal_size().columns)
-    for table in benchmark_tables(ours.groups, ours.before):
+    for table in benchmark_tables(ours.groups, ours.earlier, ours.shown):
         # The title above its table, unlike the lab's: many of them follow each other here.
         title, *notes = table.caption.splitlines()
         bare = dataclasses.replace(table, caption="")
@@ -358,5 +352,6 @@ def _show(terminalreporter: Any, ours: _Session) -> None:
         terminalreporter.write_line(
             f"stored as {ours.kept.run_id}: `headway report {ours.kept.run_id} --html FILE` shows it"
         )
-    for line in ours.complaints:
+    failed = [f"! {line}" for line in ours.revision.failed] if ours.revision is not None else []
+    for line in (*failed, *ours.complaints, *ours.regressed):
         terminalreporter.write_line(line)

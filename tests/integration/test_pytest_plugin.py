@@ -139,9 +139,10 @@ def test_launches_are_fresh_processes_and_the_units(quick):
     pids = set((quick.path / "pids").read_text().split())
     assert len(pids) == 2 * 3 + 1
     assert (quick.path / "seen").read_text().splitlines() == ["1 1", "1 1", "1 1", "3 3"]
-    (results,) = json.loads((quick.path / "out.json").read_text())["groups"].values()
+    results, in_turns = json.loads((quick.path / "out.json").read_text())["groups"].values()
     assert {one["name"]: len(one["launches"]) for one in results} == {"slow": 3, "fast": 3, "third": 3}
-    assert {one["call_s"]["of"] for one in results} == {"launches"}
+    assert {one["label"]: len(one["launches"]) for one in in_turns} == {"slow": 3, "fast": 3}
+    assert {one["call_s"]["of"] for one in (*results, *in_turns)} == {"launches"}
     result.stdout.fnmatch_lines(["headway: launch 6 of 6: *"])
     assert "of rounds within this process" not in tables(result)
 
@@ -217,24 +218,201 @@ def test_it_lives_beside_pytest_benchmark(quick):
     assert "test_both" in tables(result)
 
 
-def test_results_are_saved_and_compared(quick):
-    """By name, in the suite's folder; the ratio is this run's to that one's."""
+def test_sessions_are_stored_and_compared(quick):
+    """By name, in the suite's folder; the ratio is this session's to those, by what each took beside the reference."""
     quick.makepyfile(TWO)
     quick.runpytest_subprocess("-q", "--headway-save", "first").assert_outcomes(passed=2)
-    assert (quick.path / ".headway" / "first.json").is_file()
-    again = quick.runpytest_subprocess("-q", "--headway-compare", "first")
+    quick.runpytest_subprocess("-q", "--headway-add", "first").assert_outcomes(passed=2)
+    kept = quick.path / ".headway" / "first.json"
+    assert len(json.loads(kept.read_text())["sessions"]) == 2
+    assert kept.stat().st_size < 20_000
+    again = quick.runpytest_subprocess("-q", "--headway-compare", "first", "--headway-json", "out.json")
 
     again.assert_outcomes(passed=2)
-    assert "ratio to before" in headings(tables(again))
+    assert "ratio to first" in headings(tables(again))
+    (results,) = json.loads((quick.path / "out.json").read_text())["groups"].values()
+    assert {one["ratio_to_before"]["to"] for one in results} == {"first"}
     missing = quick.runpytest_subprocess("-q", "--headway-compare", "second")
     assert missing.ret == pytest.ExitCode.USAGE_ERROR
     missing.stderr.fnmatch_lines(["*--headway-compare second: nothing is kept under that name; there are first*"])
+
+
+def test_a_regression_fails_the_session(quick):
+    """Beyond doubt ten times as long; and where nothing can be compared, it fails as well."""
+    quick.makepyfile(TWO.replace("rounds=3", "rounds=12"))
+    quick.runpytest_subprocess("-q", "--headway-save", "base").assert_outcomes(passed=2)
+    quick.makepyfile(TWO.replace("rounds=3", "rounds=12").replace("range(500)", "range(20_000)"))
+    slower = quick.runpytest_subprocess("-q", "--headway-compare", "base", "--headway-compare-fail", "50%")
+
+    assert slower.ret == pytest.ExitCode.TESTS_FAILED
+    slower.assert_outcomes(passed=2)
+    slower.stdout.re_match_lines([r".*: fast takes [\d.]+ \[.*\] of base's time; the limit is 1.5"])
+    assert ": slow takes" not in slower.stdout.str()
+    quick.makepyfile(TWO.replace('name="', 'name="other ').replace('"third"', '"fourth"'))
+    nothing = quick.runpytest_subprocess("-q", "--headway-compare", "base", "--headway-compare-fail", "50%")
+    assert nothing.ret == pytest.ExitCode.TESTS_FAILED
+    nothing.stdout.fnmatch_lines(["--headway-compare-fail: nothing could be compared with base"])
+
+
+PACKAGE = """
+def work():
+    return sum(range(SIZE))
+"""
+USES = """
+from package.inner import work
+
+def test_work(headway):
+    result = headway.options(rounds=8, calls=20)(work)
+    assert result.returned is not None
+"""
+
+
+def git(folder, *arguments):
+    subprocess.run(
+        ["git", "-c", "user.name=x", "-c", "user.email=x@example.org", *arguments],
+        cwd=folder, check=True, capture_output=True,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def repository(quick):
+    """A repository with a package under src, and a benchmark of it that its commit has not got."""
+    folder = quick.path / "src" / "package"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").touch()
+    (folder / "inner.py").write_text(PACKAGE.replace("SIZE", "1000"))
+    (quick.path / "pytest.ini").write_text("[pytest]\npythonpath = src\n")
+    git(quick.path, "init", "--quiet")
+    git(quick.path, "add", ".")
+    git(quick.path, "commit", "--quiet", "-m", "quick")
+    (folder / "inner.py").write_text(PACKAGE.replace("SIZE", "10_000"))
+    (quick.path / "tests").mkdir()
+    (quick.path / "tests" / "test_work.py").write_text(USES)
+    return quick
+
+
+def test_another_revision_takes_turns_with_this_tree(repository):
+    """Its package with this tree's tests; the worktree is gone afterwards."""
+    command = ["-q", "--headway-against", "HEAD", "--headway-launches", "2", "--headway-json", "out.json"]
+    result = repository.runpytest_subprocess(*command, "--headway-compare-fail", "100%")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=1)
+    assert "ratio to HEAD" in headings(tables(result))
+    result.stdout.fnmatch_lines(["*test_work.py: test_work takes * of HEAD's time; the limit is 2"])
+    (results,) = json.loads((repository.path / "out.json").read_text())["groups"].values()
+    assert results[0]["ratio_to_before"]["value"] > 5
+    assert [len(launch["values_s"]) for launch in results[0]["launches"]] == [8, 8]
+    listed = subprocess.run(
+        ["git", "worktree", "list"], cwd=repository.path, check=True, capture_output=True, text=True
+    ).stdout
+    assert len(listed.splitlines()) == 1
+
+
+def test_a_revision_that_lacks_what_is_measured_is_told(repository):
+    """And nothing is claimed."""
+    inner = repository.path / "src" / "package" / "newer.py"
+    inner.write_text(PACKAGE.replace("SIZE", "10"))
+    (repository.path / "tests" / "test_work.py").write_text(USES.replace("package.inner", "package.newer"))
+    result = repository.runpytest_subprocess("-q", "--headway-against", "HEAD", "--headway-launches", "1")
+
+    result.assert_outcomes(passed=1)
+    assert "ratio to HEAD" not in headings(tables(result))
+    result.stdout.re_match_lines([r"! test_work: in HEAD: .*No module named 'package.newer'.*"])
+
+
+@pytest.mark.parametrize("revision", ["nonsense", "--all"])
+def test_what_is_no_revision_is_refused(repository, revision):
+    """With git's word, and pytest's exit code for that."""
+    result = repository.runpytest_subprocess("-q", f"--headway-against={revision}")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*--headway-against {revision}: *"])
+
+
+def test_only_benchmarks_or_none(quick):
+    """By the fixture."""
+    quick.makepyfile(TWO + "\n\ndef test_plain():\n    pass\n")
+    only = quick.runpytest_subprocess("-q", "--headway-only")
+    only.assert_outcomes(passed=2, deselected=1)
+    skip = quick.runpytest_subprocess("-q", "--headway-skip")
+    skip.assert_outcomes(passed=1, deselected=2)
+
+
+def test_a_failure_shows_the_users_lines(quick):
+    """And not one of ours: of a function that fails, of an assertion, of a call that makes no sense."""
+    quick.makepyfile(
+        """
+        def fail():
+            raise ZeroDivisionError("users")
+
+        def test_one(headway):
+            headway(fail)
+
+        async def later():
+            raise ZeroDivisionError("users")
+
+        def test_two(headway):
+            headway(later)
+
+        def test_three(headway):
+            headway(7)
+        """
+    )
+    result = quick.runpytest_subprocess("-q", "--tb=short")
+
+    result.assert_outcomes(failed=3)
+    frames = re.findall(r"^(\S+):\d+: in (\w+)", result.stdout.str(), re.MULTILINE)
+    assert [function for file, function in frames if "asyncio" not in file] == [
+        "test_one",
+        "fail",
+        "test_two",
+        "later",
+        "test_three",
+    ]
+
+
+def test_coverage_is_told(quick):
+    """It makes times several times longer, whatever is asserted."""
+    quick.makepyfile(TWO)
+    (quick.path / "conftest.py").write_text(
+        "import sys\n\ndef pytest_runtest_call():\n    sys.settrace(lambda *_: None)\n"
+    )
+    result = quick.runpytest_subprocess("-q")
+
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["! conftest looked at every line meanwhile: *"])
+
+
+@pytest.mark.parametrize("options", [["-n", "2"], ["--headway-disable"], ["--collect-only"]])
+def test_nothing_is_held_against_a_session_that_measures_nothing(quick, options):
+    """No figure is a nan that an assertion fails for."""
+    quick.makepyfile(
+        """
+        def nothing():
+            pass
+
+        def test_figures(headway):
+            one = headway.serial(nothing, 100)
+            assert one.percentile_s(0.99) < 1 and one.per_call_s < 1 and one.throughput_per_s > 1
+            assert one.percentile(0.99).below(1) and one.loop_lag_s < 1
+            assert one.gil_wait_share < 0.5 and headway(nothing).faster_than(one)
+        """
+    )
+    result = quick.runpytest_subprocess("-q", *options)
+    assert result.ret == 0, result.stdout.str()
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--headway-launches", "0"], "*--headway-launches 0: expected a number from 1*"),
+        (["--headway-compare-fail", "5%"], "*--headway-compare-fail: there is nothing to compare with; add *"),
+        (["--headway-against", "HEAD", "--headway-compare-fail", "5"], "*'5' is no limit*"),
+        (["--headway-against", "HEAD", "--headway-compare", "x"], "*exclude each other*"),
+        (["--headway-columns", "time,colour"], "*--headway-columns colour: expected one of model, time,*"),
+        (["--headway-sort", "size"], "*--headway-sort size: expected one of time, name, given*"),
+        (["--headway-unit", "h"], "*--headway-unit h: expected one of s, ms, us, ns*"),
         (["--headway-json", "nowhere/x.json"], "*--headway-json nowhere/x.json: nowhere is not there; make it first*"),
     ],
 )

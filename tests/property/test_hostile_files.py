@@ -11,13 +11,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from synthetic import make_cell, make_interpreter, make_settings
 
-from headway import pytest_plugin
-from headway.errors import StoreError
+from headway.errors import StoreError, UsageError
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import load_run
 from headway.lab.kept.store import Store
-from headway.measure.result import Measured
-from headway.report.benchmarks import benchmark_tables, results_from_json
+from headway.measure.measured import Measured
+from headway.measure.result import Result
+from headway.pytest_options import Asked
+from headway.report.benchmarks import benchmark_tables
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5),
@@ -140,9 +141,12 @@ def test_foreign_settings_are_read_or_refused(good, data):
 KEPT = {
     "groups": {"test_a.py": [{
         "name": "test_it", "label": "it", "model": "threads", "tasks": 2, "traced": False,
-        "launches": [Measured(values_s=(1.0, 2.0), calls=3, note="a note").to_json()],
+        "launches": [Measured(values_s=(1.0, 2.0), calls=3, note="a note", reference_s=(0.5, 0.6)).to_json()],
     }]}
 }  # fmt: skip
+
+
+NOW = Measured(values_s=(1.0, 2.0), calls=3, reference_s=(0.5, 0.6))
 
 
 class _Session:
@@ -153,7 +157,9 @@ class _Session:
         self.rootpath = folder
         self.invocation_params = self
         self.dir = folder
-        self.before = {}
+        self.earlier = None
+
+    kept_file = Asked.kept_file
 
 
 def compared_or_refused(text: bytes):
@@ -165,28 +171,29 @@ def compared_or_refused(text: bytes):
         if refused:
             assert "kept.json holds no results of ours" in refused
             return None
-        benchmark_tables({}, session.before)
-        for result in session.before.values():
-            assert all(launch.values_s for launch in result.launches)
-        return session.before
+        benchmark_tables({}, session.earlier)
+        now = Result(name="it", model="serial", launches=(NOW,))
+        for key, known in session.earlier.known.items():
+            assert all(launch.values_s for launches in known.sessions for launch in launches)
+            session.earlier.ratio(*key, now)
+        return session.earlier.known
 
 
 def loaded(session):
     """Load the results; return why they were refused, or ""."""
     try:
-        pytest_plugin._load(session, "kept.json")
-    except pytest.UsageError as error:
-        return str(error)
+        session.earlier = Asked.stored(session, "compare", "kept.json")
+    except UsageError as error:
+        return error.message
     return ""
 
 
 def test_kept_results_are_read():
     """What the others change is fine as it is."""
-    ((key, result),) = compared_or_refused(json.dumps(KEPT).encode()).items()
+    ((key, known),) = compared_or_refused(json.dumps(KEPT).encode()).items()
     assert key == ("test_a.py", "it")
-    assert [one.to_json() for one in result.launches] == [
-        one.to_json() for one in results_from_json(KEPT)[key].launches
-    ]
+    ((launch,),) = known.sessions
+    assert launch == Measured(values_s=(1.0, 2.0), calls=3, note="a note", reference_s=(0.5, 0.6))
 
 
 @given(st.one_of(st.binary(max_size=50), values.map(lambda one: json.dumps(one).encode()), st.just(b"[" * 100_000)))

@@ -6,7 +6,7 @@ import pytest
 
 from headway.measure import children
 from headway.measure.children import Launched
-from headway.measure.result import Measured
+from headway.measure.measured import Measured
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import final
 
 from headway.measure.journal import Journal
-from headway.measure.result import Measured
+from headway.measure.measured import Measured
 
-__all__ = ["CHILD_OPTION", "Launched", "launch_all", "write_launch"]
+__all__ = ["ANSWER", "CHILD_OPTION", "LIMIT_S", "Launched", "Launching", "launch_all", "taken", "write_launch"]
 
 CHILD_OPTION = "--headway-launch-file"
 _VALUED = {
@@ -57,7 +57,7 @@ _ALONE = {
     "--new-first",
 }
 _ALONE |= {"--sw", "--stepwise", "--sw-skip", "--stepwise-skip", "--cov", "--no-cov", "--cache-clear"}
-_FLAGS = {"--headway-disable", "--headway-trace", "--headway-no-store"}
+_FLAGS = {"--headway-disable", "--headway-trace", "--headway-no-store", "--headway-only", "--headway-skip"}
 _PREFIXES = (
     "--headway-",
     "--junit",
@@ -69,7 +69,8 @@ _PREFIXES = (
     "--numprocesses",
     "--dist",
 )
-_LIMIT_S = 900
+LIMIT_S = 900
+"""How long a launch may take."""
 
 
 @final
@@ -79,6 +80,12 @@ class Launched:
 
     measured: dict[str, tuple[Measured, ...]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+
+    def add(self, one: "Launched") -> None:
+        """Take what one more launch gave."""
+        self.failures += one.failures
+        for name, measured in one.measured.items():
+            self.measured[name] = (*self.measured.get(name, ()), *measured)
 
     def tell_the_missing(self, launches: int) -> None:
         """Note as failures the launches that ended before a benchmark that others measured."""
@@ -120,81 +127,92 @@ def _python() -> list[str]:
     return [sys.executable, *flags, *([] if here or "-P" in flags else ["-P"])]
 
 
-def launch_all(
-    tests: Sequence[str],
-    launches: int,
-    arguments: Sequence[str],
-    positional: Sequence[str],
-    folder: Path,
-    *,
-    trace: bool,
-    spread: bool,
-    say: Callable[[str], None],
-    seed: int = 0,
-) -> dict[str, Launched]:
-    """Launch each test so often in a fresh process, and return what they measured, by test.
+@final
+@dataclass(frozen=True, kw_only=True)
+class Launching:
+    """How a session launches its tests.
 
-    Args:
-        tests: What pytest calls them, with their files' paths.
-        launches: How often each.
+    Attributes:
         arguments: The session's own arguments.
         positional: Those of them that are files and folders.
         folder: Where the session was started.
         trace: Look at the GIL in all of them.
         spread: pytest-xdist is there: it must be told to stay away.
+        reference: Measure each benchmark beside the reference that sessions are compared by.
         say: Told before each launch.
+    """
+
+    arguments: Sequence[str]
+    positional: Sequence[str]
+    folder: Path
+    trace: bool
+    spread: bool
+    reference: bool
+    say: Callable[[str], None]
+
+    def command(self, test: str, scratch: Path) -> list[str]:
+        """Return the command of a launch of one test, which writes its answer into `scratch`."""
+        options = _options(self.arguments, self.positional)
+        command = [*_python(), "-m", "pytest", *options, test, f"{CHILD_OPTION}={scratch / ANSWER}"]
+        command += ["-o", f"cache_dir={scratch}/cache"]
+        command += ["--headway-trace"] * self.trace + ["--headway-with-reference"] * self.reference
+        return command + ["-n", "0"] * self.spread
+
+
+def launch_all(how: Launching, tests: Sequence[str], launches: int, *, seed: int = 0) -> dict[str, Launched]:
+    """Launch each test so often in a fresh process, and return what they measured, by test.
+
+    Args:
+        how: How.
+        tests: What pytest calls them, with their files' paths.
+        launches: How often each.
         seed: For the order.
     """
     found = {test: Launched() for test in tests}
-    options = _options(arguments, positional)
     shuffler = random.Random(seed)
     number, every = 0, launches * len(tests)
     with tempfile.TemporaryDirectory(prefix="headway-launches-") as scratch:
-        answer = Path(scratch) / "launch.json"
         for _ in range(launches):
             for test in shuffler.sample(list(tests), len(tests)):
                 number += 1
-                say(f"launch {number} of {every}: {test.rpartition(os.sep)[2]}")
+                how.say(f"launch {number} of {every}: {test.rpartition(os.sep)[2]}")
+                answer = Path(scratch) / ANSWER
                 answer.unlink(missing_ok=True)
-                command = [
-                    *_python(),
-                    "-m",
-                    "pytest",
-                    *options,
-                    test,
-                    f"{CHILD_OPTION}={answer}",
-                    "-o",
-                    f"cache_dir={scratch}/cache",
-                ]
-                command += ["--headway-trace"] * trace + ["-n", "0"] * spread
                 try:
                     done = subprocess.run(
-                        command,
-                        cwd=folder,
+                        how.command(test, Path(scratch)),
+                        cwd=how.folder,
                         capture_output=True,
                         text=True,
                         errors="replace",
                         check=False,
-                        timeout=_LIMIT_S,
+                        timeout=LIMIT_S,
                     )
                 except subprocess.TimeoutExpired:
-                    found[test].failures.append(f"killed after {_LIMIT_S} s")
+                    found[test].failures.append(f"killed after {LIMIT_S} s")
                     continue
-                _take(found[test], answer, done)
+                found[test].add(taken(answer, done))
     for launched in found.values():
         launched.tell_the_missing(launches)
     return found
 
 
-def _take(launched: Launched, answer: Path, done: "subprocess.CompletedProcess[str]") -> None:
+ANSWER = "launch.json"
+"""What a launch's answer is called in its folder."""
+
+
+def taken(answer: Path, done: "subprocess.CompletedProcess[str]") -> Launched:
+    """Return what one launch gave, which has ended."""
+    launched = Launched()
     try:
         names = json.loads(answer.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         names = {}
     for name, values in names.items():
-        launched.measured[name] = (*launched.measured.get(name, ()), *map(Measured.from_json, values))
+        launched.measured[name] = tuple(map(Measured.from_json, values))
     # A test that fails (1) has measured all the same: what it asserts is judged over all launches, not in one.
     if not names or done.returncode not in {0, 1}:
         said = [line.strip() for line in done.stdout.splitlines() if line.startswith(("E ", "FAILED", "ERROR"))]
         said = said or [line.strip() for line in done.stderr.splitlines() if line.strip()][-1:]
         launched.failures.append(": ".join([f"exit code {done.returncode}", *said[:1]]))
+    return launched

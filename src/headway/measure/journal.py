@@ -8,7 +8,8 @@ from typing import Any, final
 
 from headway.errors import UsageError
 from headway.measure import loops
-from headway.measure.result import Measured, Result
+from headway.measure.measured import Measured
+from headway.measure.result import Result
 
 __all__ = ["Entry", "Journal", "Options", "numbered"]
 
@@ -38,6 +39,8 @@ class Options:
         group: What it stands beside in tables; "" for the test's file.
         loop: For async functions in tests that are not: "asyncio", "uvloop" or "trio".
         switch_interval_s: CPython's switch interval while it is measured; None leaves it.
+        gc: Whether the garbage collector may run while a round is timed.
+        precision: Go on until the interval is that narrow (0.01: 1 % on either side), up to ten times as long; None for `seconds`.
     """
 
     seconds: float = 0.5
@@ -50,6 +53,8 @@ class Options:
     group: str = ""
     loop: str = "asyncio"
     switch_interval_s: float | None = None
+    gc: bool = True
+    precision: float | None = None
 
     def changed(self, changes: Mapping[str, Any]) -> "Options":
         """Return these with some changed.
@@ -62,7 +67,7 @@ class Options:
             if name not in known:
                 raise UsageError(f"no option is called {name!r}", hint=f"there are {', '.join(sorted(known))}")
         options = dataclasses.replace(self, **changes)
-        for name in ("seconds", "rounds", "calls", "switch_interval_s"):
+        for name in ("seconds", "rounds", "calls", "switch_interval_s", "precision"):
             value = getattr(options, name)
             if value is not None and not (isinstance(value, int | float) and 0 < value < math.inf):
                 raise UsageError(f"{name}={value!r} is not above 0", hint=f"{name} is a number")
@@ -105,6 +110,10 @@ class Journal:
         provisional: This process is one launch of several: whatever is asserted of its evidence holds.
         entries: The results so far, by name.
         pending: What async benchmarks nobody has awaited yet are called.
+        plans: How each benchmark was measured, by name.
+        turns: What took turns because it was asked to be compared, by both names.
+        at_turn: Called before each turn (see `steps.measured`).
+        reference: A function that has its turns with each benchmark; None for none.
     """
 
     test: str
@@ -115,6 +124,10 @@ class Journal:
     provisional: bool = False
     entries: dict[str, Entry] = field(default_factory=dict)
     pending: list[str] = field(default_factory=list)
+    plans: dict[str, Any] = field(default_factory=dict)
+    turns: dict[frozenset[str], Mapping[str, Result]] = field(default_factory=dict)
+    at_turn: Callable[[], None] | None = None
+    reference: Callable[[], object] | None = None
 
     @property
     def measures(self) -> bool:

@@ -15,7 +15,7 @@ from headway.lab.kept.launched import Launch
 from headway.lab.kept.settings import Settings
 from headway.lab.kept.store import Store
 from headway.measure.journal import Entry
-from headway.measure.result import Measured, percentile
+from headway.measure.measured import Measured, percentile
 
 __all__ = ["Kept"]
 

@@ -1,170 +1,66 @@
 """What a benchmark gave, and what may be asserted of it: evidence with its interval, never a bare number."""
 
 import functools
-import itertools
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, final
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, final
 
 from headway.errors import UsageError
 from headway.lab import stats
 from headway.lab.design import Relation, above, below
-from headway.lab.judging.evidence import TOO_MANY, Evidence, judged
+from headway.lab.judging.evidence import Evidence
+from headway.measure import intervals
+from headway.measure.decision import Basis, Decision, Level, Share, decide, shown
+from headway.measure.measured import Measured, percentile
 
-__all__ = ["Comparison", "Decision", "Measured", "Result", "Share", "percentile"]
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """What one process measured of one benchmark.
-
-    Attributes:
-        values_s: By round, the time per call: the round's time over its calls, however many ran at once. For an open
-            load, the median latency of each of its stretches.
-        calls: How many calls a round has.
-        latencies_s: How long each call took, for loads; from when it should have begun, for an open one.
-        lags_s: By how much the event loop was late, looked at every few milliseconds while there was load.
-        loop_s: What the loop takes for a task that does nothing; `None` without a loop. It is in no other figure.
-        held, waited: By round, the share of its threads' time in which they held the GIL and waited for it; () where
-            that was not asked for.
-        note: What else there is to know.
-        rate_per_s: For an open load: how many calls a second came to their end.
-    """
-
-    values_s: tuple[float, ...]
-    calls: int
-    latencies_s: tuple[float, ...] = ()
-    lags_s: tuple[float, ...] = ()
-    loop_s: float | None = None
-    held: tuple[float, ...] = ()
-    waited: tuple[float, ...] = ()
-    note: str = ""
-    rate_per_s: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "Measured":
-        """Return what `to_json` gave. Raises TypeError for other keys, ValueError for values that are none of ours."""
-        found: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
-        result = cls(**found)
-        series = (result.values_s, result.latencies_s, result.lags_s, result.held, result.waited)
-        single = [one for one in (result.loop_s, result.rate_per_s) if one is not None]
-        if not all(isinstance(one, tuple) for one in series) or not result.values_s:
-            raise ValueError("a launch has no list of values")
-        for value in (*single, *(value for one in series for value in one)):
-            if not isinstance(value, int | float) or not 0 <= value < math.inf:
-                raise ValueError(f"{value!r} is no time, rate or share")
-        if not isinstance(result.calls, int) or result.calls < 1 or not isinstance(result.note, str):
-            raise ValueError(f"a launch of {result.calls!r} calls")
-        return result
+__all__ = ["Again", "Comparison", "Figure", "Result"]
 
 
 @final
-class Decision:
-    """Whether something holds, with its evidence: true where it does. An assertion that fails prints it.
+class Figure(float):
+    """A figure of what was not to be measured (under xdist, with `--headway-disable`): every comparison with it holds.
 
-    Where nothing was to be measured (under xdist, with `--headway-disable`) it is true, too: there is nothing against it.
+    Such a session runs benchmarks as plain tests, and has nothing against what they assert.
     """
 
-    def __init__(self, evidence: Evidence, why: str = "", *, provisional: bool = False) -> None:
-        self.evidence = evidence
-        self._why = why
-        self._provisional = provisional
+    def __new__(cls) -> "Figure":
+        """Return one."""
+        return super().__new__(cls, math.nan)
 
-    @property
-    def outcome(self) -> str:
-        """One of "supported", "refuted", "inconclusive", "not measured"."""
-        return self.evidence.outcome
+    def __lt__(self, other: object) -> bool:
+        return True
 
-    def __bool__(self) -> bool:
-        return self._provisional or self.outcome == "supported"
+    __le__ = __gt__ = __ge__ = __lt__
+
+    def __add__(self, other: object) -> "Figure":
+        return self
+
+    __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __add__
 
     def __repr__(self) -> str:
-        one = self.evidence
-        if one.interval is None:
-            return f"<{one.what}: not measured{f', {self._why}' if self._why else ''}>"
-        found = f"{one.what} is {_shown(one.interval)}, wanted {one.relation}"
-        if one.outcome != "inconclusive":
-            return f"<{one.outcome}: {found}{self._units()}>"
-        return f"<undecided: {found}{self._units()}; {self._more()}>"
-
-    def _units(self) -> str:
-        return f" ({self._why})" if self._why else ""
-
-    def _more(self) -> str:
-        one = self.evidence
-        if self._why:
-            return "`--headway-launches 5` measures in fresh processes"
-        if one.launches_to_decide is None or one.launches_to_decide >= TOO_MANY:
-            return "too near the limit for any sensible number of launches"
-        return f"about {one.launches_to_decide - one.launches} more launches would tell (`--headway-launches {one.launches_to_decide}`)"
+        return "<not measured>"
 
 
-def _shown(interval: stats.Interval) -> str:
-    high = "?" if math.isinf(interval.high) else f"{interval.high:.3g}"
-    return f"{interval.value:.3g} [{interval.low:.3g}-{high}]"
+class Again(Protocol):
+    """Measures two of a test's benchmarks once more, in turns."""
 
+    def can(self, other: str) -> bool:
+        """Whether the other one, by its name, is of the same test and may take turns with this one."""
+        ...
 
-_ONE_LAUNCH = "of rounds within one launch"
+    def must_wait(self, other: str) -> bool:
+        """Whether it has to be awaited: the functions are async, and their loop runs."""
+        ...
 
+    def measure(self, other: str) -> "Comparison":
+        """Measure them now and return both, this one first."""
+        ...
 
-@final
-@dataclass(frozen=True, eq=False)
-class Share:
-    """A share of time from 0 to 1 with its interval; `share < 0.05` gives a `Decision`.
-
-    Attributes:
-        what: Of what.
-        values: One per launch, or per round of a single launch; () where it was not measured.
-        why_not: Why it was not.
-        single: They are rounds of one launch.
-        provisional: What is asserted of it holds (see `Result`).
-    """
-
-    what: str
-    values: tuple[float, ...]
-    why_not: str = ""
-    single: bool = True
-    provisional: bool = False
-
-    @property
-    def value(self) -> float:
-        """The mean; not a number where it was not measured."""
-        return statistics.fmean(self.values) if self.values else math.nan
-
-    @property
-    def interval(self) -> stats.Interval | None:
-        """The mean with Student's interval, within 0 and 1; None where it was not measured."""
-        if not self.values:
-            return None
-        if len(self.values) < 2:
-            return stats.Interval(self.value, 0.0, math.inf, "one launch")
-        reach = stats.half_width_factor(len(self.values)) * statistics.stdev(self.values)
-        return stats.Interval(self.value, max(0.0, self.value - reach), min(1.0, self.value + reach), "student")
-
-    def _decide(self, relation: Relation) -> Decision:
-        evidence = judged(self.what, relation, self.interval, len(self.values))
-        why = (_ONE_LAUNCH if self.single else "") if self.values else self.why_not
-        return Decision(evidence, why, provisional=self.provisional)
-
-    def __lt__(self, limit: float) -> Decision:
-        return self._decide(Relation(low=-1.0, high=limit))
-
-    def __gt__(self, limit: float) -> Decision:
-        return self._decide(above(limit))
-
-    def __float__(self) -> float:
-        return self.value
-
-    def __repr__(self) -> str:
-        interval = self.interval
-        return f"<{self.what}: {_shown(interval) if interval else f'not measured, {self.why_not}'}>"
+    def measure_async(self, other: str) -> "Awaitable[Comparison]":
+        """The same, to be awaited."""
+        ...
 
 
 @final
@@ -182,6 +78,8 @@ class Result:
         failed: Why launches failed, one line each.
         provisional: Nothing was to be measured, or it is one launch of several, and the others are not known here: what is
             asserted of it holds.
+        returned: What the function returned when it was called for the first time, before anything was timed; what a load's
+            function returned by itself.
     """
 
     name: str
@@ -192,16 +90,18 @@ class Result:
     traced: bool = False
     failed: tuple[str, ...] = ()
     provisional: bool = False
+    returned: Any = None
     _scaled: Callable[[str, int], tuple["Result", "Result"]] | None = None
+    _again: Again | None = None
 
     def __repr__(self) -> str:
         how = self.model if self.tasks == 1 else f"{self.tasks} x {self.model}"
         interval = self.interval
         if interval is None:
             return f"<{self.name}, {how}: not measured, {self.why_not}>"
-        return f"<{self.name}, {how}: {_shown(interval)} s>"
+        return f"<{self.name}, {how}: {shown(interval)} s>"
 
-    def __await__(self) -> Any:
+    def __await__(self) -> Generator[Any, None, "Result"]:
         """A result may be awaited, so that an async test need not know whether a function is async."""
         yield from ()
         return self
@@ -213,24 +113,33 @@ class Result:
 
     @functools.cached_property
     def values_s(self) -> tuple[float, ...]:
-        """Seconds per call: one value per launch (the median of its rounds); of a single launch each round's.
-
-        More than a hundred rounds are put together, neighbours with neighbours, as the means of a hundred.
-        """
+        """Seconds per call: one value per launch (the median of its rounds); of a single launch the medians of blocks of rounds."""
         if len(self.launches) == 1:
-            return _blocks(self.launches[0].values_s)
+            return tuple(intervals.blocks(self.launches[0].values_s))
         return tuple(stats.launch_value(one.values_s) for one in self.launches)
+
+    @property
+    def basis(self) -> Basis:
+        """What its interval rests on."""
+        return Basis(len(self.values_s), len(self.launches) > 1, self.why_not, self.provisional)
 
     @functools.cached_property
     def interval(self) -> stats.Interval | None:
         """Seconds per call with the interval over launches; over rounds for a single launch; None without any."""
+        if len(self.launches) == 1:
+            return intervals.level(self.launches[0].values_s)
         return stats.level_interval(self.values_s) if self.launches else None
+
+    def _figure(self, value: float | None) -> float:
+        """Return a figure; of what was not measured one that nothing is held against, or no number."""
+        if value is not None:
+            return value
+        return Figure() if self.provisional else math.nan
 
     @property
     def per_call_s(self) -> float:
-        """Seconds per call; not a number where it was not measured."""
-        interval = self.interval
-        return interval.value if interval else math.nan
+        """Seconds per call; not a number where it was to be measured and was not."""
+        return self._figure(self.interval.value if self.interval else None)
 
     @property
     def throughput_per_s(self) -> float:
@@ -239,24 +148,44 @@ class Result:
         return statistics.median(rates) if rates else 1 / self.per_call_s
 
     def percentile_s(self, share: float) -> float:
-        """Return a percentile of the calls' latencies, in seconds, as the median over launches.
+        """Return a percentile of the calls' latencies, in seconds, as the median over launches. Errors as of `percentile`."""
+        values = [percentile(one, share) for one in self._latencies(share)]
+        return self._figure(statistics.median(values) if values else None)
+
+    def percentile(self, share: float) -> Level:
+        """Return a percentile of the calls' latencies with its interval: `percentile(0.99).below(0.01)` may be asserted.
+
+        Over launches it is Student's on logs. Within one it is of blocks of calls that followed each other, where a block has
+        enough of them beyond the percentile, else that of order statistics, which takes calls for independent.
 
         Raises:
-            UsageError: Its calls were not timed one by one.
+            UsageError: Its calls were not timed one by one, or it is no share.
         """
+        by_launch, count = self._latencies(share), 0
+        interval: stats.Interval | None = None
+        if len(by_launch) > 1:
+            values = [percentile(one, share) for one in by_launch]
+            interval, count = stats.level_interval(values), len(values)
+        elif by_launch:
+            interval, count = intervals.percentile_of_calls(by_launch[0], share)
+        basis = Basis(count, len(by_launch) > 1, self.why_not, self.provisional)
+        return Level(f"the {100 * share:g}th percentile of {self.name}", interval, basis)
+
+    def _latencies(self, share: float) -> list[Sequence[float]]:
+        if not 0 < share < 1:
+            raise UsageError(f"{share!r} is no share of calls", hint="percentile(0.99) is of 99 of 100")
         if self.launches and not self.launches[0].latencies_s:
             raise UsageError(
                 f"{self.name}: calls in batches have no percentiles",
                 hint="`headway.serial`, `headway.concurrent` and `headway.open` time each call",
             )
-        values = [percentile(one.latencies_s, share) for one in self.launches]
-        return statistics.median(values) if values else math.nan
+        return [one.latencies_s for one in self.launches]
 
     @property
     def loop_lag_s(self) -> float:
         """The 99th percentile of the event loop's lag under load, in seconds; not a number where there is none."""
         values = [percentile(one.lags_s, 0.99) for one in self.launches if one.lags_s]
-        return statistics.median(values) if values else math.nan
+        return statistics.median(values) if values else math.nan if self.measured else self._figure(None)
 
     @property
     def gil_wait_share(self) -> Share:
@@ -277,43 +206,77 @@ class Result:
         by_launch = [getattr(one, which) for one in self.launches if getattr(one, which)]
         notes = [one.note for one in self.launches if one.note]
         why_not = self.why_not or next(iter(notes), "only threads of this process can be looked at")
-        if len(self.launches) == 1:
-            values = by_launch[0] if by_launch else ()
-            return Share(f"{self.name}: {words}", values, why_not, provisional=self.provisional)
-        values = tuple(statistics.fmean(one) for one in by_launch)
-        return Share(f"{self.name}: {words}", values, why_not, single=False, provisional=self.provisional)
+        several = len(self.launches) > 1
+        values = tuple(statistics.fmean(one) for one in by_launch) if several else by_launch[0] if by_launch else ()
+        return Share(f"{self.name}: {words}", values, Basis(len(values), several, why_not, self.provisional))
 
     def ratio_to(self, other: "Result") -> stats.Interval | None:
-        """Return this one's time per call over the other's, with its interval; None where one was not measured.
+        """Return this one's time per call over the other's, with its interval; None where that cannot be told.
 
-        Launch by launch where both have as many, or round by round where both were measured in one process in turns.
+        Of neighbours in time: where the two were measured one after the other, they are measured once more now, in turns. That
+        cannot be done of async functions while their loop runs (`await result.faster_than(other)` does it), nor of results of
+        two tests.
         """
-        mine, others = self.values_s, other.values_s
-        if not mine or not others:
+        found = self.ratio_with_basis(other)
+        return found[0] if found is not None else None
+
+    def ratio_with_basis(self, other: "Result") -> tuple[stats.Interval, Basis] | None:
+        """Return the ratio to another one and what it rests on; None where that cannot be told (see `ratio_to`)."""
+        theirs = {one.turns: one for one in other.launches if one.turns}
+        both = [(one, theirs[one.turns]) for one in self.launches if one.turns in theirs]
+        if both:
+            ratio = intervals.ratio_in_turns([(one.values_s, two.values_s) for one, two in both])
+            count = len(both) if len(both) > 1 else len(intervals.blocks(both[0][0].values_s))
+            return ratio, Basis(count, len(both) > 1, provisional=self.provisional)
+        if self._again is None or not self.measured or not other.measured:
             return None
-        if len(mine) == len(others) and len(mine) > 1:
-            return stats.paired_ratio_interval(list(zip(mine, others, strict=True)))
-        return stats.ratio_interval(mine, others)
+        if not self._again.can(other.name) or self._again.must_wait(other.name):
+            return None
+        mine, others = self._again.measure(other.name).values()
+        return mine.ratio_with_basis(others) if mine.launches and others.launches else None
 
     def faster_than(self, other: "Result", by: float = 1.0) -> Decision:
         """Return whether this one takes less than 1/`by` of the other's time per call."""
-        return self._against(other, by, below)
+        return self.compared_with(other, by, below)
 
     def no_faster_than(self, other: "Result", by: float = 1.0) -> Decision:
         """Return whether this one takes more than 1/`by` of the other's time per call."""
-        return self._against(other, by, above)
+        return self.compared_with(other, by, above)
 
-    def _against(self, other: "Result", by: float, relation: Callable[[float], Relation]) -> Decision:
-        if by <= 0:
+    def compared_with(self, other: "Result", by: float, relation: Callable[[float], Relation]) -> Decision:
+        """Return whether a relation holds of the ratio to another one, of 1/`by`; `below` and `above` make one.
+
+        Raises:
+            UsageError: `by` is no factor.
+        """
+        if not 0 < by < math.inf:
             raise UsageError(f"by={by!r} is no factor", hint="faster_than(other, by=1.2) wants 1.2 times as fast")
-        launches = min(len(self.values_s), len(other.values_s))
-        evidence = judged(f"time of {self.name} / {other.name}", relation(1 / by), self.ratio_to(other), launches)
-        return Decision(evidence, self.why_not or _units(self, other), provisional=self.provisional)
+        what, wanted = f"time of {self.name} / {other.name}", relation(1 / by)
+        provisional = self.provisional or other.provisional
+        found = self.ratio_with_basis(other)
+        if found is not None:
+            return decide(what, wanted, found[0], Basis(found[1].count, found[1].of_launches, provisional=provisional))
+        why_not = self.why_not or other.why_not
+        if why_not or not self.measured or not other.measured:
+            return decide(what, wanted, None, Basis(0, why_not=why_not, provisional=provisional))
+        again = self._again
+        nothing = Evidence("not measured", what, None, str(wanted), None, 0)
+        if again is None or not again.can(other.name):
+            return Decision(nothing, Basis(0, why_not=_APART, provisional=provisional))
+
+        async def measured() -> Decision:
+            mine, others = (await again.measure_async(other.name)).values()
+            return mine.compared_with(others, by, relation)
+
+        return Decision(nothing, Basis(0, provisional=provisional), measure=measured)
 
     def takes_less_than(self, limit_s: float) -> Decision:
-        """Return whether a call takes less than so many seconds."""
-        evidence = judged(f"time of {self.name}, in seconds,", below(limit_s), self.interval, len(self.values_s))
-        return Decision(evidence, self.why_not or _units(self, self), provisional=self.provisional)
+        """Return whether a call takes less than so many seconds.
+
+        The interval is wider than that of `interval` by what a session's mood may change (`intervals.MOOD`).
+        """
+        interval = intervals.with_mood(self.interval) if self.interval else None
+        return decide(f"time of {self.name}, in seconds,", below(limit_s), interval, self.basis)
 
     def scales(self, *, at_least: float, threads: int = 0, processes: int = 0, interpreters: int = 0) -> Decision:
         """Return whether so many workers do at least `at_least` times the work of one in the same time: measured now.
@@ -326,38 +289,20 @@ class Result:
         if len(kinds) != 1:
             raise UsageError("scales() wants one kind of worker", hint="scales(threads=4, at_least=2.5)")
         ((kind, count),) = kinds
+        what = f"work of {count} {kind} / one"
         if self._scaled is None:
             if self.measured:
                 raise UsageError(f"{self.name} does not scale over {kind}", hint="it is for plain functions")
-            nothing = Evidence("not measured", self.name, None, "", None, 0)
-            return Decision(nothing, self.why_not, provisional=self.provisional)
+            return decide(what, above(at_least), None, self.basis)
         serial, parallel = self._scaled(kind, count)
-        ratio = serial.ratio_to(parallel)
-        evidence = judged(
-            f"work of {count} {kind} / one", above(at_least), ratio, min(len(serial.values_s), len(parallel.values_s))
-        )
-        return Decision(evidence, serial.why_not or _units(serial, parallel), provisional=self.provisional)
+        found = serial.ratio_with_basis(parallel) if serial.measured and parallel.measured else None
+        if found is None:
+            return decide(what, above(at_least), None, serial.basis)
+        ratio, basis = found
+        return decide(what, above(at_least), ratio, Basis(basis.count, basis.of_launches, provisional=self.provisional))
 
 
-_BLOCKS = 100
-
-
-def _blocks(values: tuple[float, ...]) -> tuple[float, ...]:
-    """Return no more than a hundred values: neighbours are alike, and a bootstrap over thousands fills the memory."""
-    if len(values) <= _BLOCKS:
-        return values
-    edges = [place * len(values) // _BLOCKS for place in range(_BLOCKS + 1)]
-    return tuple(statistics.fmean(values[begin:end]) for begin, end in itertools.pairwise(edges))
-
-
-def _units(one: Result, other: Result) -> str:
-    return _ONE_LAUNCH if len(one.launches) < 2 or len(other.launches) < 2 else ""
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value that a share of the values, from 0 to 1, does not exceed; not a number for none."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan
+_APART = "both were measured in tests or sessions of their own, not in turns; compare them in one test"
 
 
 @final
@@ -370,13 +315,13 @@ class Comparison(Mapping[str, Result]):
     def __getitem__(self, name: str) -> Result:
         return self._results[name]
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         return iter(self._results)
 
     def __len__(self) -> int:
         return len(self._results)
 
-    def __await__(self) -> Any:
+    def __await__(self) -> Generator[Any, None, "Comparison"]:
         """As a result may be."""
         yield from ()
         return self

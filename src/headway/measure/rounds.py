@@ -6,13 +6,13 @@ functions of both kinds.
 """
 
 import inspect
+import pickle
 import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pickle import PicklingError
 from typing import Any, Protocol, final
 
 from headway.agent.headway_agent.model import MODELS, open_model
@@ -31,6 +31,7 @@ __all__ = [
     "Target",
     "Watch",
     "await_steps",
+    "begin_steps",
     "run_steps",
 ]
 
@@ -43,32 +44,51 @@ WORKERS = {"threads": "threads", "processes": "processes-spawn", "interpreters":
 _LAG_PERIOD_S = 0.005
 
 
+def begin_steps(steps: Steps) -> tuple[bool, Any]:
+    """Run steps until one of them gives something to be awaited; return (False, that), or (True, what came of all)."""
+    value = None
+    try:
+        while True:
+            value = steps.send(value)
+            if inspect.isawaitable(value):
+                return False, value
+    except StopIteration as end:
+        return True, end.value
+
+
 def run_steps(steps: Steps) -> Any:
     """Run steps of plain functions to their end and return what came of them.
 
     Raises:
         UsageError: One of them gave something to be awaited.
     """
-    value = None
-    try:
-        while True:
-            value = steps.send(value)
-            if inspect.isawaitable(value):
-                _drop(value)
-                raise UsageError(
-                    "a set-up or tear-down is async, the function it belongs to is not",
-                    hint="make the function async, or the set-up plain",
-                )
-    except StopIteration as end:
-        return end.value
+    done, value = begin_steps(steps)
+    if done:
+        return value
+    _drop(value)
+    error = UsageError(
+        "a set-up or tear-down is async, the function it belongs to is not",
+        hint="make the function async, or the set-up plain",
+    )
+    # Into the steps, which clean up; it comes out again.
+    value = steps.throw(error)
+    while True:
+        _drop(value)
+        value = steps.send(None)
 
 
-async def await_steps(steps: Steps) -> Any:
-    """Run steps to their end in the loop that runs, awaiting what is to be awaited, and return what came of them."""
-    value = None
+async def await_steps(steps: Steps, given: Any = None) -> Any:
+    """Run steps to their end in the loop that runs, awaiting what is to be awaited, and return what came of them.
+
+    Args:
+        steps: They; where they have begun (see `begin_steps`), they go on.
+        given: What they gave last, which is to be awaited first; None where they have not begun.
+    """
+    value = given
     try:
         while True:
-            value = steps.send(value)
+            if not inspect.isawaitable(value):
+                value = steps.send(value)
             while inspect.isawaitable(value):
                 try:
                     value = await value
@@ -88,13 +108,20 @@ def _drop(awaitable: object) -> None:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass
 class Target:
-    """A function with its arguments."""
+    """A function with its arguments.
+
+    Attributes:
+        function: It.
+        args, kwargs: They.
+        awaits: It is plain, and what it gave when it was called first is to be awaited.
+    """
 
     function: Callable[..., Any]
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    awaits: bool = False
 
     def check(self) -> None:
         """Raises UsageError where it is no function, or a coroutine that somebody has called already."""
@@ -107,6 +134,11 @@ class Target:
             )
         if not callable(self.function):
             raise UsageError(f"{self.function!r} is no function", hint="headway(function, *args)")
+        if inspect.isasyncgenfunction(self.function):
+            raise UsageError(
+                f"{self.name} is an async generator: its figure would be of making it, not of what it yields",
+                hint="give a function that uses it up: `async def use_up(): [one async for one in generator()]`",
+            )
 
     @property
     def name(self) -> str:
@@ -116,23 +148,27 @@ class Target:
 
     @property
     def is_async(self) -> bool:
-        """Whether it is awaited; also where it is a partial, a method or an object that is called."""
+        """Whether it is awaited; also where it is a partial, a method or an object that is called, and where it gave an awaitable."""
+        if self.awaits:
+            return True
         called = getattr(self.function, "__call__", None)  # noqa: B004
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(called)
 
-    def call(self) -> Any:
-        """Call it once and return what it gives.
+    def first_call(self) -> Any:
+        """Call it, find out whether what it gives is to be awaited, and return that.
 
         Raises:
-            UsageError: It is plain and gives a coroutine: to time it would be to time the making of coroutines.
+            UsageError: It is plain, gives an awaitable, and no loop runs that could await it.
         """
         result = self.function(*self.args, **self.kwargs)
         if not self.is_async and inspect.isawaitable(result):
-            _drop(result)
-            raise UsageError(
-                f"{self.name} returns a coroutine that nobody awaits: its figure would be of nothing",
-                hint="give the coroutine function itself and its arguments, and await: `await headway(fetch, url)`",
-            )
+            if loops.running() is None:
+                _drop(result)
+                raise UsageError(
+                    f"{self.name} returns a coroutine that nobody awaits: its figure would be of nothing",
+                    hint="call it from an async test, `await headway(function)`, or give a function that is `async def`",
+                )
+            self.awaits = True
         return result
 
 
@@ -241,6 +277,17 @@ def _serve_watched(watch: Watch, target: Target, calls: int) -> tuple[list[int],
     return begun, ended, *watch.since(before)
 
 
+def _check_travels(target: Target) -> None:
+    """Raise UsageError where a function and its arguments cannot go to another process or interpreter."""
+    try:
+        pickle.dumps((target.function, tuple(target.args), dict(target.kwargs)))
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise UsageError(
+            f"{target.name} cannot go to another process or interpreter: {error}",
+            hint="give a function of a module, not a lambda or one within a test",
+        ) from error
+
+
 @final
 class Load:
     """So many tasks at once, each with so many calls one after the other, all of them timed.
@@ -252,6 +299,8 @@ class Load:
     def __init__(self, target: Target, tasks: int, model: str, watch: Watch) -> None:
         self._target, self._tasks, self._watch = target, tasks, watch
         self._pool = None
+        if model not in {"serial", "loop", "threads"}:
+            _check_travels(target)
         self._in_threads = model == "threads"
         if model in MODELS and model != "serial":
             self._pool = open_model(model, tasks)
@@ -278,15 +327,7 @@ class Load:
         if self._in_threads and self._watch:
             return self._of(self._pool.run(_serve_watched, [(self._watch, target, calls)] * self._tasks))
         serve = (target.function, tuple(target.args), dict(target.kwargs), calls)
-        try:
-            return self._of(self._pool.run(work.serve, [serve] * self._tasks))
-        except (AttributeError, TypeError, PicklingError) as error:
-            if "pickle" not in str(error).lower():
-                raise
-            raise UsageError(
-                f"{target.name} cannot go to another process or interpreter: {error}",
-                hint="give a function of a module, not a lambda or one within a test",
-            ) from error
+        return self._of(self._pool.run(work.serve, [serve] * self._tasks))
 
     async def _awaited(self, calls: int) -> Round:
         target, before = self._target, self._watch.read()

@@ -5,70 +5,180 @@ import json
 import math
 import platform
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, final
 
 from headway.host.machine import this_machine
+from headway.host.repository import commit_info
 from headway.lab import stats
+from headway.measure.baseline import summary
 from headway.measure.journal import Entry
-from headway.measure.result import Measured, Result
+from headway.measure.result import Result
 from headway.report.figures import EMPTY, Table, amount, level, ratio
 
-__all__ = ["benchmark_tables", "dump", "results_from_json", "results_to_json", "to_pyperf", "to_pytest_benchmark"]
+__all__ = [
+    "COLUMNS",
+    "ORDERS",
+    "UNITS",
+    "Earlier",
+    "Shown",
+    "benchmark_tables",
+    "dump",
+    "regressions",
+    "results_to_json",
+    "session_to_json",
+    "to_pyperf",
+    "to_pytest_benchmark",
+]
 
 Groups = Mapping[str, Sequence[Entry]]
 
+COLUMNS = ("model", "time", "ratio", "rate", "p50", "p99", "lag", "loop", "held", "waited", "before", "counts")
+"""What a table may show, in this order."""
+ORDERS = ("time", "name", "given")
+"""How its rows may be ordered: the quickest first, by name, or as they were measured."""
+UNITS = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
+"""What its times may be in."""
 
-def benchmark_tables(groups: Groups, before: Mapping[tuple[str, str], Result] | None = None) -> list[Table]:
-    """Return a table for each group, the quickest first.
+
+class Earlier(Protocol):
+    """What this session's results are compared with: stored sessions, or another revision."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    def ratio(self, group: str, label: str, now: Result) -> stats.Interval | None:
+        """Return a benchmark's time per call over what it was; None where that is not known."""
+        ...
+
+
+@final
+@dataclass(frozen=True)
+class Shown:
+    """How tables are shown.
+
+    Attributes:
+        columns: Of `COLUMNS`; () for all that have a figure.
+        order: One of `ORDERS`.
+        unit: Of times, one of `UNITS`; "" for the one that fits each.
+    """
+
+    columns: tuple[str, ...] = ()
+    order: str = "time"
+    unit: str = ""
+
+
+def benchmark_tables(groups: Groups, earlier: Earlier | None = None, how: Shown | None = None) -> list[Table]:
+    """Return a table for each group.
 
     Args:
         groups: Results by group.
-        before: Earlier results by group and label, to be compared with.
+        earlier: What they are compared with.
+        how: How they are shown.
     """
-    return [_table(group, entries, before or {}) for group, entries in groups.items() if entries]
+    return [_table(group, entries, earlier, how or Shown()) for group, entries in groups.items() if entries]
 
 
-def _table(group: str, entries: Sequence[Entry], before: Mapping[tuple[str, str], Result]) -> Table:
-    ordered = sorted(entries, key=lambda one: one.result.per_call_s if one.result.measured else math.inf)
-    base = next((one for one in ordered if one.label == entries[0].baseline), ordered[0])
-    first = base.result
-    earlier = {id(one.result): before[group, one.label] for one in entries if (group, one.label) in before}
-    columns: list[tuple[str, Callable[[Result], str]]] = [
-        ("model", _model),
-        ("time per call", lambda one: level(one.interval, "s") if one.interval else EMPTY),
-        (f"ratio to {base.label}", lambda one: "1" if one is first else _ratio(one, first)),
-        ("calls/s", _rate),
-        ("p50", lambda one: _percentile(one, 0.5)),
-        ("p99", lambda one: _percentile(one, 0.99)),
-        ("loop lag p99", lambda one: EMPTY if math.isnan(one.loop_lag_s) else amount(one.loop_lag_s, "s")),
-        ("loop per task", _loop),
-        ("GIL held", lambda one: _share(one, "gil_hold_share")),
-        ("GIL waited for", lambda one: _share(one, "gil_wait_share")),
-        ("ratio to before", lambda one: _ratio(one, earlier[id(one)]) if id(one) in earlier else EMPTY),
-        ("launches/ rounds/ calls", _counts),
-    ]
-    cells = [[show(one.result) for _, show in columns] for one in ordered]
-    kept = [place for place in range(len(columns)) if any(row[place] not in {EMPTY, ""} for row in cells)]
-    notes = [f"! {one.label}: {why}" for one in ordered for why in dict.fromkeys(one.result.failed)]
-    notes += [f"! {one.label}: not measured, {one.result.why_not}" for one in ordered if not one.result.measured]
-    blind = {launch.note for one in ordered for launch in one.result.launches if launch.note}
-    notes += [f"! the GIL was not looked at: {note}" for note in sorted(blind)]
+def _table(group: str, entries: Sequence[Entry], earlier: Earlier | None, how: Shown) -> Table:
+    ordered = list(entries)
+    if how.order == "time":
+        ordered.sort(key=lambda one: one.result.per_call_s if one.result.measured else math.inf)
+    elif how.order == "name":
+        ordered.sort(key=lambda one: one.label)
+    # Only what took turns has a ratio.
+    base = next((one for one in entries if one.label == one.baseline), None)
+    columns: dict[str, tuple[str, Callable[[Entry], str]]] = {
+        "model": ("model", lambda one: _model(one.result)),
+        "time": ("time per call", lambda one: _time(one.result.interval, how.unit) if one.result.interval else EMPTY),
+        "ratio": (f"ratio to {base.label if base else ''}", lambda one: _ratio(one, base)),
+        "rate": ("calls/s", lambda one: _rate(one.result)),
+        "p50": ("p50", lambda one: _percentile(one.result, 0.5, how.unit)),
+        "p99": ("p99", lambda one: _percentile(one.result, 0.99, how.unit)),
+        "lag": (
+            "loop lag p99",
+            lambda one: _in_unit(one.result.loop_lag_s if one.result.measured else math.nan, how.unit),
+        ),
+        "loop": ("loop per task", lambda one: _loop(one.result, how.unit)),
+        "held": ("GIL held", lambda one: _share(one.result, "gil_hold_share")),
+        "waited": ("GIL waited for", lambda one: _share(one.result, "gil_wait_share")),
+        "before": (f"ratio to {earlier.name if earlier else ''}", lambda one: _before(group, one, earlier)),
+        "counts": ("launches/ rounds/ calls", lambda one: _counts(one.result)),
+    }
+    chosen = [columns[name] for name in COLUMNS if not how.columns or name in how.columns]
+    cells = [[show(one) for _, show in chosen] for one in ordered]
+    kept = [place for place in range(len(chosen)) if any(row[place] not in {EMPTY, ""} for row in cells)]
     return Table(
-        "\n".join([f"{group} [95 % interval]", *notes]),
-        ("benchmark", *(columns[place][0] for place in kept)),
+        "\n".join([f"{group} [95 % interval]", *_notes(ordered)]),
+        ("benchmark", *(chosen[place][0] for place in kept)),
         tuple((one.label, *(row[place] for place in kept)) for one, row in zip(ordered, cells, strict=True)),
         1,
     )
 
 
+def _notes(entries: Sequence[Entry]) -> Iterator[str]:
+    for one in entries:
+        yield from (f"! {one.label}: {why}" for why in dict.fromkeys(one.result.failed))
+    yield from (f"! {one.label}: not measured, {one.result.why_not}" for one in entries if not one.result.measured)
+    launches = [launch for one in entries for launch in one.result.launches]
+    yield from (f"! the GIL was not looked at: {note}" for note in sorted({one.note for one in launches if one.note}))
+    tools = sorted({one.tools for one in launches if one.tools})
+    yield from (f"! {one} looked at every line meanwhile: Python code takes several times as long" for one in tools)
+
+
+def regressions(groups: Groups, earlier: Earlier, limit: float) -> tuple[list[str], int]:
+    """Return a line for each benchmark that takes longer than `limit` times what it did, and how many could be compared.
+
+    Longer it takes where the ratio's whole interval is above the limit.
+    """
+    found, compared = [], 0
+    for group, entries in groups.items():
+        for one in entries:
+            interval = earlier.ratio(group, one.label, one.result) if one.result.measured else None
+            if interval is None:
+                continue
+            compared += 1
+            if interval.low > limit:
+                found.append(
+                    f"{group}: {one.label} takes {ratio(interval)} of {earlier.name}'s time; the limit is {limit:g}"
+                )
+    return found, compared
+
+
+def _in_unit(value_s: float, unit: str) -> str:
+    if math.isnan(value_s):
+        return EMPTY
+    return f"{value_s * UNITS[unit]:,.4g} {unit}" if unit else amount(value_s, "s")
+
+
+def _time(interval: stats.Interval, unit: str) -> str:
+    """Return a time with its half-width."""
+    text = level(interval, "s")
+    if not unit:
+        return text
+    _, mark, width = text.partition("±")
+    return _in_unit(interval.value, unit) + (f" {mark}{width}" if mark else "")
+
+
+def _ratio(one: Entry, base: Entry | None) -> str:
+    if base is None or not one.baseline:
+        return EMPTY
+    if one is base:
+        return "1"
+    found = one.result.ratio_to(base.result)
+    return ratio(found) if found else EMPTY
+
+
+def _before(group: str, one: Entry, earlier: Earlier | None) -> str:
+    found = earlier.ratio(group, one.label, one.result) if earlier is not None and one.result.measured else None
+    return ratio(found) if found else EMPTY
+
+
 def _model(one: Result) -> str:
     return one.model if one.tasks == 1 else f"{one.model} x {one.tasks}"
-
-
-def _ratio(one: Result, other: Result) -> str:
-    found = one.ratio_to(other)
-    return ratio(found) if found else EMPTY
 
 
 def _rate(one: Result) -> str:
@@ -77,15 +187,15 @@ def _rate(one: Result) -> str:
     return amount(one.throughput_per_s, "per_s") if loaded else EMPTY
 
 
-def _percentile(one: Result, share: float) -> str:
+def _percentile(one: Result, share: float, unit: str) -> str:
     if not one.measured or not one.launches[0].latencies_s:
         return EMPTY
-    return amount(one.percentile_s(share), "s")
+    return _in_unit(one.percentile_s(share), unit)
 
 
-def _loop(one: Result) -> str:
+def _loop(one: Result, unit: str) -> str:
     values = [launch.loop_s for launch in one.launches if launch.loop_s is not None]
-    return amount(statistics.median(values), "s") if values else EMPTY
+    return _in_unit(statistics.median(values), unit) if values else EMPTY
 
 
 def _share(one: Result, name: str) -> str:
@@ -100,60 +210,68 @@ def _counts(one: Result) -> str:
     return f"{len(one.launches)}/ {rounds:.0f}/ {one.launches[0].calls}"
 
 
-def results_to_json(groups: Groups) -> dict[str, Any]:
-    """Return all that was measured as JSON values, with its intervals; times are in seconds."""
+def results_to_json(groups: Groups, folder: Path, earlier: Earlier | None = None) -> dict[str, Any]:
+    """Return all that was measured as JSON values, with its intervals; times are in seconds.
+
+    Args:
+        groups: Results by group.
+        folder: The suite's, to say which commit it is of.
+        earlier: What they are compared with.
+    """
     return {
-        "headway": 1,
+        "headway": 2,
         "machine": this_machine().to_json(),
         "python": platform.python_version(),
         "at": _now(),
-        "groups": {group: [_result(entry) for entry in entries] for group, entries in groups.items()},
+        "commit_info": commit_info(folder),
+        "groups": {group: [_result(entry, earlier) for entry in entries] for group, entries in groups.items()},
     }
 
 
-def _result(entry: Entry) -> dict[str, Any]:
-    one, interval = entry.result, entry.result.interval
+def session_to_json(groups: Groups, folder: Path) -> dict[str, Any]:
+    """Return what is stored of a session to compare others with: no latencies, and of rounds a few medians."""
+    values = results_to_json(groups, folder)
+    stored = {
+        group: [
+            {**_result(entry), "launches": [summary(one) for one in entry.result.launches]}
+            for entry in entries
+            if entry.result.measured
+        ]
+        for group, entries in groups.items()
+    }
+    return {**values, "groups": stored}
+
+
+def _result(entry: Entry, earlier: Earlier | None = None) -> dict[str, Any]:
+    one = entry.result
+    before = earlier.ratio(entry.group, entry.label, one) if earlier is not None and one.measured else None
     return {
         "label": entry.label,
         "name": one.name,
         "model": one.model,
         "tasks": one.tasks,
         "traced": one.traced,
-        "call_s": None
-        if interval is None
-        else {
-            "value": interval.value,
-            "low": interval.low,
-            "high": None if math.isinf(interval.high) else interval.high,
-            "confidence": stats.CONFIDENCE,
-            "of": "launches" if len(one.launches) > 1 else "rounds of one launch",
-        },
+        "call_s": _interval(one.interval, of="launches" if len(one.launches) > 1 else "rounds of one launch"),
+        "ratio_to_before": _interval(before, to=earlier.name if earlier is not None else ""),
         "launches": [launch.to_json() for launch in one.launches],
         "failed": list(one.failed),
         "why_not": one.why_not,
     }
 
 
-def results_from_json(values: Mapping[str, Any]) -> dict[tuple[str, str], Result]:
-    """Return the results of what `results_to_json` gave, by group and label.
-
-    Raises:
-        AttributeError, KeyError, TypeError, ValueError: It is none of ours.
-    """
-    found = {}
-    for group, results in values["groups"].items():
-        for one in results:
-            launches = tuple(Measured.from_json(launch) for launch in one["launches"])
-            words, tasks = (one["label"], one["name"], one["model"]), one["tasks"]
-            if not all(isinstance(word, str) for word in words) or not isinstance(tasks, int) or not tasks > 0:
-                raise ValueError(f"{words!r} with {tasks!r} tasks")
-            found[group, one["label"]] = Result(
-                name=one["name"], model=one["model"], tasks=one["tasks"], launches=launches, traced=bool(one["traced"])
-            )
-    return found
+def _interval(interval: stats.Interval | None, **told: str) -> dict[str, Any] | None:
+    if interval is None:
+        return None
+    return {
+        "value": interval.value,
+        "low": interval.low,
+        "high": None if math.isinf(interval.high) else interval.high,
+        "confidence": interval.confidence,
+        **told,
+    }
 
 
-def to_pyperf(groups: Groups) -> dict[str, Any]:
+def to_pyperf(groups: Groups, _folder: Path | None = None) -> dict[str, Any]:
     """Return a pyperf suite (format 1.0): a benchmark each, a run per launch, seconds per call. Loads in pyperf 2.10."""
     benchmarks = [
         {
@@ -175,7 +293,7 @@ def to_pyperf(groups: Groups) -> dict[str, Any]:
     return {"version": "1.0", "benchmarks": benchmarks}
 
 
-def to_pytest_benchmark(groups: Groups) -> dict[str, Any]:
+def to_pytest_benchmark(groups: Groups, folder: Path) -> dict[str, Any]:
     """Return what pytest-benchmark 5 writes with `--benchmark-json`: seconds per call by round, over all launches."""
     machine = this_machine()
     return {
@@ -189,7 +307,7 @@ def to_pytest_benchmark(groups: Groups) -> dict[str, Any]:
             "system": platform.system(),
             "cpu": {"brand_raw": machine.cpu, "count": len(machine.cores)},
         },
-        "commit_info": {},
+        "commit_info": commit_info(folder),
         "benchmarks": [
             _for_pytest_benchmark(group, entry)
             for group, entries in groups.items()

@@ -1,0 +1,335 @@
+"""Is what the pytest fixture claims true? Sessions in fresh processes, of the same function twice, or with a known difference.
+
+    bench/fixture_truth.py [--sessions 200] [--form compare calls launches baseline against] [--kind plain async]
+                           [--effect 0 2 5 10 30] [--bursts] [--keep FILE]
+
+A session is a pytest of its own with one test. Its two functions do the same piece of work, one of them so often more that the
+truth is known exactly: 50 times and 51 (2 %), 20 and 21 (5 %), 10 and 11 (10 %), 10 and 13 (30 %), or 20 and 20 (none).
+The async ones wait for a server on 127.0.0.1, in a process of its own, for each piece.
+
+Forms: `compare` in turns; `calls`, one after the other, which is what everybody writes first; `launches`, the same with
+`--headway-launches 5`; `baseline`, a session against a stored one, with `--headway-compare-fail 5%`; `against`, this tree
+against another revision of it with `--headway-against`.
+
+Printed, for each form, kind and effect: how often the claim was wrong, how often the interval covered the truth, how often the
+effect was found. Exit status: 1 where claims are wrong beyond the target, 2 where a session failed otherwise than by an assertion.
+"""
+
+import argparse
+import collections
+import contextlib
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+FALSE_TARGET = 0.05
+COUNTS = {0: (20, 20), 2: (50, 51), 5: (20, 21), 10: (10, 11), 30: (10, 13)}
+FORMS = ("compare", "calls", "launches", "baseline", "against")
+
+WORK = """
+import asyncio, json, os
+
+LEFT, RIGHT = map(int, os.environ["TRUTH_COUNTS"].split())
+
+
+def piece():
+    total = 0
+    for i in range(300):
+        total += i * i
+    return total
+
+
+def work(count):
+    for _ in range(count):
+        piece()
+
+
+def left():
+    work(LEFT)
+
+
+def right():
+    work(RIGHT)
+
+
+class Client:
+    async def open(self):
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", int(os.environ["TRUTH_PORT"]))
+
+    async def close(self):
+        self.writer.close()
+        await self.writer.wait_closed()
+
+    async def ask(self, count):
+        for _ in range(count):
+            self.writer.write(b"x" * 64)
+            await self.reader.readexactly(64)
+
+    async def left(self):
+        await self.ask(LEFT)
+
+    async def right(self):
+        await self.ask(RIGHT)
+
+
+def note(interval, **more):
+    with open(os.environ["TRUTH_FILE"], "a") as file:
+        told = {} if interval is None else {"value": interval.value, "low": interval.low, "high": interval.high}
+        file.write(json.dumps({**told, **more}) + "\\n")
+"""
+
+TESTS = {
+    "compare": """
+from truth import *
+
+def test_it(headway):
+    found = headway.compare({"left": left, "right": right})
+    note(found["right"].ratio_to(found["left"]))
+
+async def test_async(headway):
+    client = Client()
+    await client.open()
+    found = await headway.compare({"left": client.left, "right": client.right})
+    await client.close()
+    note(found["right"].ratio_to(found["left"]))
+""",
+    "calls": """
+from truth import *
+
+def test_it(headway):
+    a = headway(left)
+    b = headway(right)
+    decision = b.faster_than(a)
+    note(decision.evidence.interval)
+
+async def test_async(headway):
+    client = Client()
+    await client.open()
+    a = await headway(client.left)
+    b = await headway(client.right)
+    decision = await b.faster_than(a)
+    note(decision.evidence.interval)
+    await client.close()
+""",
+    "baseline": """
+from truth import *
+
+def test_it(headway):
+    headway(right if os.environ.get("TRUTH_SIDE") == "right" else left)
+
+async def test_async(headway):
+    client = Client()
+    await client.open()
+    await headway(client.right if os.environ.get("TRUTH_SIDE") == "right" else client.left)
+    await client.close()
+""",
+}
+TESTS["launches"] = TESTS["calls"]
+TESTS["against"] = """
+from truth import *
+import count
+
+def mine():
+    work(count.COUNT)
+
+def test_it(headway):
+    headway(mine)
+
+async def test_async(headway):
+    client = Client()
+    await client.open()
+    await headway(client.ask, count.COUNT)
+    await client.close()
+"""
+
+SERVER = """
+import asyncio
+
+async def serve(reader, writer):
+    try:
+        while True:
+            writer.write(await reader.readexactly(64))
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()
+
+async def main():
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await server.serve_forever()
+
+asyncio.run(main())
+"""
+
+BURSTS = """
+import random, time
+
+while True:
+    until = time.monotonic() + random.expovariate(20)
+    while time.monotonic() < until:
+        pass
+    time.sleep(random.expovariate(10))
+"""
+"""A third of a core, in bursts of 50 ms on average."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a session does."""
+
+    form: str
+    kind: str
+    effect: int
+
+
+@contextlib.contextmanager
+def beside(code: str, *, says: bool = False) -> Iterator[str]:
+    """Run a program beside the block; yields its first line where it says one."""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE if says else None, text=True) as process:
+        try:
+            yield process.stdout.readline().strip() if process.stdout is not None else ""
+        finally:
+            process.kill()
+
+
+class Sessions:
+    """Runs sessions in a folder of their own."""
+
+    def __init__(self, folder: Path, port: str) -> None:
+        self._folder, self._port = folder, port
+        (folder / "truth.py").write_text(WORK, encoding="utf-8")
+        (folder / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n", encoding="utf-8")
+        for form, text in TESTS.items():
+            (folder / f"test_{form}.py").write_text(text, encoding="utf-8")
+
+    def pytest(self, case: Case, *options: str, where: Path | None = None, **variables: str) -> tuple[int, str]:
+        """Return a session's exit status and what it said."""
+        folder = where or self._folder
+        test = "test_it" if case.kind == "plain" else "test_async"
+        form = case.form
+        environment = {
+            **os.environ,
+            "TRUTH_COUNTS": " ".join(map(str, COUNTS[case.effect])),
+            "TRUTH_PORT": self._port,
+            "TRUTH_FILE": str(self._folder / "told.jsonl"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **variables,
+        }
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--headway-no-store"]
+        done = subprocess.run(
+            [*command, f"test_{form}.py::{test}", *options],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def run(self, case: Case) -> dict[str, object]:
+        """Run a session and return what it said of right / left, and in `failed` whether it failed for a regression."""
+        if case.form in {"baseline", "against"}:
+            return {**vars(case), **self._compared(case)}
+        told = self._folder / "told.jsonl"
+        told.unlink(missing_ok=True)
+        kept = self._folder / "kept.json"
+        options = [f"--headway-json={kept}", *["--headway-launches=5"] * (case.form == "launches")]
+        self._must(case, 0, self.pytest(case, *options))
+        rows = [json.loads(line) for line in told.read_text(encoding="utf-8").splitlines()]
+        raw = json.loads(kept.read_text(encoding="utf-8"))["groups"]
+        values = [[launch["values_s"] for launch in one["launches"]] for group in raw.values() for one in group]
+        return {**vars(case), **rows[-1], "rounds": values}
+
+    def _compared(self, case: Case) -> dict[str, object]:
+        kept = self._folder / "kept.json"
+        options = [f"--headway-json={kept}", "--headway-compare-fail=5%"]
+        if case.form == "against":
+            where = self._repository(case)
+            done = self.pytest(case, "--headway-against=HEAD", *options, where=where)
+        else:
+            self._must(case, 0, self.pytest(case, "--headway-save=base", TRUTH_SIDE="left"))
+            done = self.pytest(case, "--headway-compare=base", *options, TRUTH_SIDE="right")
+        self._must(case, 1, done)
+        (group,) = json.loads(kept.read_text(encoding="utf-8"))["groups"].values()
+        values = [[launch["values_s"], launch["reference_s"]] for one in group for launch in one["launches"]]
+        return {**group[0]["ratio_to_before"], "failed": done[0] == 1, "rounds": values}
+
+    def _repository(self, case: Case) -> Path:
+        """Return a repository whose commit has the left count, and whose files have the right one."""
+        where = self._folder / f"repository-{case.effect}"
+        if not where.exists():
+            where.mkdir()
+            for name in ("truth.py", "pytest.ini", "test_against.py"):
+                (where / name).write_bytes((self._folder / name).read_bytes())
+            left, right = COUNTS[case.effect]
+            (where / "count.py").write_text(f"COUNT = {left}\n", encoding="utf-8")
+            author = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+            for command in (["init", "--quiet"], ["add", "."], [*author, "commit", "--quiet", "-m", "left"]):
+                subprocess.run(["git", *command], cwd=where, check=True)
+            (where / "count.py").write_text(f"COUNT = {right}\n", encoding="utf-8")
+        return where
+
+    @staticmethod
+    def _must(case: Case, most: int, done: tuple[int, str]) -> None:
+        if done[0] > most:
+            raise RuntimeError(f"{case}: exit status {done[0]}\n{done[1]}")
+
+
+def judged(rows: list[dict[str, object]], truth: float) -> dict[str, object]:
+    """Return how often intervals exclude 1 and cover the truth, and their median half-width."""
+    known = [(float(one["low"]), float(one["high"])) for one in rows if one.get("low") is not None]  # type: ignore[arg-type]
+    telling = [(low, high) for low, high in known if high < math.inf]
+    return {
+        "sessions": len(rows),
+        "silent": len(rows) - len(known),
+        "claims": sum(not low <= 1 <= high for low, high in known),
+        "wrong": sum(high < 1 if truth > 1 else not low <= 1 <= high for low, high in known),
+        "covers": sum(low <= truth <= high for low, high in known),
+        "failed": sum(bool(one.get("failed")) for one in rows),
+        "half_width": statistics.median((high / low) ** 0.5 - 1 for low, high in telling) if telling else math.nan,
+    }
+
+
+def main() -> int:
+    """Run the sessions, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sessions", type=int, default=200, metavar="N")
+    parser.add_argument("--form", nargs="+", choices=FORMS, default=list(FORMS))
+    parser.add_argument("--kind", nargs="+", choices=("plain", "async"), default=["plain", "async"])
+    parser.add_argument("--effect", nargs="+", type=int, choices=list(COUNTS), default=[0])
+    parser.add_argument("--bursts", action="store_true", help="beside a process that takes a third of a core in bursts")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="append a JSON line for each session")
+    arguments = parser.parse_args()
+    cases = [Case(f, k, e) for f in arguments.form for k in arguments.kind for e in arguments.effect]
+    found: dict[Case, list[dict[str, object]]] = collections.defaultdict(list)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headway-truth-")))
+        sessions = Sessions(folder, stack.enter_context(beside(SERVER, says=True)))
+        if arguments.bursts:
+            stack.enter_context(beside(BURSTS))
+        for number in range(arguments.sessions):
+            for case in cases:
+                found[case].append(sessions.run(case))
+                if arguments.keep is not None:
+                    with arguments.keep.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps({**found[case][-1], "bursts": arguments.bursts}) + "\n")
+            print(f"session {number + 1} of {arguments.sessions}", file=sys.stderr, flush=True)
+    missed = False
+    for case, rows in found.items():
+        right, left = COUNTS[case.effect][::-1]
+        told = judged(rows, right / left)
+        missed |= int(str(told["wrong"])) > FALSE_TARGET * len(rows)
+        print(
+            case.form, case.kind, f"{case.effect} %:", ", ".join(f"{name} {value:.3g}" for name, value in told.items())
+        )
+    return missed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""What git says of a folder."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from headway.errors import UsageError
+
+__all__ = ["commit_info", "git"]
+
+
+def git(*arguments: str, where: Path) -> str:
+    """Return what git says.
+
+    Raises:
+        UsageError: It fails, or is not there.
+    """
+    program = shutil.which("git")
+    if program is None:
+        raise UsageError("there is no git", hint="install git")
+    done = subprocess.run([program, *arguments], cwd=where, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        raise UsageError(
+            f"`git {' '.join(arguments)}` failed in {where}: {said}", hint="name a revision of a repository"
+        )
+    return done.stdout.strip()
+
+
+def commit_info(where: Path) -> dict[str, str | bool]:
+    """Return the commit that a folder stands at, in pytest-benchmark's words; {} where it is in no repository."""
+    try:
+        identity, time, author_time = git("log", "-1", "--format=%H%n%cI%n%aI", where=where).splitlines()
+        return {
+            "id": identity,
+            "time": time,
+            "author_time": author_time,
+            "dirty": bool(git("status", "--porcelain", "--untracked-files=no", where=where)),
+            "branch": git("rev-parse", "--abbrev-ref", "HEAD", where=where),
+            "project": Path(git("rev-parse", "--show-toplevel", where=where)).name,
+        }
+    except (UsageError, ValueError):
+        return {}

@@ -1,0 +1,270 @@
+"""Another revision's functions in turns with this tree's: two processes that pass the turn to and fro, several times anew.
+
+The other revision is checked out in a folder of its own (`git worktree`). The tests are this tree's: their file and the conftest.py
+files above it are copied over it, and what stands on the import path inside this tree is taken from there instead. One process runs
+at a time, from its start on; from the first round on they have a round each, forth and back.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import final
+
+from headway.agent.headway_agent import turns
+from headway.errors import UsageError
+from headway.host.repository import git
+from headway.lab import stats
+from headway.measure.children import ANSWER, LIMIT_S, Launched, Launching, taken
+from headway.measure.journal import Journal
+from headway.measure.result import Result
+
+__all__ = ["TURN_OPTION", "Revision", "Sides", "Worktree", "measure_against", "turn_taker", "worktree"]
+
+TURN_OPTION = "--headway-turn-files"
+
+
+@final
+@dataclass(frozen=True)
+class Worktree:
+    """Another revision, checked out.
+
+    Attributes:
+        revision: What it was asked for by.
+        here: The top of this tree.
+        there: The top of the other one.
+    """
+
+    revision: str
+    here: Path
+    there: Path
+
+    def mapped(self, path: Path) -> Path | None:
+        """Return where a path of this tree is in the other one; None for one outside."""
+        resolved = path.resolve()
+        return self.there / resolved.relative_to(self.here) if resolved.is_relative_to(self.here) else None
+
+    def import_path(self) -> list[str]:
+        """Return what of the import path is inside this tree, as it is in the other one."""
+        own = [Path(one or ".") for one in sys.path]
+        # Editable installations map names to folders.
+        for name, module in list(sys.modules.items()):
+            if name.startswith("__editable__"):
+                own += [Path(one).parent for one in dict(getattr(module, "MAPPING", {})).values()]
+        inside = [self.mapped(one) for one in own if not _installed(one)]
+        return list(dict.fromkeys(str(one) for one in inside if one is not None))
+
+    def take_over(self, test: Path, top: Path) -> None:
+        """Copy a test's file, and the conftest.py files from `top` down to it, into the other tree."""
+        file = test.resolve()
+        folders = [one for one in file.parents if one.is_relative_to(top.resolve())]
+        for path in (file, *(folder / "conftest.py" for folder in folders)):
+            there = self.mapped(path)
+            if there is not None and path.is_file():
+                there.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, there)
+
+
+def _installed(path: Path) -> bool:
+    return bool({"site-packages", "dist-packages"} & set(path.parts)) or path.resolve().is_relative_to(
+        Path(sys.prefix).resolve()
+    )
+
+
+@contextlib.contextmanager
+def worktree(revision: str, folder: Path) -> Iterator[Worktree]:
+    """Check a revision of the repository of `folder` out, for the time of the block.
+
+    Raises:
+        UsageError: The folder is in no repository, or there is no such revision.
+    """
+    here = Path(git("rev-parse", "--show-toplevel", where=folder)).resolve()
+    commit = git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", where=here)
+    with tempfile.TemporaryDirectory(prefix="headway-against-") as scratch:
+        there = Path(scratch).resolve() / "tree"
+        git("worktree", "add", "--detach", "--quiet", str(there), commit, where=here)
+        try:
+            yield Worktree(revision, here, there)
+        finally:
+            git("worktree", "remove", "--force", str(there), where=here)
+
+
+def turn_taker(files: str) -> Callable[[], None]:
+    """Return what waits for this process's turn, by the two descriptors that its launcher named."""
+    ended, begins = map(int, files.split(","))
+
+    def wait() -> None:
+        os.write(ended, b".")
+        if not os.read(begins, 1):
+            # The launcher is gone: so is what this is for.
+            os._exit(1)
+
+    return wait
+
+
+@final
+class _Side:
+    """One of the two processes."""
+
+    def __init__(self, command: Sequence[str], folder: Path, environment: Mapping[str, str], scratch: Path) -> None:
+        self.answer = scratch / ANSWER
+        mine_ended, its_ended = os.pipe()
+        its_begins, mine_begins = os.pipe()
+        self._ended, self._begins = mine_ended, mine_begins
+        self._said = (scratch / "said").open("w+", encoding="utf-8", errors="replace")
+        try:
+            self.process = subprocess.Popen(
+                [*command, f"{TURN_OPTION}={its_ended},{its_begins}"],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=self._said,
+                stderr=subprocess.STDOUT,
+                pass_fds=(its_ended, its_begins),
+            )
+        finally:
+            os.close(its_ended)
+            os.close(its_begins)
+        self.runs = True
+
+    def until_it_waits(self) -> None:
+        """Return when it waits for its next turn, or has ended."""
+        self.runs = bool(os.read(self._ended, 1))
+
+    def have_a_turn(self) -> None:
+        """Give it a turn, and return when that is over."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._begins, b".")
+        self.until_it_waits()
+
+    def done(self) -> subprocess.CompletedProcess[str]:
+        """Wait for its end and return what it said."""
+        self.process.wait(LIMIT_S)
+        self._said.seek(0)
+        return subprocess.CompletedProcess([], self.process.returncode, self._said.read(), "")
+
+    def close(self) -> None:
+        """End it, if it runs."""
+        os.close(self._begins)
+        os.close(self._ended)
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self._said.close()
+
+
+@final
+@dataclass
+class Sides:
+    """What the launches of one test gave in this tree and in the other one."""
+
+    here: Launched = field(default_factory=Launched)
+    there: Launched = field(default_factory=Launched)
+
+
+@final
+@dataclass
+class Revision:
+    """What the other tree's benchmarks took, to compare this one's with.
+
+    Attributes:
+        name: What it was asked for by.
+        results: By group and label.
+        failed: What did not run there, and why; a line each.
+    """
+
+    name: str
+    results: dict[tuple[str, str], Result] = field(default_factory=dict)
+    failed: dict[str, None] = field(default_factory=dict)
+
+    def take(self, journal: Journal, there: Launched) -> None:
+        """Take what the other tree's launches gave of a test's benchmarks."""
+        for name, entry in journal.entries.items():
+            measured = there.measured.get(name, ())
+            self.results[entry.group, entry.label] = replace(entry.result, launches=measured)
+        self.failed |= dict.fromkeys(f"{journal.test}: in {self.name}: {why}" for why in there.failures)
+
+    def ratio(self, group: str, label: str, now: Result) -> stats.Interval | None:
+        """Return a benchmark's time per call in this tree over that in the other one, of launches that took turns."""
+        other = self.results.get((group, label))
+        found = now.ratio_with_basis(other) if other is not None and other.measured else None
+        return found[0] if found is not None else None
+
+
+def measure_against(tree: Worktree, how: Launching, tests: Sequence[str], launches: int, top: Path) -> dict[str, Sides]:
+    """Launch each test so often in this tree and in the other one, in turns, and return what they measured, by test.
+
+    Args:
+        tree: The other tree.
+        how: How tests are launched.
+        tests: What pytest calls them, with their files' paths.
+        launches: How often each.
+        top: pytest's root folder.
+
+    Raises:
+        UsageError: A test is outside the repository.
+    """
+    found = {test: Sides() for test in tests}
+    elsewhere = {**os.environ, "PYTHONPATH": os.pathsep.join([*tree.import_path(), *_python_path()])}
+    for test in tests:
+        tree.take_over(Path(test.partition("::")[0]), top)
+    number, every = 0, launches * len(tests)
+    for block in range(launches):
+        for test in turns.in_order(tests, block):
+            number += 1
+            how.say(f"launch {number} of {every} of each tree: {test.rpartition(os.sep)[2]}")
+            file, _, name = test.partition("::")
+            theirs, their_folder = tree.mapped(Path(file)), tree.mapped(how.folder)
+            if theirs is None or their_folder is None:
+                raise UsageError(
+                    f"{file} is outside {tree.here}", hint="--headway-against is for tests of the repository"
+                )
+            places = ((how.folder, test, dict(os.environ)), (their_folder, f"{theirs}::{name}", elsewhere))
+            with tempfile.TemporaryDirectory(prefix="headway-turns-") as scratch, contextlib.ExitStack() as stack:
+                sides: list[_Side] = []
+                for where, what, environment in places:
+                    own = Path(scratch) / str(len(sides))
+                    own.mkdir()
+                    side = _Side(how.command(what, own), where, environment, own)
+                    stack.callback(side.close)
+                    side.until_it_waits()
+                    sides.append(side)
+                _take_turns(sides, block)
+                mine, other = (taken(side.answer, side.done()) for side in sides)
+            _keep(found[test], mine, other, uuid.uuid4().hex)
+    for both in found.values():
+        both.here.tell_the_missing(launches)
+        both.there.tell_the_missing(launches)
+    return found
+
+
+def _python_path() -> list[str]:
+    return [one for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+
+
+def _take_turns(sides: Sequence[_Side], first: int) -> None:
+    turn = first
+    while any(side.runs for side in sides):
+        for side in turns.in_order(sides, turn):
+            if side.runs:
+                side.have_a_turn()
+        turn += 1
+
+
+def _keep(found: Sides, mine: Launched, other: Launched, name: str) -> None:
+    """Add what a launch of each gave: rounds that both have had took turns."""
+    for launched, more in ((found.here, mine), (found.there, other)):
+        launched.failures += more.failures
+        partner = other if more is mine else mine
+        for benchmark, measured in more.measured.items():
+            common = min(len(one.values_s) for one in (*measured, *partner.measured.get(benchmark, measured)))
+            shared = tuple(
+                replace(one, values_s=one.values_s[:common], turns=f"{name} {benchmark}") for one in measured
+            )
+            launched.measured[benchmark] = (*launched.measured.get(benchmark, ()), *shared)

@@ -1,0 +1,178 @@
+"""What may be asserted of evidence: decisions, shares of time, and percentiles, each with its interval."""
+
+import math
+import statistics
+from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass
+from typing import Any, final
+
+from headway.lab import stats
+from headway.lab.design import Relation, above, below
+from headway.lab.judging.evidence import TOO_MANY, Evidence, judged
+
+__all__ = ["Basis", "Decision", "Level", "Share", "decide", "shown"]
+
+
+@final
+@dataclass(frozen=True)
+class Basis:
+    """What evidence rests on.
+
+    Attributes:
+        count: How many values: launches, or blocks of rounds of one.
+        of_launches: They are launches.
+        why_not: Why there are none.
+        provisional: What is asserted holds, whatever it is (see `Decision`).
+    """
+
+    count: int
+    of_launches: bool = False
+    why_not: str = ""
+    provisional: bool = False
+
+
+@final
+class Decision:
+    """Whether something holds, with its evidence: true where it does. An assertion that fails prints it.
+
+    Where nothing was to be measured (under xdist, with `--headway-disable`) it is true, too: there is nothing against it.
+
+    May be awaited: a decision about async functions that were measured one after the other measures them in turns then.
+    """
+
+    def __init__(
+        self, evidence: Evidence, basis: Basis, *, measure: Callable[[], Awaitable["Decision"]] | None = None
+    ) -> None:
+        self.evidence = evidence
+        self._basis = basis
+        self._measure = measure
+
+    @property
+    def outcome(self) -> str:
+        """One of "supported", "refuted", "at the limit", "inconclusive", "not measured"."""
+        return self.evidence.outcome
+
+    def __bool__(self) -> bool:
+        return self._basis.provisional or self.outcome == "supported"
+
+    def __await__(self) -> Generator[Any, None, "Decision"]:
+        if self._measure is None:
+            yield from ()
+            return self
+        return (yield from self._measure().__await__())
+
+    def __repr__(self) -> str:
+        one = self.evidence
+        if self._measure is not None:
+            return f"<cannot tell: {one.what}: both were measured one after the other, not in turns; `assert await` the decision, or `headway.compare` them>"
+        if one.interval is None:
+            return f"<{one.what}: not measured{f', {self._basis.why_not}' if self._basis.why_not else ''}>"
+        found = f"{one.what} is {shown(one.interval)}, wanted {one.relation}"
+        if not self._basis.of_launches:
+            found += " (of rounds within one launch)"
+        if one.outcome != "inconclusive":
+            return f"<{one.outcome}: {found}>"
+        return f"<undecided: {found}; {self._more()}>"
+
+    def _more(self) -> str:
+        """Say what would decide it."""
+        wanted, count = self.evidence.launches_to_decide, self._basis.count
+        if wanted is None or wanted >= TOO_MANY:
+            launches = "" if self._basis.of_launches else "; `--headway-launches 5` measures in fresh processes"
+            return f"too near the limit for any sensible number of {'launches' if self._basis.of_launches else 'rounds'}{launches}"
+        if self._basis.of_launches:
+            return f"about {wanted - count} more launches would tell (`--headway-launches {wanted}`)"
+        return f"about {math.ceil(10 * wanted / count) / 10:g} times as many rounds would tell (`seconds=`), or `--headway-launches 5`"
+
+
+def decide(what: str, relation: Relation, interval: stats.Interval | None, basis: Basis) -> Decision:
+    """Return whether a relation holds of what has this interval."""
+    return Decision(judged(what, relation, interval, basis.count), basis)
+
+
+def shown(interval: stats.Interval) -> str:
+    """Return a value with its interval, with as many digits as it takes to tell the bounds apart."""
+    high = "?" if math.isinf(interval.high) else interval.high
+    for digits in range(3, 7):
+        texts = [f"{one:.{digits}g}" for one in (interval.low, interval.value, interval.high)]
+        if len(set(texts)) == 3 or interval.low == interval.high:
+            break
+    return f"{texts[1]} [{texts[0]}-{high if high == '?' else texts[2]}]"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Share:
+    """A share of time from 0 to 1 with its interval; `share < 0.05` gives a `Decision`.
+
+    Attributes:
+        what: Of what.
+        values: One per launch, or per round of a single launch; () where it was not measured.
+        basis: What they are.
+    """
+
+    what: str
+    values: tuple[float, ...]
+    basis: Basis
+
+    @property
+    def value(self) -> float:
+        """The mean; not a number where it was not measured."""
+        return statistics.fmean(self.values) if self.values else math.nan
+
+    @property
+    def interval(self) -> stats.Interval | None:
+        """The mean with Student's interval, within 0 and 1; None where it was not measured."""
+        if not self.values:
+            return None
+        if len(self.values) < 2:
+            return stats.Interval(self.value, 0.0, math.inf, "one launch")
+        reach = stats.half_width_factor(len(self.values)) * statistics.stdev(self.values)
+        return stats.Interval(self.value, max(0.0, self.value - reach), min(1.0, self.value + reach), "student")
+
+    def __lt__(self, limit: float) -> Decision:
+        return decide(self.what, Relation(low=-1.0, high=limit), self.interval, self.basis)
+
+    def __gt__(self, limit: float) -> Decision:
+        return decide(self.what, above(limit), self.interval, self.basis)
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __repr__(self) -> str:
+        interval = self.interval
+        return f"<{self.what}: {shown(interval) if interval else f'not measured, {self.basis.why_not}'}>"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Level:
+    """A time in seconds with its interval, such as a percentile; `level.below(0.01)` gives a `Decision`.
+
+    Attributes:
+        what: Of what.
+        interval: It; None where it was not measured.
+        basis: What it rests on.
+    """
+
+    what: str
+    interval: stats.Interval | None
+    basis: Basis
+
+    @property
+    def value_s(self) -> float:
+        """The estimate; not a number where it was not measured."""
+        return self.interval.value if self.interval else math.nan
+
+    def below(self, limit_s: float) -> Decision:
+        """Return whether it is below so many seconds."""
+        return decide(f"{self.what}, in seconds,", below(limit_s), self.interval, self.basis)
+
+    def above(self, limit_s: float) -> Decision:
+        """Return whether it is above so many seconds."""
+        return decide(f"{self.what}, in seconds,", above(limit_s), self.interval, self.basis)
+
+    def __repr__(self) -> str:
+        return (
+            f"<{self.what}: {f'{shown(self.interval)} s' if self.interval else f'not measured, {self.basis.why_not}'}>"
+        )

@@ -1,0 +1,109 @@
+"""Intervals of one process's rounds, and of several processes.
+
+Rounds of one process are no replicates: neighbours are alike, one that was interrupted is much longer, and what the process is in
+for (its layout, the machine's mood) is in all of them. So what two functions take is compared between rounds that were
+neighbours in time, in blocks of rounds, whose medians one interruption does not move; and of several processes each is one value.
+The method was chosen by sessions in which nothing differs, and by known effects (docs/concepts/evidence-in-tests.md).
+"""
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+
+from headway.lab import stats
+from headway.measure.measured import percentile
+
+__all__ = ["MOOD", "blocks", "level", "percentile_of_calls", "ratio_in_turns", "with_mood"]
+
+MOOD = 0.10
+"""By how much the level of a whole session may be off, whatever its own rounds say."""
+
+_BLOCKS = 12
+"""So many blocks, each of at least as many rounds as it takes for a median that one interruption does not move."""
+
+_LEAST_IN_BLOCK = 3
+
+
+def blocks(values: Sequence[float]) -> list[float]:
+    """Return the medians of blocks of neighbours; the values themselves where they are too few for blocks."""
+    count = min(_BLOCKS, len(values) // _LEAST_IN_BLOCK)
+    if count < 4:
+        return list(values)
+    edges = [place * len(values) // count for place in range(count + 1)]
+    return [statistics.median(values[begin:end]) for begin, end in itertools.pairwise(edges)]
+
+
+_MOST_ALIKE = 0.8
+
+
+def _of_blocks(values: Sequence[float], method: str) -> stats.Interval:
+    """Return the geometric mean of what one process's rounds say, with Student's interval over blocks of them.
+
+    Where blocks that follow each other are alike, fewer of them are independent, and the interval is wider: the variance of a mean
+    of values with lag-1 autocorrelation r is (1 + r) / (1 - r) times what it is without (Law, Simulation Modeling and Analysis, 4.4).
+    """
+    of_blocks = blocks(values)
+    found = stats.level_interval(of_blocks)
+    if len(of_blocks) < _BLOCKS // 2 or math.isinf(found.high) or found.low == found.high:
+        return replace(found, method=method)
+    logs = [math.log(one) for one in of_blocks]
+    mean = statistics.fmean(logs)
+    rests = [one - mean for one in logs]
+    alike = sum(one * other for one, other in itertools.pairwise(rests)) / sum(one * one for one in rests)
+    # Of n values it comes out smaller by about 1/n than it is.
+    alike = min(max(alike + 1 / len(logs), 0.0), _MOST_ALIKE)
+    wider = math.sqrt((1 + alike) / (1 - alike))
+    low, high = (mean + (math.log(bound) - mean) * wider for bound in (found.low, found.high))
+    return stats.Interval(found.value, math.exp(low), math.exp(high), method)
+
+
+def level(values: Sequence[float]) -> stats.Interval:
+    """Return what a call takes by the rounds of one process, with its interval."""
+    return _of_blocks(values, "blocks of rounds")
+
+
+def ratio_in_turns(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> stats.Interval:
+    """Return the ratio of two that took turns, with its interval.
+
+    Args:
+        pairs: For each process the rounds of one and of the other, as many, neighbours in time.
+
+    Raises:
+        ValueError: There is no pair, or a value is not positive.
+    """
+    ratios = [[top / bottom for top, bottom in zip(tops, bottoms, strict=True)] for tops, bottoms in pairs]
+    if len(ratios) == 1:
+        return _of_blocks(ratios[0], "blocks of rounds in turns")
+    return stats.paired_ratio_interval([(stats.launch_value(one), 1.0) for one in ratios])
+
+
+def with_mood(interval: stats.Interval) -> stats.Interval:
+    """Return the interval of a level, wider by what the machine's mood may change from one session to the next."""
+    return replace(interval, low=interval.low / (1 + MOOD), high=interval.high * (1 + MOOD))
+
+
+_BEYOND = 5
+"""A percentile of fewer values beyond it is hardly more than the largest of them."""
+
+
+def percentile_of_calls(latencies_s: Sequence[float], share: float) -> tuple[stats.Interval, int]:
+    """Return a percentile of one process's calls with its interval, and how many values that rests on.
+
+    Calls that follow each other are alike, so it is Student's over the percentiles of blocks of neighbours, if a block has enough
+    calls beyond the percentile. Of fewer calls it is the distribution-free interval of their order statistics: the number of calls
+    below the percentile is binomial (Conover, Practical Nonparametric Statistics, 3.2). Where they are too few to bound it, the
+    bound is 0 or infinity.
+    """
+    count = len(latencies_s)
+    if count * min(share, 1 - share) >= _BLOCKS * _BEYOND:
+        edges = [place * count // _BLOCKS for place in range(_BLOCKS + 1)]
+        values = [percentile(latencies_s[begin:end], share) for begin, end in itertools.pairwise(edges)]
+        return stats.level_interval(values), _BLOCKS
+    from scipy.stats import binom
+
+    ordered, tail = sorted(latencies_s), (1 - stats.CONFIDENCE) / 2
+    low, high = int(binom.ppf(tail, count, share)), int(binom.ppf(1 - tail, count, share)) + 1
+    bounds = ordered[low - 1] if low >= 1 else 0.0, ordered[high - 1] if high <= count else math.inf
+    return stats.Interval(percentile(ordered, share), *bounds, "order statistics"), count

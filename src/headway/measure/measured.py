@@ -1,0 +1,75 @@
+"""What one process measured of one benchmark, as a value."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+__all__ = ["Measured", "percentile"]
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What one process measured of one benchmark.
+
+    Attributes:
+        values_s: By round, the time per call: the round's time over its calls, however many ran at once. For an open
+            load, the median latency of each of its stretches.
+        calls: How many calls a round has.
+        turns: Names the turns that its rounds took with others'; those with the same name have as many rounds, neighbours in
+            time. "" where it was measured alone.
+        reference_s: By round, what a reference workload took that had its turns with this one (see `baseline`); () without it.
+        latencies_s: How long each call took, for loads; from when it should have begun, for an open one.
+        lags_s: By how much the event loop was late, looked at every few milliseconds while there was load.
+        loop_s: What the loop takes for a task that does nothing; `None` without a loop. It is in no other figure.
+        held, waited: By round, the share of its threads' time in which they held the GIL and waited for it; () where
+            that was not asked for.
+        note: Why the GIL was not looked at, where it was to be.
+        tools: What looked at every line or call meanwhile, such as coverage: times are larger.
+        rate_per_s: For an open load: how many calls a second came to their end.
+    """
+
+    values_s: tuple[float, ...]
+    calls: int
+    turns: str = ""
+    reference_s: tuple[float, ...] = ()
+    latencies_s: tuple[float, ...] = ()
+    lags_s: tuple[float, ...] = ()
+    loop_s: float | None = None
+    held: tuple[float, ...] = ()
+    waited: tuple[float, ...] = ()
+    note: str = ""
+    tools: str = ""
+    rate_per_s: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Measured":
+        """Return what `to_json` gave. Raises TypeError for other keys, ValueError for values that are none of ours."""
+        found: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
+        result = cls(**found)
+        series = (result.values_s, result.reference_s, result.latencies_s, result.lags_s, result.held, result.waited)
+        single = [one for one in (result.loop_s, result.rate_per_s) if one is not None]
+        if not all(isinstance(one, tuple) for one in series) or not result.values_s:
+            raise ValueError("a launch has no list of values")
+        for value in (*single, *(value for one in series for value in one)):
+            if not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise ValueError(f"{value!r} is no time, rate or share")
+        if not all(value > 0 for value in (*result.values_s, *result.reference_s)):
+            raise ValueError("a round took no time")
+        if not isinstance(result.calls, int) or result.calls < 1:
+            raise ValueError(f"a launch of {result.calls!r} calls")
+        for text in (result.note, result.tools, result.turns):
+            if not isinstance(text, str):
+                raise ValueError(f"{text!r} is no text")  # noqa: TRY004  (as of any other value)
+        return result
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value that a share of the values, from 0 to 1, does not exceed; not a number for none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan

@@ -1,0 +1,36 @@
+"""What a benchmark cannot help seeing: tools that look at every line, and frames of ours in a failure."""
+
+import sys
+from pathlib import Path
+from types import TracebackType
+
+__all__ = ["tracing_tools", "without_ours"]
+
+_TOOLS = 6
+"""sys.monitoring has as many (CPython, Python/instrumentation.c)."""
+
+
+def tracing_tools() -> str:
+    """Return what looks at every line or call of this thread now, such as coverage; "" where nothing does."""
+    found = [
+        str(getattr(look, "__module__", "")).partition(".")[0] or "a trace function"
+        for look in (sys.gettrace(), sys.getprofile())
+        if look is not None
+    ]
+    monitoring = getattr(sys, "monitoring", None)
+    if monitoring is not None:
+        found += [name for tool in range(_TOOLS) if (name := monitoring.get_tool(tool)) and monitoring.get_events(tool)]
+    return ", ".join(dict.fromkeys(found))
+
+
+_OURS = str(Path(__file__).parent)
+
+
+def without_ours(traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without the frames of this package: what is left is the user's."""
+    if traceback is None:
+        return None
+    rest = without_ours(traceback.tb_next)
+    if traceback.tb_frame.f_code.co_filename.startswith(_OURS):
+        return rest
+    return TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)

@@ -1,0 +1,240 @@
+"""How benchmarks are measured: called once, calibrated, then round after round in turns. Steps for plain and async functions alike."""
+
+import contextlib
+import gc
+import math
+import sys
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from headway.agent.headway_agent import turns
+from headway.errors import UsageError
+from headway.measure import intervals, loops
+from headway.measure.journal import Options
+from headway.measure.measured import Measured
+from headway.measure.rounds import Lag, Round, Source, Steps, Target, Watch
+from headway.measure.seen import tracing_tools
+
+__all__ = ["Plan", "called", "measured"]
+
+_ROUND_NS = 10_000_000
+_TASK_NS = 20_000_000
+"""Workers of one process take turns with the GIL, 5 ms each: a task that is shorter would never meet another."""
+_LEAST_ROUNDS = 5
+_MOST_ROUNDS = 1_000
+_MOST_CALLS = 10**7
+_MOST_LATENCIES = 500_000
+_MOST_OF_PRECISION = 10
+"""So many times as long as it would without takes a benchmark at most that is to be precise."""
+
+
+@final
+@dataclass(frozen=True)
+class Plan:
+    """One alternative: what is called, by what and how; where it is one of several that are compared, which, and of what.
+
+    `name` is its own in its test, and `called` what its result is called, where that is another name.
+    """
+
+    name: str
+    target: Target
+    options: Options
+    model: str
+    tasks: int
+    source: Callable[[Target, Watch], Source]
+    calls: int | None = None
+    rounds: int | None = None
+    lag: bool = False
+    label: str = ""
+    compared: str = ""
+    called: str = ""
+
+
+def called(plan: Plan) -> Steps:
+    """Call a function once, with its set-up and tear-down, and return what it gives: also the first step of measuring it."""
+    target = yield from _prepared(plan)
+    try:
+        with _as_wanted(plan.options):
+            return (yield target.first_call())
+    finally:
+        plan.target.awaits = target.awaits
+        yield from _cleaned(plan)
+
+
+def _prepared(plan: Plan) -> Steps:
+    if plan.options.setup is None:
+        return plan.target
+    given = yield plan.options.setup()
+    if given is None:
+        return plan.target
+    try:
+        args, kwargs = given
+        return Target(plan.target.function, tuple(args), dict(kwargs), plan.target.awaits)
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"the set-up returned {given!r}", hint="a set-up returns None or the arguments, as (args, kwargs)"
+        ) from None
+
+
+def _cleaned(plan: Plan) -> Steps:
+    if plan.options.teardown is not None:
+        yield plan.options.teardown()
+
+
+def measured(
+    wanted: Sequence[Plan], *, reference: Plan | None = None, at_turn: Callable[[], None] | None = None
+) -> Steps:
+    """Measure plans whose functions have been called once, in turns, and return what each gave by name.
+
+    Args:
+        wanted: What takes turns.
+        reference: What has its turns with them, and a place in what they gave.
+        at_turn: Called before each turn; waits for another process's.
+    """
+    plans = [*wanted, reference] if reference is not None else list(wanted)
+    watches = {plan.name: Watch(wanted=plan.options.trace) for plan in plans}
+    tools = tracing_tools()
+    with contextlib.ExitStack() as stack:
+        sources = {}
+        for plan in plans:
+            sources[plan.name] = plan.source(plan.target, watches[plan.name])
+            stack.callback(sources[plan.name].close)
+        calls, lags = {}, {plan.name: Lag() for plan in plans}
+        for plan in plans:
+            calls[plan.name] = yield from _calibrated(plan, sources[plan.name], watches[plan.name])
+        loop_s = None
+        if any(plan.target.is_async for plan in plans):
+            loop_s = yield loops.task_cost_s()
+        gc.collect()
+        rounds: dict[str, list[Round]] = {plan.name: [] for plan in plans}
+        while not _enough(rounds, wanted):
+            if at_turn is not None:
+                at_turn()
+            for plan in turns.in_order(plans, len(rounds[plans[0].name])):
+                lag = lags[plan.name] if plan.lag or (plan.tasks > 1 and plan.target.is_async) else None
+                one = yield from _round(plan, sources[plan.name], calls[plan.name], watches[plan.name], lag)
+                rounds[plan.name].append(one)
+    name = uuid.uuid4().hex
+    beside = rounds[reference.name] if reference is not None else []
+    return {
+        plan.name: _as_measured(
+            rounds[plan.name],
+            turns=name,
+            loop_s=loop_s if plan.target.is_async else None,
+            lags_s=lags[plan.name].found_s,
+            note=watches[plan.name].note,
+            tools=tools,
+            reference_s=tuple(one.took_ns / one.calls / 1e9 for one in beside),
+        )
+        for plan in wanted
+    }
+
+
+def _enough(rounds: Mapping[str, list[Round]], plans: Sequence[Plan]) -> bool:
+    done = len(rounds[plans[0].name])
+    wanted = plans[0].rounds or plans[0].options.rounds
+    if wanted is not None:
+        return done >= wanted
+    took_s = sum(one.took_ns for plan in plans for one in rounds[plan.name]) / 1e9
+    latencies = max(sum(len(one.latencies_ns) for one in rounds[plan.name]) for plan in plans)
+    usual_s = sum(plan.options.seconds for plan in plans)
+    if done >= _MOST_ROUNDS or (done >= _LEAST_ROUNDS and latencies >= _MOST_LATENCIES):
+        return True
+    if done < _LEAST_ROUNDS or took_s < usual_s:
+        return False
+    precision = plans[0].options.precision
+    if precision is None or took_s >= _MOST_OF_PRECISION * usual_s:
+        return True
+    values = [[one.took_ns / one.calls for one in rounds[plan.name]] for plan in plans]
+    return (
+        max(_half_width(one, values[0] if len(values) > 1 else None) for one in values[len(values) > 1 :]) <= precision
+    )
+
+
+def _half_width(values: Sequence[float], baseline: Sequence[float] | None) -> float:
+    """Return the half-width of a level, or of a ratio to what it took turns with."""
+    found = intervals.level(values) if baseline is None else intervals.ratio_in_turns([(values, baseline)])
+    return found.half_width
+
+
+def _calibrated(plan: Plan, source: Source, watch: Watch) -> Steps:
+    """Find how many calls make a round; what is run for that warms the function up."""
+    fixed = plan.calls or plan.options.calls
+    if fixed is not None or plan.options.setup is not None:
+        return fixed or 1
+    target_ns = _ROUND_NS if plan.tasks == 1 or plan.target.is_async else _TASK_NS * plan.tasks
+    calls = 1
+    while True:
+        one = yield from _round(plan, source, calls, watch, None)
+        if one.took_ns >= target_ns or calls >= _MOST_CALLS:
+            return calls
+        wanted = math.ceil(calls * 1.1 * target_ns / max(one.took_ns, 1))
+        calls = min(_MOST_CALLS, 10 * calls, max(calls + 1, wanted))
+
+
+def _round(plan: Plan, source: Source, calls: int, watch: Watch, lag: Lag | None) -> Steps:
+    target = yield from _prepared(plan)
+    try:
+        if target is not plan.target:
+            source = plan.source(target, watch)
+        with _as_wanted(plan.options):
+            done = source.once(calls)
+            one = yield (done if lag is None or isinstance(done, Round) else _lagging(done, lag))
+    finally:
+        if target is not plan.target:
+            source.close()
+        yield from _cleaned(plan)
+    if plan.target.is_async:
+        # The loop's other tasks have had no turn if the function never waits.
+        yield loops.pause()
+    return one
+
+
+@contextlib.contextmanager
+def _as_wanted(options: Options) -> Iterator[None]:
+    """Have the switch interval and the garbage collector as a benchmark wants them."""
+    before, collects = sys.getswitchinterval(), gc.isenabled()
+    if options.switch_interval_s is not None:
+        sys.setswitchinterval(options.switch_interval_s)
+    if not options.gc:
+        gc.disable()
+    try:
+        yield
+    finally:
+        if options.switch_interval_s is not None:
+            sys.setswitchinterval(before)
+        if collects and not options.gc:
+            gc.enable()
+
+
+async def _lagging(round_of: Awaitable[Round], lag: Lag) -> Round:
+    """Await a round, with an eye on the loop."""
+    lag.restart()
+
+    async def main() -> Round:
+        try:
+            return await round_of
+        finally:
+            lag.stop()
+
+    done: Round = (await loops.gather([main, lag.watch]))[0]
+    return done
+
+
+def _as_measured(rounds: list[Round], *, lags_s: list[float], **told: Any) -> Measured:
+    stretches = [one for each in rounds for one in each.stretches_s]
+    took_s = sum(one.took_ns for one in rounds) / 1e9
+    values = stretches or [max(1, one.took_ns) / one.calls / 1e9 for one in rounds]
+    watched = [one for one in rounds if one.held is not None and one.waited is not None]
+    return Measured(
+        values_s=tuple(values),
+        calls=rounds[0].calls,
+        latencies_s=tuple(latency / 1e9 for one in rounds for latency in one.latencies_ns),
+        lags_s=tuple(lags_s),
+        held=tuple(one.held for one in watched if one.held is not None),
+        waited=tuple(one.waited for one in watched if one.waited is not None),
+        rate_per_s=sum(one.calls for one in rounds) / took_s if stretches else None,
+        **told,
+    )

@@ -1,0 +1,203 @@
+"""What a session asks of the pytest plugin: its options, and their values. Nothing heavy is imported before one is given."""
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headway.errors import UsageError
+
+if TYPE_CHECKING:
+    from headway.measure.against import Revision
+    from headway.report.benchmarks import Earlier, Shown
+
+__all__ = ["FOLDER", "UNDER_XDIST", "Asked", "add_options"]
+
+FOLDER = ".headway"
+UNDER_XDIST = "under xdist other workers share the machine (`-n 0` measures)"
+_DISABLED = "`--headway-disable`"
+_NOT_RUN = "`--collect-only`"
+_AGAINST_LAUNCHES = 5
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare the options."""
+    group = parser.getgroup("headway", "benchmarks (Headway)")
+    option = group.addoption
+    text = "measure each benchmark in so many fresh processes, in turns (default: 1, in this process; 5 with --headway-against)"
+    option("--headway-launches", type=int, metavar="N", help=text)
+    option("--headway-only", action="store_true", help="run only tests that have the fixture")
+    option("--headway-skip", action="store_true", help="run only tests that have not")
+    option("--headway-disable", action="store_true", help="call each benchmark's functions once, and measure nothing")
+    option(
+        "--headway-trace", action="store_true", help="look at who holds the GIL and who waits for it in every benchmark"
+    )
+    option("--headway-json", type=Path, metavar="FILE", help="write all that was measured as JSON")
+    option("--headway-pyperf", type=Path, metavar="FILE", help="write a suite that pyperf loads")
+    option("--headway-benchmark-json", type=Path, metavar="FILE", help="write what pytest-benchmark writes")
+    option(
+        "--headway-save", metavar="NAME", help=f"store this session as {FOLDER}/NAME.json, in place of what is there"
+    )
+    option(
+        "--headway-add",
+        metavar="NAME",
+        help="add this session to those stored under that name: several tell how they drift",
+    )
+    option(
+        "--headway-compare",
+        metavar="NAME",
+        help="show the ratio to stored sessions, with how sessions drift in its interval",
+    )
+    option(
+        "--headway-against",
+        metavar="REV",
+        help="measure another git revision's code in turns with this one's, and show the ratio",
+    )
+    option(
+        "--headway-compare-fail",
+        metavar="5%",
+        help="fail where a benchmark takes so much longer beyond doubt than with --headway-compare or --headway-against",
+    )
+    option("--headway-columns", metavar="NAMES", help="which columns tables have, as `time,p99`")
+    option("--headway-sort", metavar="ORDER", help="how rows are ordered: time (default), name, given")
+    option("--headway-unit", metavar="UNIT", help="what times are in: s, ms, us, ns (default: what fits each)")
+    option("--headway-store", type=Path, metavar="FILE", help="the results store (default: the lab's)")
+    option("--headway-no-store", action="store_true", help="keep nothing in the results store")
+    option("--headway-launch-file", type=Path, help=argparse.SUPPRESS)
+    option("--headway-turn-files", help=argparse.SUPPRESS)
+    option("--headway-with-reference", action="store_true", help=argparse.SUPPRESS)
+
+
+class Asked:
+    """The values of the options.
+
+    Attributes:
+        config: pytest's.
+        options: All options by name.
+        store: The results store; None for the user's own.
+        earlier: What results are compared with.
+        revision: The same, where it is another revision of this tree.
+        fail_limit: The ratio to it beyond which the session fails.
+        shown: How tables are shown.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.options: dict[str, Any] = vars(config.option)
+        self.store: Path | None = None
+        self.earlier: Earlier | None = None
+        self.revision: Revision | None = None
+        self.fail_limit: float | None = None
+        self.shown: Shown | None = None
+
+    def option(self, name: str) -> Any:
+        """Return one of our options by its name without `headway_`."""
+        return self.options.get(f"headway_{name}")
+
+    @property
+    def why_not(self) -> str:
+        """Why nothing is measured; "" where it is."""
+        if self.option("disable"):
+            return _DISABLED
+        if hasattr(self.config, "workerinput"):
+            return UNDER_XDIST
+        return _NOT_RUN if self.config.option.collectonly else ""
+
+    @property
+    def with_reference(self) -> bool:
+        """Whether each benchmark is measured beside the reference that sessions are compared by."""
+        return bool(
+            self.option("save") or self.option("add") or self.option("compare") or self.option("with_reference")
+        )
+
+    @property
+    def launches(self) -> int:
+        """In how many fresh processes each benchmark is measured."""
+        given: int | None = self.option("launches")
+        return given if given is not None else _AGAINST_LAUNCHES if self.option("against") else 1
+
+    @property
+    def child(self) -> Path | None:
+        """Where this process, which is a launch, writes what it measured; None where it is none."""
+        path: Path | None = self.option("launch_file")
+        return path
+
+    def check(self) -> None:
+        """Take the options' values. Raises UsageError for those that make no sense, before anything runs."""
+        if self.launches < 1:
+            raise UsageError(f"--headway-launches {self.launches}: expected a number from 1")
+        for name in ("json", "pyperf", "benchmark_json"):
+            path = self.option(name)
+            if path is not None and not path.absolute().parent.is_dir():
+                raise UsageError(
+                    f"--headway-{name.replace('_', '-')} {path}: {path.parent} is not there; make it first"
+                )
+        for name in ("save", "add"):
+            given = self.option(name)
+            if given is not None and (not given or os.sep in given):
+                raise UsageError(f"--headway-{name} {given}: expected a name, which is no path")
+        for one, other in (("save", "add"), ("only", "skip"), ("compare", "against")):
+            if self.option(one) and self.option(other):
+                raise UsageError(
+                    f"--headway-{one} and --headway-{other} exclude each other", hint="leave one of them out"
+                )
+        if self.option("store") is not None:
+            # Before a test changes its folder.
+            self.store = self.option("store").absolute()
+        if self.option("compare_fail") is not None:
+            from headway.measure.baseline import limit_of
+
+            if not self.option("compare") and not self.option("against"):
+                raise UsageError(
+                    "--headway-compare-fail: there is nothing to compare with",
+                    hint="add --headway-against REV or --headway-compare NAME",
+                )
+            self.fail_limit = limit_of(self.option("compare_fail"))
+        if any(self.option(name) for name in ("columns", "sort", "unit")):
+            self.shown = self._shown()
+        if self.option("compare"):
+            self.earlier = self.stored("compare", self.option("compare"))
+        if self.option("add") and self.kept_file(self.option("add")).exists():
+            self.stored("add", self.option("add"))
+        if self.option("against") and self.child is None:
+            from headway.measure.against import Revision
+
+            self.earlier = self.revision = Revision(self.option("against"))
+
+    def _shown(self) -> "Shown":
+        from headway.report.benchmarks import COLUMNS, ORDERS, UNITS, Shown
+
+        columns = tuple(filter(None, (self.option("columns") or "").split(",")))
+        order, unit = self.option("sort") or ORDERS[0], self.option("unit") or ""
+        for option, given, known in (
+            ("columns", columns, COLUMNS),
+            ("sort", (order,), ORDERS),
+            ("unit", (unit,), ("", *UNITS)),
+        ):
+            for one in given:
+                if one not in known:
+                    raise UsageError(f"--headway-{option} {one}: expected one of {', '.join(filter(None, known))}")
+        return Shown(columns, order, unit)
+
+    def kept_file(self, name: str) -> Path:
+        """Return where sessions are stored under a name."""
+        return self.config.rootpath / FOLDER / f"{name}.json"
+
+    def stored(self, option: str, name: str) -> "Earlier":
+        """Return the sessions that are stored under a name. Raises UsageError where there are none."""
+        from headway.measure.baseline import Stored
+
+        kept = self.kept_file(name)
+        given = [self.config.invocation_params.dir / name] if option == "compare" else []
+        path = next((one for one in (kept, *given) if one.is_file()), None)
+        if path is None:
+            there = sorted(one.stem for one in kept.parent.glob("*.json"))
+            names = f"; there are {', '.join(there)}" if there else "; `--headway-save NAME` keeps some"
+            raise UsageError(f"--headway-{option} {name}: nothing is kept under that name{names}")
+        try:
+            return Stored.from_json(name, json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise UsageError(f"--headway-{option} {name}: {path} holds no results of ours: {error!r}") from None

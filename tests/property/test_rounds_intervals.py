@@ -1,0 +1,69 @@
+"""Intervals of rounds that take turns: how often they miss a truth that is known, for rounds that are no replicates.
+
+The noise is of the kinds that stored sessions show: neighbours alike, rounds that were held up, a level that drifts, two levels.
+"""
+
+import math
+import random
+
+import pytest
+
+from headway.measure import intervals
+
+SESSIONS = 600
+ROUNDS = 45
+
+
+def alike(noise):
+    """Neighbours are alike: what differs between two that took turns is remembered from round to round."""
+    value = 0.0
+    while True:
+        value = 0.3 * value + noise.gauss(0, 0.01)
+        yield value
+
+
+def held_up(noise):
+    """One round in twenty takes much longer."""
+    while True:
+        yield noise.gauss(0, 0.003) + (noise.expovariate(5) if noise.random() < 0.05 else 0)
+
+
+def two_levels(noise):
+    """Each stays at one of two levels for a few rounds."""
+    level = 0.0
+    while True:
+        if noise.random() < 0.3:
+            level = noise.choice((0.0, 0.03))
+        yield level + noise.gauss(0, 0.002)
+
+
+def drifting(noise):
+    """The whole machine becomes slower all the time: it drops out between neighbours."""
+    while True:
+        yield noise.gauss(0, 0.005)
+
+
+@pytest.mark.parametrize(
+    ("kind", "rounds", "most"),
+    [
+        *((kind, rounds, 0.05) for kind in (held_up, drifting) for rounds in (5, 9, ROUNDS, 400)),
+        # Of a few rounds nobody can tell that neighbours are alike.
+        *((alike, rounds, most) for rounds, most in ((5, 0.13), (9, 0.13), (ROUNDS, 0.05), (400, 0.05))),
+        *((two_levels, rounds, most) for rounds, most in ((ROUNDS, 0.10), (400, 0.05))),
+    ],
+)
+def test_what_takes_turns_is_told_apart_falsely_in_a_twentieth_of_sessions_at_most(kind, rounds, most):
+    """And the interval holds a true difference of 5 % as often."""
+    missed = {1.0: 0, 1.05: 0}
+    for session in range(SESSIONS):
+        for truth in missed:
+            noise = random.Random(f"{kind.__name__} {session} {truth}")
+            one, other = kind(noise), kind(noise)
+            drift = [math.exp(0.3 * place / rounds) if kind is drifting else 1.0 for place in range(rounds)]
+            tops = [truth * slow * math.exp(next(one)) for slow in drift]
+            bottoms = [slow * math.exp(next(other)) for slow in drift]
+            found = intervals.ratio_in_turns([(tops, bottoms)])
+            missed[truth] += not found.low <= truth <= found.high
+
+    # And what six hundred sessions cannot tell from that.
+    assert max(missed.values()) <= SESSIONS * (most + 2.6 * math.sqrt(most * (1 - most) / SESSIONS))

@@ -1,0 +1,208 @@
+"""Two benchmarks that are asked to be compared take turns; what cannot take turns is not told."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from headway.errors import UsageError
+from headway.measure.bench import Bench
+from headway.measure.journal import Journal, Options
+
+pytestmark = pytest.mark.times
+
+QUICK = Options(seconds=0.01)
+
+
+class Noted:
+    """Functions that note when they are called."""
+
+    def __init__(self):
+        self.seen = []
+
+    def one(self):
+        self.seen.append("1")
+
+    def two(self):
+        self.seen.append("2")
+
+    async def later_one(self):
+        self.seen.append("1")
+
+    async def later_two(self):
+        self.seen.append("2")
+
+
+def bench(journal=None, **options):
+    return Bench(journal or Journal(test="test", group="file"), QUICK.changed(options))
+
+
+def test_two_calls_one_after_the_other_take_turns_when_they_are_compared():
+    """Their own rounds share no moment; the ones that decide do."""
+    noted, journal = Noted(), Journal(test="test", group="file")
+    headway = bench(journal, rounds=6, calls=1)
+    one, two = headway(noted.one), headway(noted.two)
+    apart = "".join(noted.seen)
+    decision = two.faster_than(one)
+
+    assert apart == "1" * 7 + "2" * 7
+    # Each is called once before anything is timed, the one that ratios refer to first.
+    assert "".join(noted.seen)[14:] == "12" + "122112211221"
+    assert decision.evidence.interval is not None
+    assert decision.evidence.what == "time of test (2) / test"
+    assert [entry.group for entry in journal.entries.values()][2:] == ["file: test (2) / test"] * 2
+
+
+def test_they_take_turns_once():
+    """Whichever way and how often they are compared."""
+    noted = Noted()
+    headway = bench(rounds=5, calls=1)
+    one, two = headway(noted.one), headway(noted.two)
+    there = two.ratio_to(one)
+    calls = len(noted.seen)
+    back = one.ratio_to(two)
+
+    assert len(noted.seen) == calls
+    assert back.value == pytest.approx(1 / there.value)
+    assert two.no_faster_than(one).evidence.interval == there
+
+
+def test_each_is_measured_again_with_its_own_set_up():
+    """Not with that of the one that it is compared with."""
+    seen = []
+    headway = bench(rounds=5)
+    one = headway.options(setup=lambda: ((["one"],), {}))(seen.extend)
+    two = headway.options(setup=lambda: ((["two"],), {}))(seen.extend)
+    seen.clear()
+    two.ratio_to(one)
+
+    assert seen.count("one") == seen.count("two") == 6
+
+
+def test_alternatives_of_a_comparison_are_not_measured_again():
+    """They took turns."""
+    noted = Noted()
+    found = bench(rounds=5, calls=1).compare({"a": noted.one, "b": noted.two})
+    calls = len(noted.seen)
+
+    assert found["a"].ratio_to(found["b"]) is not None
+    assert len(noted.seen) == calls
+
+
+def test_async_ones_take_turns_where_the_decision_is_awaited():
+    """Else it says that it cannot tell, and what to write."""
+
+    async def test():
+        noted = Noted()
+        headway = bench(rounds=5, calls=1)
+        one, two = await headway(noted.later_one), await headway(noted.later_two)
+        decision = two.faster_than(one)
+        calls = len(noted.seen)
+        assert not decision
+        assert decision.outcome == "not measured"
+        assert "one after the other, not in turns; `assert await` the decision" in repr(decision)
+        assert two.ratio_to(one) is None
+        told = await decision
+        assert len(noted.seen) == calls + 2 * 6
+        assert told.evidence.interval is not None
+        assert await two.faster_than(one) is not decision
+        assert len(noted.seen) == calls + 2 * 6
+
+    asyncio.run(test())
+
+
+def test_async_ones_of_a_plain_test_take_turns_at_once():
+    """No loop runs that would have to wait."""
+    noted = Noted()
+    headway = bench(rounds=5, calls=1)
+    one, two = headway(noted.later_one), headway(noted.later_two)
+
+    assert two.ratio_to(one) is not None
+
+
+def test_loads_take_turns():
+    """Two clients at so many tasks each, too."""
+    headway = bench(rounds=5, calls=2)
+    noted = Noted()
+    one, two = headway.concurrent(noted.one, tasks=3), headway.concurrent(noted.two, tasks=3)
+    decision = two.faster_than(one)
+    found = headway.compare_concurrent({"a": noted.one, "b": noted.two}, tasks=3)
+
+    assert decision.evidence.interval is not None
+    assert [one.tasks for one in found.values()] == [3, 3]
+    assert found["b"].ratio_to(found["a"]) is not None
+    assert found["a"].launches[0].latencies_s
+
+
+def test_results_of_two_tests_cannot_be_compared():
+    """No interval of one sequence bounds the drift between two."""
+    noted = Noted()
+    one, two = (bench(rounds=5, calls=1)(noted.one) for _ in range(2))
+
+    decision = two.faster_than(one)
+    assert not decision
+    assert "compare them in one test" in repr(decision)
+    assert two.ratio_to(one) is None
+
+
+def test_a_plain_function_that_gives_an_awaitable_is_awaited():
+    """As methods of clients do, which are no coroutine functions."""
+
+    async def test():
+        noted = Noted()
+
+        def get():
+            return noted.later_one()
+
+        headway = bench(rounds=5, calls=1)
+        result = await headway(get)
+        assert (result.model, result.measured) == ("asyncio", True)
+        assert len(noted.seen) == 6
+        many = await headway.concurrent(get, tasks=3)
+        assert many.model == "asyncio"
+        assert len(many.launches[0].latencies_s) == 15
+
+    asyncio.run(test())
+
+
+def test_an_async_generator_is_refused():
+    """Its figure would be of making it."""
+
+    async def count():
+        yield 1
+
+    with pytest.raises(UsageError, match="count is an async generator"):
+        bench()(count)
+
+
+def test_what_the_function_returned_is_kept():
+    """By the first call, which is a test's."""
+    numbers = itertools.count()
+
+    async def later():
+        return next(numbers)
+
+    assert bench(rounds=5)(lambda: next(numbers)).returned == 0
+    assert isinstance(bench(rounds=5)(later).returned, int)
+    assert Bench(Journal(test="test", why_not="`--headway-disable`"))(lambda: 7).returned == 7
+
+
+def test_the_collector_can_be_off_while_a_round_is_timed():
+    """And is on again after it."""
+    import gc
+
+    seen = set()
+    bench(rounds=5, gc=False)(lambda: seen.add(gc.isenabled()))
+
+    assert seen == {False}
+    assert gc.isenabled()
+
+
+def test_a_benchmark_goes_on_until_it_is_precise():
+    """Up to ten times as long."""
+    often = bench(seconds=0.05, precision=1e-9)(lambda: None)
+    soon = bench(seconds=0.05, precision=100.0)(lambda: None)
+    took_s = [sum(one.values_s) * one.calls for one in (often.launches[0], soon.launches[0])]
+
+    assert took_s[0] > 0.4
+    assert took_s[1] < 0.25

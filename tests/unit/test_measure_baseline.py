@@ -1,0 +1,188 @@
+"""Stored sessions: what is stored, and what a ratio to them knows of drift."""
+
+import json
+import math
+import random
+import sys
+from dataclasses import replace
+
+import pytest
+
+from headway.errors import UsageError
+from headway.measure import baseline, intervals, seen
+from headway.measure.baseline import DRIFT, Stored, summary
+from headway.measure.journal import Entry
+from headway.measure.measured import Measured
+from headway.measure.result import Figure, Result
+from headway.report.benchmarks import Shown, benchmark_tables, regressions, session_to_json
+
+
+def session(level, mood=1.0, seed=1, rounds=50):
+    """Return what a session measured of a benchmark, on a machine that is so much slower than usual."""
+    noise = random.Random(seed)
+    beside = [mood * 0.01 * math.exp(noise.gauss(0, 0.01)) for _ in range(rounds)]
+    values = [mood * level * math.exp(noise.gauss(0, 0.01)) for _ in range(rounds)]
+    return Measured(values_s=tuple(values), calls=10, reference_s=tuple(beside))
+
+
+def result(level, **changes):
+    return Result(name="it", model="serial", launches=(session(level, **changes),))
+
+
+def stored(*sessions):
+    """Return sessions as they come back from their file."""
+    entries = [{"f": [Entry(Result(name="it", model="serial", launches=(one,)), "f", "it")]} for one in sessions]
+    values = {"sessions": [session_to_json(one, None) for one in entries]}
+    return Stored.from_json("base", json.loads(json.dumps(values)))
+
+
+@pytest.fixture(autouse=True)
+def _no_repository(monkeypatch):
+    monkeypatch.setattr("headway.report.benchmarks.commit_info", lambda _folder: {})
+
+
+def test_a_slower_machine_is_no_regression():
+    """What makes everything slower makes the reference slower."""
+    found = stored(session(0.001)).ratio("f", "it", result(0.001, mood=1.3, seed=2))
+
+    assert found.low < 1 < found.high
+    assert found.high < 1.1
+
+
+def test_a_real_difference_is_one():
+    """Ten percent, beyond a limit of five."""
+    earlier = stored(session(0.001))
+    groups = {"f": [Entry(result(0.0011, mood=0.8, seed=2), "f", "it")]}
+    told, compared = regressions(groups, earlier, 1.0)
+
+    assert compared == 1
+    assert told[0].startswith("f: it takes 1.10 [")
+    assert regressions(groups, earlier, 1.2) == ([], 1)
+
+
+def test_several_sessions_tell_how_they_drift():
+    """Where they differ by more than is usual, the interval is wider; where they agree, narrower."""
+    noise = random.Random(3)
+    wild = [session(0.001 * math.exp(noise.gauss(0, 0.1)), seed=place) for place in range(8)]
+    calm = [session(0.001, seed=place) for place in range(8)]
+    now = result(0.001, seed=99)
+    widths = [stored(*one).ratio("f", "it", now).half_width for one in ([calm[0]], wild, calm)]
+
+    assert widths[1] > widths[0] > widths[2]
+    assert widths[0] == pytest.approx(math.expm1(2.045 * DRIFT * math.sqrt(2)), rel=0.01)
+
+
+def test_without_a_reference_there_is_no_ratio():
+    """As of a file that `--headway-json` wrote."""
+    bare = replace(session(0.001), reference_s=())
+
+    assert stored(bare).ratio("f", "it", result(0.001)) is None
+    assert stored(session(0.001)).ratio("f", "other", result(0.001)) is None
+
+
+def test_what_is_stored_of_a_session_is_small():
+    """Whatever the number of calls; levels and ratios stay."""
+    full = replace(session(0.001, rounds=1000), latencies_s=(0.001,) * 100_000, lags_s=(0.1,) * 1000)
+    kept = Measured.from_json(json.loads(json.dumps(summary(full))))
+
+    assert len(json.dumps(summary(full))) < 2000
+    assert kept.values_s == tuple(intervals.blocks(full.values_s))
+    before = [mine / theirs for mine, theirs in zip(full.values_s, full.reference_s, strict=True)]
+    after = [mine / theirs for mine, theirs in zip(kept.values_s, kept.reference_s, strict=True)]
+    assert sorted(after)[6] == pytest.approx(sorted(before)[500], rel=0.01)
+
+
+@pytest.mark.parametrize("text", ["5", "five%", "-5%", "nan%", "inf%", ""])
+def test_a_limit_is_a_percentage(text):
+    """Anything else is refused before anything runs."""
+    with pytest.raises(UsageError, match="is no limit"):
+        baseline.limit_of(text)
+
+
+def test_a_limit_in_percent_is_a_factor():
+    """Of what it took."""
+    assert baseline.limit_of("5%") == 1.05
+
+
+def test_ratios_stand_only_beside_what_took_turns():
+    """Not in a table of benchmarks that have nothing to do with each other."""
+    one, other = (Entry(result(level), "f", name) for level, name in ((0.001, "a"), (0.002, "b")))
+    (table,) = benchmark_tables({"f": [one, other]})
+    assert not [heading for heading in table.columns if heading.startswith("ratio")]
+
+
+def test_tables_are_as_they_are_wanted():
+    """Columns, order and unit."""
+    entries = [Entry(result(level), "f", name) for level, name in ((0.002, "b"), (0.001, "c"), (0.003, "a"))]
+
+    def labels(how):
+        return [row[0] for row in benchmark_tables({"f": entries}, None, how)[0].rows]
+
+    assert [labels(Shown(order=order)) for order in ("time", "name", "given")] == [
+        list("cba"),
+        list("abc"),
+        list("bca"),
+    ]
+    (table,) = benchmark_tables({"f": entries}, None, Shown(columns=("time",), unit="us"))
+    assert table.columns == ("benchmark", "time per call")
+    assert all(" us ±" in row[1] for row in table.rows)
+
+
+def test_a_figure_of_what_was_not_to_be_measured_is_below_and_above_everything():
+    """So that a session that measures nothing has nothing against a test."""
+    figure = Result(name="it", model="serial", why_not="`--headway-disable`", provisional=True).percentile_s(0.99)
+
+    assert isinstance(figure, Figure)
+    assert figure < 1
+    assert figure > 1
+    assert 1 <= figure <= 1
+    assert 2 * figure + 1 < 0
+    assert 1 / figure > 5
+
+
+def test_a_percentile_may_be_asserted():
+    """With its interval: of order statistics, of blocks, of launches."""
+    noise = random.Random(1)
+    calls = [math.exp(noise.gauss(0, 0.3)) / 100 for _ in range(20_000)]
+
+    def load(*latencies):
+        launches = tuple(Measured(values_s=(0.01,), calls=10, latencies_s=tuple(one)) for one in latencies)
+        return Result(name="it", model="threads", launches=launches)
+
+    few, many, launches = load(calls[:400]), load(calls), load(calls[:1000], calls[1000:2000], calls[2000:3000])
+    assert [one.percentile(0.9).interval.method for one in (few, many, launches)] == [
+        "order statistics",
+        "student",
+        "student",
+    ]
+    for one in (few, many, launches):
+        assert one.percentile(0.9).below(0.02)
+        assert not one.percentile(0.9).below(0.0146)
+        assert one.percentile(0.9).above(0.01)
+    assert few.percentile(0.999).interval.high == math.inf
+    assert not few.percentile(0.999).below(1.0)
+    with pytest.raises(UsageError, match="no share of calls"):
+        few.percentile(99)
+
+
+def test_a_limit_in_seconds_allows_for_the_sessions_mood():
+    """Which no round of it shows."""
+    one = result(0.001)
+
+    assert one.takes_less_than(0.0012)
+    assert not one.takes_less_than(0.00105)
+    assert one.interval.half_width < 0.02
+
+
+def test_what_looks_at_every_line_is_named():
+    """A trace function by its module, a tool of sys.monitoring by its name."""
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        assert __name__.partition(".")[0] in seen.tracing_tools()
+    finally:
+        sys.settrace(before)
+
+
+def trace(_frame, _event, _argument):
+    return None
