@@ -11,8 +11,11 @@ Forms: `compare` in turns; `calls`, one after the other, which is what everybody
 `--headway-launches 5`; `baseline`, a session against a stored one, with `--headway-compare-fail 5%`; `against`, this tree
 against another revision of it with `--headway-against`.
 
+Peers, of plain functions only: pytest-benchmark, a test for each function, by its least and by its median time; pyperf's
+`bench_func` with `--fast`, by its means, whose difference it tells significant or not. They give no interval of a ratio.
+
 Printed, for each form, kind and effect: how often the claim was wrong, how often the interval covered the truth, how often the
-effect was found. Exit status: 1 where claims are wrong beyond the target, 2 where a session failed otherwise than by an assertion.
+effect was found, how often the ratio itself was off by more than 1 and 5 %. Exit status: 1 where claims are wrong beyond the target, 2 where a session failed otherwise than by an assertion.
 """
 
 import argparse
@@ -32,6 +35,7 @@ from pathlib import Path
 FALSE_TARGET = 0.05
 COUNTS = {0: (20, 20), 2: (50, 51), 5: (20, 21), 10: (10, 11), 30: (10, 13)}
 FORMS = ("compare", "calls", "launches", "baseline", "against")
+PEERS = ("pytest-benchmark", "pyperf")
 
 WORK = """
 import asyncio, json, os
@@ -149,6 +153,25 @@ async def test_async(headway):
     await client.close()
 """
 
+TESTS["pytest-benchmark"] = """
+from truth import *
+
+def test_left(benchmark):
+    benchmark(left)
+
+def test_right(benchmark):
+    benchmark(right)
+"""
+
+PYPERF = """
+import pyperf
+from truth import left, right
+
+runner = pyperf.Runner()
+runner.bench_func("left", left)
+runner.bench_func("right", right)
+"""
+
 SERVER = """
 import asyncio
 
@@ -213,14 +236,7 @@ class Sessions:
         folder = where or self._folder
         test = "test_it" if case.kind == "plain" else "test_async"
         form = case.form
-        environment = {
-            **os.environ,
-            "TRUTH_COUNTS": " ".join(map(str, COUNTS[case.effect])),
-            "TRUTH_PORT": self._port,
-            "TRUTH_FILE": str(self._folder / "told.jsonl"),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            **variables,
-        }
+        environment = {**os.environ, **self._variables(case), **variables}
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--headway-no-store"]
         done = subprocess.run(
             [*command, f"test_{form}.py::{test}", *options],
@@ -234,6 +250,8 @@ class Sessions:
 
     def run(self, case: Case) -> dict[str, object]:
         """Run a session and return what it said of right / left, and in `failed` whether it failed for a regression."""
+        if case.form in PEERS:
+            return {**vars(case), **(self._pyperf(case) if case.form == "pyperf" else self._pytest_benchmark(case))}
         if case.form in {"baseline", "against"}:
             return {**vars(case), **self._compared(case)}
         told = self._folder / "told.jsonl"
@@ -245,6 +263,42 @@ class Sessions:
         raw = json.loads(kept.read_text(encoding="utf-8"))["groups"]
         values = [[launch["values_s"] for launch in one["launches"]] for group in raw.values() for one in group]
         return {**vars(case), **rows[-1], "rounds": values}
+
+    def _pytest_benchmark(self, case: Case) -> dict[str, object]:
+        kept = self._folder / "kept.json"
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:headway"]
+        self._run([*command, f"--benchmark-json={kept}", "test_pytest-benchmark.py"], case)
+        stats = {one["name"]: one["stats"] for one in json.loads(kept.read_text(encoding="utf-8"))["benchmarks"]}
+        least, median = (stats["test_right"][name] / stats["test_left"][name] for name in ("min", "median"))
+        return {"value": least, "median": median}
+
+    def _pyperf(self, case: Case) -> dict[str, object]:
+        import pyperf  # type: ignore[import-untyped]
+
+        (self._folder / "bench_pyperf.py").write_text(PYPERF, encoding="utf-8")
+        kept = self._folder / "pyperf.json"
+        kept.unlink(missing_ok=True)
+        inherit = "--inherit-environ=TRUTH_COUNTS,TRUTH_PORT"
+        self._run([sys.executable, "bench_pyperf.py", "--fast", "--quiet", inherit, "-o", str(kept)], case)
+        left, right = pyperf.BenchmarkSuite.load(str(kept)).get_benchmarks()
+        # As `pyperf compare_to` does (pyperf, _utils.is_significant): Student's t of the values, 95 %.
+        from scipy.stats import ttest_ind
+
+        differs = bool(ttest_ind(left.get_values(), right.get_values()).pvalue < 0.05)
+        return {"value": right.mean() / left.mean(), "claimed": differs}
+
+    def _run(self, command: list[str], case: Case) -> None:
+        environment = {**os.environ, **self._variables(case)}
+        done = subprocess.run(command, cwd=self._folder, env=environment, capture_output=True, text=True, check=False)
+        self._must(case, 0, (done.returncode, done.stdout + done.stderr))
+
+    def _variables(self, case: Case) -> dict[str, str]:
+        return {
+            "TRUTH_COUNTS": " ".join(map(str, COUNTS[case.effect])),
+            "TRUTH_PORT": self._port,
+            "TRUTH_FILE": str(self._folder / "told.jsonl"),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
 
     def _compared(self, case: Case) -> dict[str, object]:
         kept = self._folder / "kept.json"
@@ -282,31 +336,50 @@ class Sessions:
 
 
 def judged(rows: list[dict[str, object]], truth: float) -> dict[str, object]:
-    """Return how often intervals exclude 1 and cover the truth, and their median half-width."""
-    known = [(float(one["low"]), float(one["high"])) for one in rows if one.get("low") is not None]  # type: ignore[arg-type]
-    telling = [(low, high) for low, high in known if high < math.inf]
-    return {
-        "sessions": len(rows),
-        "silent": len(rows) - len(known),
-        "claims": sum(not low <= 1 <= high for low, high in known),
-        "wrong": sum(high < 1 if truth > 1 else not low <= 1 <= high for low, high in known),
-        "covers": sum(low <= truth <= high for low, high in known),
-        "failed": sum(bool(one.get("failed")) for one in rows),
-        "half_width": statistics.median((high / low) ** 0.5 - 1 for low, high in telling) if telling else math.nan,
-    }
+    """Return how often something was claimed, falsely, how often intervals hold the truth, how often values are off."""
+    values = [float(str(one["value"])) for one in rows if one.get("value") is not None]
+    known = [
+        (float(str(one["low"])), math.inf if one["high"] is None else float(str(one["high"])))
+        for one in rows
+        if one.get("low") is not None
+    ]
+    told: dict[str, object] = {"sessions": len(rows)}
+    if known:
+        told |= {
+            "silent": len(rows) - len(known),
+            "found": sum(not low <= 1 <= high for low, high in known),
+            "false": sum(high < 1 if truth > 1 else not low <= 1 <= high for low, high in known),
+            "covers": sum(low <= truth <= high for low, high in known),
+            "half_width": statistics.median((high / low) ** 0.5 - 1 for low, high in known),
+        }
+    if any("claimed" in one for one in rows):
+        told["found"] = sum(bool(one["claimed"]) for one in rows)
+    if any("failed" in one for one in rows):
+        told["failed"] = sum(bool(one["failed"]) for one in rows)
+    told |= {f"off_by_{by}%": sum(abs(value / truth - 1) > by / 100 for value in values) for by in (1, 5)}
+    if any("median" in one for one in rows):
+        medians = [float(str(one["median"])) for one in rows]
+        told |= {f"median_off_by_{by}%": sum(abs(value / truth - 1) > by / 100 for value in medians) for by in (1, 5)}
+    return told
 
 
 def main() -> int:
     """Run the sessions, print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=int, default=200, metavar="N")
-    parser.add_argument("--form", nargs="+", choices=FORMS, default=list(FORMS))
+    parser.add_argument("--form", nargs="+", choices=(*FORMS, *PEERS), default=list(FORMS))
     parser.add_argument("--kind", nargs="+", choices=("plain", "async"), default=["plain", "async"])
     parser.add_argument("--effect", nargs="+", type=int, choices=list(COUNTS), default=[0])
     parser.add_argument("--bursts", action="store_true", help="beside a process that takes a third of a core in bursts")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="append a JSON line for each session")
     arguments = parser.parse_args()
-    cases = [Case(f, k, e) for f in arguments.form for k in arguments.kind for e in arguments.effect]
+    cases = [
+        Case(f, k, e)
+        for f in arguments.form
+        for k in arguments.kind
+        for e in arguments.effect
+        if f in FORMS or k == "plain"
+    ]
     found: dict[Case, list[dict[str, object]]] = collections.defaultdict(list)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headway-truth-")))
@@ -324,7 +397,7 @@ def main() -> int:
     for case, rows in found.items():
         right, left = COUNTS[case.effect][::-1]
         told = judged(rows, right / left)
-        missed |= int(str(told["wrong"])) > FALSE_TARGET * len(rows)
+        missed |= int(str(told.get("false", 0))) > FALSE_TARGET * len(rows)
         print(
             case.form, case.kind, f"{case.effect} %:", ", ".join(f"{name} {value:.3g}" for name, value in told.items())
         )
