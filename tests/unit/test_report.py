@@ -87,6 +87,9 @@ def test_ratios_are_shown_with_their_bounds():
     """Two digits below ten, fewer above; no interval from one launch."""
     assert ratio(stats.Interval(0.5, 0.4, 0.6251, "welch")) == "0.50 [0.40-0.63]"
     assert ratio(stats.Interval(0.5, 0.0, math.inf, "one launch")) == "0.50"
+    assert ratio(stats.Interval(1.0012, 1.0009, 1.0021, "welch")) == "1.001 [1.001-1.002]"
+    assert ratio(stats.Interval(0.25012, 0.25004, 0.25017, "welch")) == "0.2501 [0.2500-0.2502]"
+    assert ratio(stats.Interval(0.25, 0.25, 0.25, "welch")) == "0.25 [0.25-0.25]"
     assert [number(value) for value in (9.99, 13.31, 2508.7)] == ["9.99", "13.3", "2,509"]
 
 

@@ -15,7 +15,19 @@ def number(value: float) -> str:
 
 
 def ratio(interval: stats.Interval) -> str:
-    """Return a ratio with its interval: `0.52 [0.49-0.55]`; without one where a single launch cannot tell."""
+    """Return a ratio with its interval: `0.52 [0.49-0.55]`; without one where a single launch cannot tell.
+
+    One whose ends would read alike has more digits: `1.0012 [1.0004-1.0020]`.
+    """
     if math.isinf(interval.high):
         return number(interval.value)
-    return f"{number(interval.value)} [{number(interval.low)}-{number(interval.high)}]"
+    ends = (interval.value, interval.low, interval.high)
+    texts = [number(one) for one in ends]
+    decimals = 2
+    while texts[1] == texts[2] and interval.low < interval.high and decimals < _MOST_DECIMALS:
+        decimals += 1
+        texts = [f"{one:.{decimals}f}" for one in ends]
+    return f"{texts[0]} [{texts[1]}-{texts[2]}]"
+
+
+_MOST_DECIMALS = 6
