@@ -7,10 +7,12 @@ at a time, from its start on; from the first round on they have a round each, fo
 
 import contextlib
 import os
+import select
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -108,6 +110,9 @@ def turn_taker(files: str) -> Callable[[], None]:
     return wait
 
 
+_LOOK_S = 0.5
+
+
 @final
 class _Side:
     """One of the two processes."""
@@ -134,7 +139,14 @@ class _Side:
         self.runs = True
 
     def until_it_waits(self) -> None:
-        """Return when it waits for its next turn, or has ended."""
+        """Return when it waits for its next turn, or has ended; one that does neither for `LIMIT_S` is killed."""
+        deadline_s = time.monotonic() + LIMIT_S
+        while not select.select([self._ended], [], [], _LOOK_S)[0]:
+            # A child that it forked may have the pipe, too: its end is not the end of that.
+            if self.process.poll() is not None or time.monotonic() > deadline_s:
+                self.process.kill()
+                self.runs = False
+                return
         self.runs = bool(os.read(self._ended, 1))
 
     def have_a_turn(self) -> None:
@@ -265,6 +277,12 @@ def _keep(found: Sides, mine: Launched, other: Launched, name: str) -> None:
         for benchmark, measured in more.measured.items():
             common = min(len(one.values_s) for one in (*measured, *partner.measured.get(benchmark, measured)))
             shared = tuple(
-                replace(one, values_s=one.values_s[:common], turns=f"{name} {benchmark}") for one in measured
+                replace(
+                    one,
+                    values_s=one.values_s[:common],
+                    reference_s=one.reference_s[:common],
+                    turns=f"{name} {benchmark}",
+                )
+                for one in measured
             )
             launched.measured[benchmark] = (*launched.measured.get(benchmark, ()), *shared)

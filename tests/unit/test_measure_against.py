@@ -1,0 +1,114 @@
+"""Two processes that pass the turn to and fro; which paths of a tree are the other one's."""
+
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from headway.measure import against
+from headway.measure.against import Sides, Worktree
+from headway.measure.children import Launched
+from headway.measure.measured import Measured
+
+CHILD = """
+import sys
+from headway.measure.against import turn_taker
+
+name, rounds, place = sys.argv[1], int(sys.argv[2]), sys.argv[3].partition("=")[2]
+wait = turn_taker(place)
+for number in range(rounds):
+    wait()
+    print(name, end="", file=open("seen", "a"))
+if name == "C":
+    import os
+    # It lives until its launcher closes the other pipe.
+    os.fork() or os.read(int(place.split(",")[1]), 1)
+if name == "D":
+    import time
+    time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def taken(tmp_path, monkeypatch):
+    """Returns what runs children by name and number of rounds, and gives the order of their rounds and their exit codes."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*children):
+        sides, codes = [], []
+        try:
+            for name, rounds in children:
+                scratch = tmp_path / name
+                scratch.mkdir()
+                command = [sys.executable, "-c", CHILD, name, str(rounds)]
+                side = against._Side(command, tmp_path, {"PYTHONPATH": ":".join(sys.path)}, scratch)
+                sides.append(side)
+                side.until_it_waits()
+            against._take_turns(sides, 0)
+            codes = [side.done().returncode for side in sides]
+        finally:
+            for side in sides:
+                side.close()
+        return (tmp_path / "seen").read_text(), codes
+
+    return run
+
+
+def test_two_processes_have_their_rounds_forth_and_back(taken):
+    """One at a time; what is left of one alone comes last."""
+    assert taken(("A", 4), ("B", 6)) == ("ABBAABBABB", [0, 0])
+
+
+def test_one_that_hangs_is_killed(taken, monkeypatch):
+    """And the other one goes on."""
+    monkeypatch.setattr(against, "LIMIT_S", 1.0)
+    assert taken(("A", 3), ("D", 1)) == ("ADAA", [0, -9])
+
+
+def test_a_child_that_has_the_pipe_does_not_hold_up_the_end(taken, monkeypatch):
+    """A process that has ended has ended, whoever holds its descriptors."""
+    monkeypatch.setattr(against, "_LOOK_S", 0.05)
+    monkeypatch.setattr(against, "LIMIT_S", 1.0)
+    seen, codes = taken(("C", 1), ("A", 2))
+    assert sorted(seen) == ["A", "A", "C"]
+    assert codes[1] == 0
+
+
+def test_paths_of_this_tree_are_the_other_ones(tmp_path, monkeypatch):
+    """Also where an editable installation maps a name to a folder; not what is installed in an environment inside it."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    tree = Worktree("main", here, there)
+    monkeypatch.setattr(
+        sys, "path", [str(here / "src"), str(here / ".venv/lib/python3.11/site-packages"), "/usr/lib/python3"]
+    )
+    editable = types.ModuleType("__editable___thing_finder")
+    editable.MAPPING = {"thing": str(here / "lib" / "thing")}
+    monkeypatch.setitem(sys.modules, editable.__name__, editable)
+
+    assert tree.import_path() == [str(there / "src"), str(there / "lib")]
+    assert tree.mapped(Path("/elsewhere")) is None
+
+
+def test_a_test_comes_along_with_its_conftests(tmp_path):
+    """Whether or not the other tree has them; nothing else does."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    for name in ("conftest.py", "bench/conftest.py", "bench/test_it.py", "bench/helper.py"):
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / name).write_text(f"# {name}")
+    Worktree("main", here, there).take_over(here / "bench/test_it.py", here)
+
+    found = sorted(str(one.relative_to(there)) for one in there.rglob("*.py"))
+    assert found == ["bench/conftest.py", "bench/test_it.py", "conftest.py"]
+
+
+def test_only_rounds_that_both_have_had_took_turns():
+    """What one of them went on with alone is left out."""
+    sides = Sides()
+    mine, other = (Measured(values_s=(1.0,) * rounds, calls=1) for rounds in (5, 7))
+    against._keep(sides, Launched({"a": (mine,), "b": (mine,)}), Launched({"a": (other,)}, ["exit code 3"]), "turns")
+
+    (one,), (two,) = sides.here.measured["a"], sides.there.measured["a"]
+    assert len(one.values_s) == len(two.values_s) == 5
+    assert one.turns == two.turns != sides.here.measured["b"][0].turns
+    assert sides.there.failures == ["exit code 3"]
