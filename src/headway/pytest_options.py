@@ -20,14 +20,14 @@ FOLDER = ".headway"
 UNDER_XDIST = "under xdist other workers share the machine (`-n 0` measures)"
 _DISABLED = "`--headway-disable`"
 _NOT_RUN = "`--collect-only`"
-_AGAINST_LAUNCHES = 5
+_LAUNCHES_TO_COMPARE = 5
 
 
 def add_options(parser: pytest.Parser) -> None:
     """Declare the options."""
     group = parser.getgroup("headway", "benchmarks (Headway)")
     option = group.addoption
-    text = "measure each benchmark in so many fresh processes, in turns (default: 1, in this process; 5 with --headway-against)"
+    text = "measure each benchmark in so many fresh processes, in turns (default: 1, in this process; 5 where sessions or revisions are compared)"
     option("--headway-launches", type=int, metavar="N", help=text)
     option("--headway-only", action="store_true", help="run only tests that have the fixture")
     option("--headway-skip", action="store_true", help="run only tests that have not")
@@ -59,7 +59,8 @@ def add_options(parser: pytest.Parser) -> None:
     option(
         "--headway-compare-fail",
         metavar="5%",
-        help="fail where a benchmark takes so much longer beyond doubt than with --headway-compare or --headway-against",
+        help="fail where a benchmark takes longer beyond doubt, and by more than that, than with --headway-compare or "
+        "--headway-against",
     )
     option("--headway-columns", metavar="NAMES", help="which columns tables have, as `time,p99`")
     option("--headway-sort", metavar="ORDER", help="how rows are ordered: time (default), name, given")
@@ -117,7 +118,9 @@ class Asked:
     def launches(self) -> int:
         """In how many fresh processes each benchmark is measured."""
         given: int | None = self.option("launches")
-        return given if given is not None else _AGAINST_LAUNCHES if self.option("against") else 1
+        if given is not None:
+            return given
+        return _LAUNCHES_TO_COMPARE if self.with_reference or self.option("against") else 1
 
     @property
     def child(self) -> Path | None:

@@ -221,12 +221,15 @@ def test_it_lives_beside_pytest_benchmark(quick):
 def test_sessions_are_stored_and_compared(quick):
     """By name, in the suite's folder; the ratio is this session's to those, by what each took beside the reference."""
     quick.makepyfile(TWO)
+    once = ("-q", "--headway-launches", "1")
     quick.runpytest_subprocess("-q", "--headway-save", "first").assert_outcomes(passed=2)
-    quick.runpytest_subprocess("-q", "--headway-add", "first").assert_outcomes(passed=2)
+    quick.runpytest_subprocess(*once, "--headway-add", "first").assert_outcomes(passed=2)
     kept = quick.path / ".headway" / "first.json"
-    assert len(json.loads(kept.read_text())["sessions"]) == 2
-    assert kept.stat().st_size < 20_000
-    again = quick.runpytest_subprocess("-q", "--headway-compare", "first", "--headway-json", "out.json")
+    sessions = json.loads(kept.read_text())["sessions"]
+    launches = [[len(one["launches"]) for group in each["groups"].values() for one in group] for each in sessions]
+    assert launches == [[5, 5, 5], [1, 1, 1]]
+    assert kept.stat().st_size < 40_000
+    again = quick.runpytest_subprocess(*once, "--headway-compare", "first", "--headway-json", "out.json")
 
     again.assert_outcomes(passed=2)
     assert "ratio to first" in headings(tables(again))
@@ -240,16 +243,20 @@ def test_sessions_are_stored_and_compared(quick):
 def test_a_regression_fails_the_session(quick):
     """Beyond doubt ten times as long; and where nothing can be compared, it fails as well."""
     quick.makepyfile(TWO.replace("rounds=3", "rounds=12"))
-    quick.runpytest_subprocess("-q", "--headway-save", "base").assert_outcomes(passed=2)
+    quick.runpytest_subprocess("-q", "--headway-launches", "1", "--headway-save", "base").assert_outcomes(passed=2)
     quick.makepyfile(TWO.replace("rounds=3", "rounds=12").replace("range(500)", "range(20_000)"))
-    slower = quick.runpytest_subprocess("-q", "--headway-compare", "base", "--headway-compare-fail", "50%")
+    slower = quick.runpytest_subprocess(
+        "-q", "--headway-launches", "1", "--headway-compare", "base", "--headway-compare-fail", "50%"
+    )
 
     assert slower.ret == pytest.ExitCode.TESTS_FAILED
     slower.assert_outcomes(passed=2)
     slower.stdout.re_match_lines([r".*: fast takes [\d.]+ \[.*\] of base's time; the limit is 1.5"])
     assert ": slow takes" not in slower.stdout.str()
     quick.makepyfile(TWO.replace('name="', 'name="other ').replace('"third"', '"fourth"'))
-    nothing = quick.runpytest_subprocess("-q", "--headway-compare", "base", "--headway-compare-fail", "50%")
+    nothing = quick.runpytest_subprocess(
+        "-q", "--headway-launches", "1", "--headway-compare", "base", "--headway-compare-fail", "50%"
+    )
     assert nothing.ret == pytest.ExitCode.TESTS_FAILED
     nothing.stdout.fnmatch_lines(["--headway-compare-fail: nothing could be compared with base"])
 

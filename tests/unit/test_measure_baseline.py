@@ -10,7 +10,7 @@ import pytest
 
 from headway.errors import UsageError
 from headway.measure import baseline, intervals, seen
-from headway.measure.baseline import DRIFT, Stored, summary
+from headway.measure.baseline import DRIFT, PROCESS, Stored, summary
 from headway.measure.journal import Entry
 from headway.measure.measured import Measured
 from headway.measure.result import Figure, Result
@@ -46,18 +46,21 @@ def test_a_slower_machine_is_no_regression():
     found = stored(session(0.001)).ratio("f", "it", result(0.001, mood=1.3, seed=2))
 
     assert found.low < 1 < found.high
-    assert found.high < 1.1
+    assert found.high < 1.11
 
 
 def test_a_real_difference_is_one():
     """Ten percent, beyond a limit of five."""
     earlier = stored(session(0.001))
     groups = {"f": [Entry(result(0.0011, mood=0.8, seed=2), "f", "it")]}
-    told, compared = regressions(groups, earlier, 1.0)
+    told, compared = regressions(groups, earlier, 1.05)
 
     assert compared == 1
     assert told[0].startswith("f: it takes 1.10 [")
     assert regressions(groups, earlier, 1.2) == ([], 1)
+    # Three percent more are above the limit, and not beyond doubt.
+    nearly = {"f": [Entry(result(0.00103, seed=2), "f", "it")]}
+    assert regressions(nearly, earlier, 1.01) == ([], 1)
 
 
 def test_several_sessions_tell_how_they_drift():
@@ -69,7 +72,27 @@ def test_several_sessions_tell_how_they_drift():
     widths = [stored(*one).ratio("f", "it", now).half_width for one in ([calm[0]], wild, calm)]
 
     assert widths[1] > widths[0] > widths[2]
-    assert widths[0] == pytest.approx(math.expm1(2.045 * DRIFT * math.sqrt(2)), rel=0.01)
+    assert widths[0] == pytest.approx(math.expm1(2.042 * math.sqrt(2 * (DRIFT**2 + PROCESS**2))), rel=0.01)
+
+
+def test_launches_tell_how_processes_differ():
+    """Those of all sessions together."""
+
+    def launched(deviation, seed):
+        noise = random.Random(seed)
+        levels = [0.001 * math.exp(noise.gauss(0, deviation)) for _ in range(5)]
+        return Result(
+            name="it", model="serial", launches=tuple(session(one, seed=place) for place, one in enumerate(levels))
+        )
+
+    widths = []
+    for deviation in (0.002, 0.05):
+        before = {"f": [Entry(launched(deviation, 1), "f", "it")]}
+        values = json.loads(json.dumps({"sessions": [session_to_json(before, None)]}))
+        widths.append(Stored.from_json("base", values).ratio("f", "it", launched(deviation, 2)).half_width)
+
+    assert widths[0] == pytest.approx(math.expm1(2.306 * math.sqrt(2) * DRIFT), rel=0.1)
+    assert widths[1] > 2 * widths[0]
 
 
 def test_without_a_reference_there_is_no_ratio():

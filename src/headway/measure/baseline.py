@@ -1,9 +1,9 @@
-"""Stored sessions to compare with: what a benchmark took beside a reference, and a ratio that knows how sessions drift.
+"""Stored sessions to compare with: what a benchmark took beside a reference, and a ratio that knows how processes and sessions differ.
 
-A session's own rounds say nothing about the next session: the machine's clock, its neighbours and the process's layout differ. So a
-session that stores or compares measures a reference workload in turns with each benchmark, and what a benchmark took is taken in units of
-its reference: what makes the whole machine slower drops out. What is left differs from session to session by `DRIFT`, or by what
-the stored sessions themselves say, where there are several.
+A session's own rounds say nothing about the next session: each process has a layout of its own, and the machine's clock and neighbours
+change. So a session that stores or compares measures each benchmark in several fresh processes, in turns with a reference workload, and
+what it took is taken in units of that: what makes the whole machine slower drops out. How much processes differ, launches tell. What is
+left differs from session to session by `DRIFT`, or by what the stored sessions themselves say, where there are several.
 """
 
 import math
@@ -18,13 +18,19 @@ from headway.measure import intervals
 from headway.measure.measured import Measured
 from headway.measure.result import Result
 
-__all__ = ["DRIFT", "Known", "Stored", "limit_of", "reference", "summary"]
+__all__ = ["DRIFT", "PROCESS", "Known", "Stored", "limit_of", "reference", "summary"]
 
-DRIFT = 0.015
-"""Standard deviation (of logs) of a benchmark's level in units of its reference, from one session to the next."""
+DRIFT = 0.01
+"""Standard deviation (of logs) of a benchmark's level in units of its reference, from one session to the next, whatever the process."""
+
+PROCESS = 0.025
+"""The same from one process to the next, where no session has two launches to tell."""
 
 _TELLING = 4
 """So many stored sessions say themselves how they differ."""
+
+_KNOWN_DEGREES = 30
+"""A deviation that is assumed has an interval as if so many values had told it."""
 
 
 def reference() -> int:
@@ -37,16 +43,16 @@ def reference() -> int:
     return total
 
 
-def _log_level(launches: Sequence[Measured]) -> float | None:
-    """Return the log of what a session's benchmark took in units of its reference; None where it had none."""
+def _log_levels(launches: Sequence[Measured]) -> list[float]:
+    """Return by launch the log of what a benchmark took in units of its reference; [] where one had none."""
     found = []
     for one in launches:
         if len(one.reference_s) != len(one.values_s):
-            return None
+            return []
         # Neighbours in time: what slows the machine for a moment slows both.
         ratios = [mine / theirs for mine, theirs in zip(one.values_s, one.reference_s, strict=True)]
         found.append(math.log(statistics.median(ratios)))
-    return statistics.fmean(found) if found else None
+    return found
 
 
 @final
@@ -65,24 +71,34 @@ class Known:
     sessions: tuple[tuple[Measured, ...], ...]
 
     def ratio(self, now: Result) -> stats.Interval | None:
-        """Return what it takes now over what it took, with an interval that holds the drift between sessions.
+        """Return what it takes now over what it took, with an interval that holds how processes and sessions differ.
 
         None where one of them has no reference.
         """
-        current = _log_level(now.launches)
-        before = [_log_level(one) for one in self.sessions]
-        known = [one for one in before if one is not None]
-        if current is None or not known:
+        current = _log_levels(now.launches)
+        before = [one for one in map(_log_levels, self.sessions) if one]
+        if not current or not before:
             return None
-        count = len(known)
-        drift = DRIFT if count < _TELLING else max(statistics.stdev(known), DRIFT / 3)
-        # Of a drift that was not measured here but is known from many sessions, as of one from thirty.
-        factor = stats.half_width_factor(count if count >= _TELLING else 30) * math.sqrt(
-            count if count >= _TELLING else 30
-        )
-        reach = factor * drift * math.sqrt(1 + 1 / count)
-        middle = current - statistics.fmean(known)
+        means = [statistics.fmean(one) for one in before]
+        middle = statistics.fmean(current) - statistics.fmean(means)
+        if len(before) >= _TELLING:
+            # They differ by their processes and by their times, as this one does from them.
+            degrees = len(before) - 1
+            variance = max(statistics.variance(means), (DRIFT / 3) ** 2) * (1 + 1 / len(before))
+        else:
+            of_process, degrees = _of_processes([current, *before])
+            shares = 1 / len(current) + sum(1 / len(one) for one in before) / len(before) ** 2
+            variance = of_process * shares + DRIFT**2 * (1 + 1 / len(before))
+        reach = stats.half_width_factor(degrees + 1) * math.sqrt((degrees + 1) * variance)
         return stats.Interval(_exp(middle), _exp(middle - reach), _exp(middle + reach), "sessions")
+
+
+def _of_processes(sessions: Sequence[Sequence[float]]) -> tuple[float, int]:
+    """Return the variance from one process to the next within sessions, and its degrees of freedom."""
+    degrees = sum(len(one) - 1 for one in sessions)
+    if not degrees:
+        return PROCESS**2, _KNOWN_DEGREES
+    return sum(statistics.variance(one) * (len(one) - 1) for one in sessions if len(one) > 1) / degrees, degrees
 
 
 def _exp(log: float) -> float:

@@ -130,9 +130,9 @@ def _notes(entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def regressions(groups: Groups, earlier: Earlier, limit: float) -> tuple[list[str], int]:
-    """Return a line for each benchmark that takes longer than `limit` times what it did, and how many could be compared.
+    """Return a line for each benchmark that takes longer than it did, and how many could be compared.
 
-    Longer it takes where the ratio's whole interval is above the limit.
+    Longer it takes where the ratio's whole interval is above 1, and the ratio itself above `limit`.
     """
     found, compared = [], 0
     for group, entries in groups.items():
@@ -141,7 +141,7 @@ def regressions(groups: Groups, earlier: Earlier, limit: float) -> tuple[list[st
             if interval is None:
                 continue
             compared += 1
-            if interval.low > limit:
+            if interval.low > 1 and interval.value > limit:
                 found.append(
                     f"{group}: {one.label} takes {ratio(interval)} of {earlier.name}'s time; the limit is {limit:g}"
                 )
