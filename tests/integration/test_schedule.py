@@ -99,7 +99,8 @@ def late():
         begun = time.perf_counter()
         time.sleep(0.001)
         found.append(time.perf_counter() - begun - 0.001)
-    return statistics.median(found)
+    # A quarter of the wake-ups finds a core free, however busy the machine is: what is left is the wait for the GIL.
+    return statistics.quantiles(found, n=4)[0]
 answers = {"": []}
 for _ in range(2):
     answers[""].append(late())
