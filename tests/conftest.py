@@ -138,3 +138,17 @@ def make_run(tmp_path: Path):
             return read_run(store, run_id)
 
     return make
+
+
+@pytest.fixture
+def quick(pytester, monkeypatch):
+    """A pytester whose runs are processes of their own, with our store in its folder."""
+    monkeypatch.setenv("HEADWAY_STORE", str(pytester.path / "results.sqlite"))
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.setenv("COLUMNS", "200")  # no table is turned or split
+    # Where we are a worker of xdist's, they are none.
+    for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
+        monkeypatch.delenv(name)
+    # Else each of these many processes would compile the same modules again.
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    return pytester

@@ -118,3 +118,30 @@ def test_a_coroutine(headway):
 async def test_not_awaited_but_asserted(headway):
     assert headway(fetch)
 """
+
+
+TWO = """
+import pytest
+
+def slow():
+    return sum(range(20_000))
+
+def fast():
+    return sum(range(500))
+
+@pytest.mark.headway(rounds=3, calls=3)
+def test_two(headway):
+    one, other = headway.options(name="slow")(slow), headway.options(name="fast")(fast)
+    assert one.name != other.name
+
+@pytest.mark.headway(rounds=3, calls=3, name="third")
+def test_third(headway):
+    headway(fast)
+"""
+
+
+def tables(result):
+    """Return the text below the heading of our section."""
+    text = result.stdout.str()
+    assert "benchmarks (Headway)" in text, text
+    return text.partition("benchmarks (Headway)")[2]

@@ -11,7 +11,7 @@ import pyperf
 import pytest
 from drawn_tables import headings
 from plugin_environment import ROOT, plugin_python
-from plugin_suites import EVERY_KIND, FORGOTTEN
+from plugin_suites import EVERY_KIND, FORGOTTEN, TWO, tables
 
 from headway.host.interpreters import discover, select
 from headway.lab.kept.results import load_run
@@ -33,46 +33,6 @@ OTHERS = (
 SCOPES = ("function", "class", "module", "package", "session")
 
 NUMBER = r"[\d.]+(?:e[-+]\d+)?"
-
-TWO = """
-import pytest
-
-def slow():
-    return sum(range(20_000))
-
-def fast():
-    return sum(range(500))
-
-@pytest.mark.headway(rounds=3, calls=3)
-def test_two(headway):
-    one, other = headway.options(name="slow")(slow), headway.options(name="fast")(fast)
-    assert one.name != other.name
-
-@pytest.mark.headway(rounds=3, calls=3, name="third")
-def test_third(headway):
-    headway(fast)
-"""
-
-
-@pytest.fixture
-def quick(pytester, monkeypatch):
-    """A pytester whose runs are processes of their own, with our store in its folder."""
-    monkeypatch.setenv("HEADWAY_STORE", str(pytester.path / "results.sqlite"))
-    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
-    monkeypatch.setenv("COLUMNS", "200")  # no table is turned or split
-    # Where we are a worker of xdist's, they are none.
-    for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
-        monkeypatch.delenv(name)
-    # Else each of these many processes would compile the same modules again.
-    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-    return pytester
-
-
-def tables(result):
-    """Return the text below the heading of our section."""
-    text = result.stdout.str()
-    assert "benchmarks (Headway)" in text, text
-    return text.partition("benchmarks (Headway)")[2]
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -216,126 +176,6 @@ def test_it_lives_beside_pytest_benchmark(quick):
     result.assert_outcomes(passed=3)
     assert "Name (time in" in result.stdout.str()
     assert "test_both" in tables(result)
-
-
-def test_sessions_are_stored_and_compared(quick):
-    """By name, in the suite's folder; the ratio is this session's to those, by what each took beside the reference."""
-    quick.makepyfile(TWO)
-    once = ("-q", "--headway-launches", "1")
-    quick.runpytest_subprocess("-q", "--headway-save", "first").assert_outcomes(passed=2)
-    quick.runpytest_subprocess(*once, "--headway-add", "first").assert_outcomes(passed=2)
-    kept = quick.path / ".headway" / "first.json"
-    sessions = json.loads(kept.read_text())["sessions"]
-    launches = [[len(one["launches"]) for group in each["groups"].values() for one in group] for each in sessions]
-    assert launches == [[5, 5, 5], [1, 1, 1]]
-    assert kept.stat().st_size < 40_000
-    again = quick.runpytest_subprocess(*once, "--headway-compare", "first", "--headway-json", "out.json")
-
-    again.assert_outcomes(passed=2)
-    assert "ratio to first" in headings(tables(again))
-    (results,) = json.loads((quick.path / "out.json").read_text())["groups"].values()
-    assert {one["ratio_to_before"]["to"] for one in results} == {"first"}
-    missing = quick.runpytest_subprocess("-q", "--headway-compare", "second")
-    assert missing.ret == pytest.ExitCode.USAGE_ERROR
-    missing.stderr.fnmatch_lines(["*--headway-compare second: nothing is kept under that name; there are first*"])
-
-
-def test_a_regression_fails_the_session(quick):
-    """Beyond doubt ten times as long; and where nothing can be compared, it fails as well."""
-    quick.makepyfile(TWO.replace("rounds=3", "rounds=12"))
-    quick.runpytest_subprocess("-q", "--headway-launches", "1", "--headway-save", "base").assert_outcomes(passed=2)
-    quick.makepyfile(TWO.replace("rounds=3", "rounds=12").replace("range(500)", "range(20_000)"))
-    slower = quick.runpytest_subprocess(
-        "-q", "--headway-launches", "1", "--headway-compare", "base", "--headway-compare-fail", "50%"
-    )
-
-    assert slower.ret == pytest.ExitCode.TESTS_FAILED
-    slower.assert_outcomes(passed=2)
-    slower.stdout.re_match_lines([r".*: fast takes [\d.]+ \[.*\] of base's time; the limit is 1.5"])
-    assert ": slow takes" not in slower.stdout.str()
-    quick.makepyfile(TWO.replace('name="', 'name="other ').replace('"third"', '"fourth"'))
-    nothing = quick.runpytest_subprocess(
-        "-q", "--headway-launches", "1", "--headway-compare", "base", "--headway-compare-fail", "50%"
-    )
-    assert nothing.ret == pytest.ExitCode.TESTS_FAILED
-    nothing.stdout.fnmatch_lines(["--headway-compare-fail: nothing could be compared with base"])
-
-
-PACKAGE = """
-def work():
-    return sum(range(SIZE))
-"""
-USES = """
-from package.inner import work
-
-def test_work(headway):
-    result = headway.options(rounds=8, calls=20)(work)
-    assert result.returned is not None
-"""
-
-
-def git(folder, *arguments):
-    subprocess.run(
-        ["git", "-c", "user.name=x", "-c", "user.email=x@example.org", *arguments],
-        cwd=folder, check=True, capture_output=True,
-    )  # fmt: skip
-
-
-@pytest.fixture
-def repository(quick):
-    """A repository with a package under src, and a benchmark of it that its commit has not got."""
-    folder = quick.path / "src" / "package"
-    folder.mkdir(parents=True)
-    (folder / "__init__.py").touch()
-    (folder / "inner.py").write_text(PACKAGE.replace("SIZE", "1000"))
-    (quick.path / "pytest.ini").write_text("[pytest]\npythonpath = src\n")
-    git(quick.path, "init", "--quiet")
-    git(quick.path, "add", ".")
-    git(quick.path, "commit", "--quiet", "-m", "quick")
-    (folder / "inner.py").write_text(PACKAGE.replace("SIZE", "10_000"))
-    (quick.path / "tests").mkdir()
-    (quick.path / "tests" / "test_work.py").write_text(USES)
-    return quick
-
-
-def test_another_revision_takes_turns_with_this_tree(repository):
-    """Its package with this tree's tests; the worktree is gone afterwards."""
-    command = ["-q", "--headway-against", "HEAD", "--headway-launches", "3", "--headway-json", "out.json"]
-    result = repository.runpytest_subprocess(*command, "--headway-compare-fail", "0%")
-
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.assert_outcomes(passed=1)
-    assert "ratio to HEAD" in headings(tables(result))
-    result.stdout.fnmatch_lines(["*test_work.py: test_work takes * of HEAD's time; the limit is 1"])
-    (results,) = json.loads((repository.path / "out.json").read_text())["groups"].values()
-    # Ten times as much is added up.
-    assert results[0]["ratio_to_before"]["value"] > 2
-    assert [len(launch["values_s"]) for launch in results[0]["launches"]] == [8, 8, 8]
-    listed = subprocess.run(
-        ["git", "worktree", "list"], cwd=repository.path, check=True, capture_output=True, text=True
-    ).stdout
-    assert len(listed.splitlines()) == 1
-
-
-def test_a_revision_that_lacks_what_is_measured_is_told(repository):
-    """And nothing is claimed."""
-    inner = repository.path / "src" / "package" / "newer.py"
-    inner.write_text(PACKAGE.replace("SIZE", "10"))
-    (repository.path / "tests" / "test_work.py").write_text(USES.replace("package.inner", "package.newer"))
-    result = repository.runpytest_subprocess("-q", "--headway-against", "HEAD", "--headway-launches", "1")
-
-    result.assert_outcomes(passed=1)
-    assert "ratio to HEAD" not in headings(tables(result))
-    result.stdout.re_match_lines([r"! test_work: in HEAD: .*No module named 'package.newer'.*"])
-
-
-@pytest.mark.parametrize("revision", ["nonsense", "--all"])
-def test_what_is_no_revision_is_refused(repository, revision):
-    """With git's word, and pytest's exit code for that."""
-    result = repository.runpytest_subprocess("-q", f"--headway-against={revision}")
-
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*--headway-against {revision}: *"])
 
 
 def test_only_benchmarks_or_none(quick):
