@@ -20,14 +20,14 @@ FOLDER = ".headway"
 UNDER_XDIST = "under xdist other workers share the machine (`-n 0` measures)"
 _DISABLED = "`--headway-disable`"
 _NOT_RUN = "`--collect-only`"
-_LAUNCHES_TO_COMPARE = 5
+_LAUNCHES_TO_COMPARE = 6
 
 
 def add_options(parser: pytest.Parser) -> None:
     """Declare the options."""
     group = parser.getgroup("headway", "benchmarks (Headway)")
     option = group.addoption
-    text = "measure each benchmark in so many fresh processes, in turns (default: 1, in this process; 5 where sessions or revisions are compared)"
+    text = "measure each benchmark in so many fresh processes, in turns (default: 1, in this process; 6 where sessions or revisions are compared)"
     option("--headway-launches", type=int, metavar="N", help=text)
     option("--headway-only", action="store_true", help="run only tests that have the fixture")
     option("--headway-skip", action="store_true", help="run only tests that have not")

@@ -240,15 +240,16 @@ def measure_against(tree: Worktree, how: Launching, tests: Sequence[str], launch
             places = ((how.folder, test, dict(os.environ)), (their_folder, f"{theirs}::{name}", elsewhere))
             with tempfile.TemporaryDirectory(prefix="headway-turns-") as scratch, contextlib.ExitStack() as stack:
                 sides: list[_Side] = []
-                for where, what, environment in places:
+                # Whoever starts first may have the better core for good: each has that as often.
+                for where, what, environment in turns.in_order(places, block):
                     own = Path(scratch) / str(len(sides))
                     own.mkdir()
                     side = _Side(how.command(what, own), where, environment, own)
                     stack.callback(side.close)
                     side.until_it_waits()
                     sides.append(side)
-                _take_turns(sides, block)
-                mine, other = (taken(side.answer, side.done()) for side in sides)
+                _take_turns(sides, 0)
+                mine, other = turns.in_order([taken(side.answer, side.done()) for side in sides], block)
             _keep(found[test], mine, other, uuid.uuid4().hex)
     for both in found.values():
         both.here.tell_the_missing(launches)
