@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from headway.measure.children import Launched
     from headway.measure.journal import Entry, Journal, Options
     from headway.measure.keep import Kept
-    from headway.report.benchmarks import Groups
 
 __all__: list[str] = []
 
@@ -105,12 +104,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ours = config.stash[_KEY]
     if not ours.option("only") and not ours.option("skip"):
         return
-    ours_first: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    benchmarks: dict[bool, list[pytest.Item]] = {True: [], False: []}
     for item in items:
-        ours_first[_FIXTURE in getattr(item, "fixturenames", ())].append(item)
+        benchmarks[_measures(item)].append(item)
     kept = bool(ours.option("only"))
-    config.hook.pytest_deselected(items=ours_first[not kept])
-    items[:] = ours_first[kept]
+    config.hook.pytest_deselected(items=benchmarks[not kept])
+    items[:] = benchmarks[kept]
+
+
+def _measures(item: pytest.Item) -> bool:
+    """Whether a test has our fixture."""
+    return _FIXTURE in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(name=_FIXTURE)
@@ -193,7 +197,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         return
     if session.testsfailed and not session.config.option.continue_on_collection_errors:
         return
-    tests = [_path(item) for item in session.items if _FIXTURE in getattr(item, "fixturenames", ())]
+    tests = [_path(item) for item in session.items if _measures(item)]
     if not tests:
         return
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
@@ -203,9 +207,9 @@ def pytest_runtestloop(session: pytest.Session) -> None:
             reporter.ensure_newline()
             reporter.write_line(f"headway: {line}")
 
-    parameters = session.config.invocation_params
     from headway.measure.children import Launching, launch_all
 
+    parameters = session.config.invocation_params
     how = Launching(
         arguments=[str(one) for one in parameters.args],
         positional=session.config.args,
@@ -259,18 +263,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     from headway.report import benchmarks
 
     groups, top = ours.groups, session.config.rootpath
-    makers: dict[str, Callable[[Groups, Path], dict[str, Any]]] = {
-        "json": lambda groups, top: benchmarks.results_to_json(groups, top, ours.earlier),
-        "pyperf": benchmarks.to_pyperf,
-        "benchmark_json": benchmarks.to_pytest_benchmark,
+    makers: dict[str, Callable[[], dict[str, Any]]] = {
+        "json": lambda: benchmarks.results_to_json(groups, top, ours.earlier),
+        "pyperf": lambda: benchmarks.to_pyperf(groups),
+        "benchmark_json": lambda: benchmarks.to_pytest_benchmark(groups, top),
     }
-    wanted = [(ours.option(name), make(groups, top)) for name, make in makers.items() if ours.option(name) is not None]
+    wanted = [(ours.option(name), make()) for name, make in makers.items() if ours.option(name) is not None]
     for option in ("save", "add"):
         if ours.option(option):
             path = ours.kept_file(ours.option(option))
-            before = (
-                json.loads(path.read_text(encoding="utf-8"))["sessions"] if option == "add" and path.exists() else []
-            )
+            before = _sessions_before(path) if option == "add" else []
             wanted.append((path, {"headway": 2, "sessions": [*before, benchmarks.session_to_json(groups, top)]}))
     for path, values in wanted:
         try:
@@ -289,13 +291,19 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+def _sessions_before(path: Path) -> list[Any]:
+    from headway.measure.baseline import sessions_of
+
+    return sessions_of(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else []
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Leave our own frames out of what a failing test shows."""
     try:
         return (yield)
     except BaseException as error:
-        if _FIXTURE in getattr(item, "fixturenames", ()):
+        if _measures(item):
             from headway.measure.seen import without_ours
 
             error.__traceback__ = without_ours(error.__traceback__)

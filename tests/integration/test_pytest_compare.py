@@ -27,6 +27,10 @@ def test_sessions_are_stored_and_compared(quick):
     assert "ratio to first" in headings(tables(again))
     (results,) = json.loads((quick.path / "out.json").read_text())["groups"].values()
     assert {one["ratio_to_before"]["to"] for one in results} == {"first"}
+    old = json.loads((quick.path / "out.json").read_text())
+    (quick.path / ".headway" / "old.json").write_text(json.dumps(old))
+    quick.runpytest_subprocess(*once, "--headway-add", "old").assert_outcomes(passed=2)
+    assert len(json.loads((quick.path / ".headway" / "old.json").read_text())["sessions"]) == 2
     missing = quick.runpytest_subprocess("-q", "--headway-compare", "second")
     assert missing.ret == pytest.ExitCode.USAGE_ERROR
     missing.stderr.fnmatch_lines(["*--headway-compare second: nothing is kept under that name; there are first*"])

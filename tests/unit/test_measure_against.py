@@ -78,7 +78,7 @@ def test_a_child_that_has_the_pipe_does_not_hold_up_the_end(taken, monkeypatch):
 def test_paths_of_this_tree_are_the_other_ones(tmp_path, monkeypatch):
     """Also where an editable installation maps a name to a folder; not what is installed in an environment inside it."""
     here, there = tmp_path / "here", tmp_path / "there"
-    tree = Worktree("main", here, there)
+    tree = Worktree(here, there)
     monkeypatch.setattr(
         sys, "path", [str(here / "src"), str(here / ".venv/lib/python3.11/site-packages"), "/usr/lib/python3"]
     )
@@ -96,7 +96,7 @@ def test_a_test_comes_along_with_its_conftests(tmp_path):
     for name in ("conftest.py", "bench/conftest.py", "bench/test_it.py", "bench/helper.py"):
         (here / name).parent.mkdir(parents=True, exist_ok=True)
         (here / name).write_text(f"# {name}")
-    Worktree("main", here, there).take_over(here / "bench/test_it.py", here)
+    Worktree(here, there).take_over(here / "bench/test_it.py", here)
 
     found = sorted(str(one.relative_to(there)) for one in there.rglob("*.py"))
     assert found == ["bench/conftest.py", "bench/test_it.py", "conftest.py"]

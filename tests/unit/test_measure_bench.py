@@ -197,6 +197,7 @@ def test_tasks_of_a_loop_overlap():
     assert result.per_call_s < 0.01
     assert result.percentile_s(0.5) >= 0.02
     assert result.launches[0].lags_s
+    assert bench(rounds=2).concurrent(nap, tasks=1).launches[0].lags_s
 
 
 def test_an_open_load_counts_from_when_a_call_should_begin():

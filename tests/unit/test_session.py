@@ -159,19 +159,27 @@ def test_the_first_look_of_an_experiment_leaves_its_claims_open(store):
     assert "cpu-bound/asyncio-equal" in second
 
 
+def ran_twice(store, launcher, interpreters, cells):
+    """Run the first look of the first experiment, then a plan of these cells on these interpreters.
+
+    Returns the run's id, what was told, and what the first plan launched.
+    """
+    run_id, told = begun(store, 200.0), []
+    session = Session(store, run_id, told.append)
+    session.carry_out(plan(200.0), launcher, first_look_of="cpu-bound")
+    first = list(launcher.launched)
+    store.change_run(run_id, replace(store.find_run(run_id).settings, interpreters=interpreters), cells)
+    session.carry_out(plan(200.0, cells), launcher)
+    session.end()
+    return run_id, told, first
+
+
 def test_an_interpreter_that_comes_later_is_measured_like_the_others(store):
     """The first look of the first experiment, then the same with more cells: only those are launched, only news is told."""
     late = make_interpreter("3.14.0")
     more = [make_cell("cpu-bound", one.label, late.id, model=one.label) for one in (SERIAL, THREADS, ASYNCIO)]
     launcher = Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.0}, spread=0.001)
-    run_id, told = begun(store, 200.0), []
-    session = Session(store, run_id, told.append)
-    session.carry_out(plan(200.0), launcher, first_look_of="cpu-bound")
-    first = list(launcher.launched)
-    settings = replace(store.find_run(run_id).settings, interpreters=(GIL, late))
-    store.change_run(run_id, settings, (SERIAL, THREADS, ASYNCIO, *more))
-    session.carry_out(plan(200.0, (SERIAL, THREADS, ASYNCIO, *more)), launcher)
-    session.end()
+    run_id, told, first = ran_twice(store, launcher, (GIL, late), (SERIAL, THREADS, ASYNCIO, *more))
 
     assert len(first) == 9
     assert {key for key, _ in launcher.launched[9:]} == {one.key for one in more}
@@ -185,12 +193,7 @@ def test_what_a_second_plan_has_not_got_goes_with_its_launches(store):
     late = make_interpreter("3.14.0")
     newer = [make_cell("cpu-bound", one.label, late.id, model=one.label) for one in (SERIAL, THREADS, ASYNCIO)]
     launcher = Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.02}, spread=0.03)
-    run_id, told = begun(store, 200.0), []
-    session = Session(store, run_id, told.append)
-    session.carry_out(plan(200.0), launcher, first_look_of="cpu-bound")
-    store.change_run(run_id, replace(store.find_run(run_id).settings, interpreters=(late,)), newer)
-    session.carry_out(plan(200.0, tuple(newer)), launcher)
-    session.end()
+    run_id, told, _ = ran_twice(store, launcher, (late,), tuple(newer))
 
     run = read_run(store, run_id)
     assert {one.cell.interpreter for one in run.results.values()} == {late.id}

@@ -18,13 +18,16 @@ __all__ = [
     "Interval",
     "Outliers",
     "bimodal",
+    "exp",
     "half_width_factor",
     "launch_value",
     "level_interval",
+    "neighbour_ratios",
     "outliers",
     "paired_ratio_interval",
     "ratio_interval",
     "steady_state",
+    "student_quantile",
 ]
 
 CONFIDENCE = 0.95
@@ -60,7 +63,7 @@ class Interval:
 
 
 @functools.lru_cache(maxsize=4096)
-def _quantile(freedom: float, confidence: float) -> float:
+def student_quantile(freedom: float, confidence: float = CONFIDENCE) -> float:
     """Return how many standard errors a two-sided interval of Student's t reaches."""
     from scipy.special import stdtrit
 
@@ -69,12 +72,20 @@ def _quantile(freedom: float, confidence: float) -> float:
 
 def half_width_factor(launches: int, confidence: float = CONFIDENCE) -> float:
     """Return by what a standard deviation (of logs) becomes the half-width of a Student interval over `launches`."""
-    return _quantile(launches - 1, confidence) / math.sqrt(launches)
+    return student_quantile(launches - 1, confidence) / math.sqrt(launches)
 
 
 def launch_value(samples: Sequence[float]) -> float:
     """Return what one launch says: the median of its samples. Raises statistics.StatisticsError for none."""
     return statistics.median(samples)
+
+
+def neighbour_ratios(top: Sequence[float], bottom: Sequence[float]) -> list[float]:
+    """Return the ratios of samples that were neighbours in time, of two that took turns in one process.
+
+    What slows the machine for a moment slows both. Raises ValueError where one has more samples than the other.
+    """
+    return [one / other for one, other in zip(top, bottom, strict=True)]
 
 
 def _on_logs(top: Sequence[float], bottom: Sequence[float] | None, confidence: float) -> tuple[float, float, float]:
@@ -95,7 +106,7 @@ def _on_logs(top: Sequence[float], bottom: Sequence[float] | None, confidence: f
     else:
         # Welch-Satterthwaite degrees of freedom.
         freedom = error_squared**2 / sum(variance**2 / degrees for variance, degrees in variances)
-    reach = _quantile(freedom, confidence) * math.sqrt(error_squared)
+    reach = student_quantile(freedom, confidence) * math.sqrt(error_squared)
     return difference, difference - reach, difference + reach
 
 
@@ -109,11 +120,11 @@ def _interval(top: Sequence[float], bottom: Sequence[float] | None, method: str,
         means = [math.exp(statistics.fmean(math.log(value) for value in values)) for values in groups]
         value = means[0] / means[1] if bottom is not None else means[0]
         return Interval(value, 0.0, math.inf, "one launch", confidence)
-    value, low, high = map(_exp, _on_logs(top, bottom, confidence))
+    value, low, high = map(exp, _on_logs(top, bottom, confidence))
     return Interval(value, low, high, method, confidence)
 
 
-def _exp(value: float) -> float:
+def exp(value: float) -> float:
     """Return e to this power; infinity beyond what a float holds: two launches may say as good as nothing."""
     return math.exp(value) if value < _LARGEST_LOG else math.inf
 

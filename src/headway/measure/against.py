@@ -38,12 +38,10 @@ class Worktree:
     """Another revision, checked out.
 
     Attributes:
-        revision: What it was asked for by.
         here: The top of this tree.
         there: The top of the other one.
     """
 
-    revision: str
     here: Path
     there: Path
 
@@ -92,7 +90,7 @@ def worktree(revision: str, folder: Path) -> Iterator[Worktree]:
         there = Path(scratch).resolve() / "tree"
         git("worktree", "add", "--detach", "--quiet", str(there), commit, where=here)
         try:
-            yield Worktree(revision, here, there)
+            yield Worktree(here, there)
         finally:
             git("worktree", "remove", "--force", str(there), where=here)
 

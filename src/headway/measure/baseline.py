@@ -18,7 +18,7 @@ from headway.measure import intervals
 from headway.measure.measured import Measured
 from headway.measure.result import Result
 
-__all__ = ["DRIFT", "PROCESS", "Known", "Stored", "limit_of", "reference", "summary"]
+__all__ = ["DRIFT", "PROCESS", "Known", "Stored", "limit_of", "reference", "sessions_of", "summary"]
 
 DRIFT = 0.01
 """Standard deviation (of logs) of a benchmark's level in units of its reference, from one session to the next, whatever the process."""
@@ -45,14 +45,8 @@ def reference() -> int:
 
 def _log_levels(launches: Sequence[Measured]) -> list[float]:
     """Return by launch the log of what a benchmark took in units of its reference; [] where one had none."""
-    found = []
-    for one in launches:
-        if len(one.reference_s) != len(one.values_s):
-            return []
-        # Neighbours in time: what slows the machine for a moment slows both.
-        ratios = [mine / theirs for mine, theirs in zip(one.values_s, one.reference_s, strict=True)]
-        found.append(math.log(statistics.median(ratios)))
-    return found
+    by_launch = [one.in_reference for one in launches]
+    return [math.log(stats.launch_value(one)) for one in by_launch] if all(by_launch) else []
 
 
 @final
@@ -61,13 +55,9 @@ class Known:
     """A benchmark in stored sessions.
 
     Attributes:
-        model: How its calls ran.
-        tasks: How many at once.
         sessions: What each session measured of it, by launch.
     """
 
-    model: str
-    tasks: int
     sessions: tuple[tuple[Measured, ...], ...]
 
     def ratio(self, now: Result) -> stats.Interval | None:
@@ -89,8 +79,8 @@ class Known:
             of_process, degrees = _of_processes([current, *before])
             shares = 1 / len(current) + sum(1 / len(one) for one in before) / len(before) ** 2
             variance = of_process * shares + DRIFT**2 * (1 + 1 / len(before))
-        reach = stats.half_width_factor(degrees + 1) * math.sqrt((degrees + 1) * variance)
-        return stats.Interval(_exp(middle), _exp(middle - reach), _exp(middle + reach), "sessions")
+        reach = stats.student_quantile(degrees) * math.sqrt(variance)
+        return stats.Interval(stats.exp(middle), stats.exp(middle - reach), stats.exp(middle + reach), "sessions")
 
 
 def _of_processes(sessions: Sequence[Sequence[float]]) -> tuple[float, int]:
@@ -99,14 +89,6 @@ def _of_processes(sessions: Sequence[Sequence[float]]) -> tuple[float, int]:
     if not degrees:
         return PROCESS**2, _KNOWN_DEGREES
     return sum(statistics.variance(one) * (len(one) - 1) for one in sessions if len(one) > 1) / degrees, degrees
-
-
-def _exp(log: float) -> float:
-    """Return e to this power; infinity beyond what a float holds: a stored file may say anything."""
-    return math.exp(log) if log < _LARGEST_LOG else math.inf
-
-
-_LARGEST_LOG = 709.0
 
 
 @final
@@ -135,7 +117,7 @@ class Stored:
             AttributeError, KeyError, TypeError, ValueError: It is none of ours.
         """
         known: dict[tuple[str, str], Known] = {}
-        for session in values.get("sessions", [values]):
+        for session in sessions_of(values):
             for group, results in session["groups"].items():
                 for one in results:
                     launches = tuple(Measured.from_json(launch) for launch in one["launches"])
@@ -145,25 +127,28 @@ class Stored:
                         raise ValueError(f"{one['tasks']!r} tasks")
                     before = known.get((group, one["label"]))
                     earlier = before.sessions if before is not None else ()
-                    known[group, one["label"]] = Known(one["model"], one["tasks"], (*earlier, launches))
+                    known[group, one["label"]] = Known((*earlier, launches))
         return cls(name, known)
+
+
+def sessions_of(values: Mapping[str, Any]) -> list[Any]:
+    """Return the sessions of a stored file; the one of a file that `--headway-json` or an earlier version wrote."""
+    found: list[Any] = values.get("sessions", [values])
+    return found
 
 
 def summary(one: Measured) -> dict[str, Any]:
     """Return what is stored of a launch: medians of blocks, a few values where it had thousands."""
-    values = one.to_json()
-    pairs = list(zip(one.values_s, one.reference_s, strict=True)) if len(one.reference_s) == len(one.values_s) else []
     # Blocks of ratios and of levels: their quotient is the block's reference.
-    levels = intervals.blocks(one.values_s)
-    ratios = intervals.blocks([mine / theirs for mine, theirs in pairs]) if pairs else []
+    levels, ratios = intervals.blocks(one.values_s), intervals.blocks(one.in_reference)
     return {
-        **values,
+        **one.to_json(),
         "values_s": levels,
-        "reference_s": [level / ratio for level, ratio in zip(levels, ratios, strict=True)] if ratios else [],
+        "reference_s": stats.neighbour_ratios(levels, ratios) if ratios else [],
         "latencies_s": [],
         "lags_s": [],
-        "held": intervals.blocks(one.held) if one.held else [],
-        "waited": intervals.blocks(one.waited) if one.waited else [],
+        "held": intervals.blocks(one.held),
+        "waited": intervals.blocks(one.waited),
     }
 
 

@@ -69,10 +69,6 @@ class _Again:
         found = self._known(other)
         return found if found is not None else self._bench.go(*self._plans(other))
 
-    async def measure_async(self, other: str) -> Comparison:
-        found = self._known(other)
-        return found if found is not None else await self._bench.go(*self._plans(other))
-
     def _known(self, other: str) -> Comparison | None:
         found = self._bench.journal.turns.get(frozenset((self._plan.name, other)))
         return Comparison({name: found[name] for name in (self._plan.name, other)}) if found is not None else None
@@ -145,7 +141,7 @@ class Bench:
         target = Target(function, args, kwargs)
         target.check()
         chosen = self._chosen(target, tasks, model)
-        return self._one(target, chosen, tasks, _load(tasks, chosen))
+        return self._one(target, chosen, tasks, _load(tasks, chosen), lag=True)
 
     def _chosen(self, target: Target, tasks: int, model: str) -> str:
         """Return the model of a load of several tasks."""
@@ -195,7 +191,7 @@ class Bench:
 
         model = "" if target.is_async else "threads"
         calls = max(1, round(rate * seconds))
-        return self._one(target, model, 1, source, calls=calls, rounds=1, lag=target.is_async)
+        return self._one(target, model, 1, source, calls=calls, rounds=1, lag=True)
 
     def compare(self, alternatives: Mapping[str, Callable[..., Any]], /, *args: Any, **kwargs: Any) -> Comparison:
         """Time alternatives in turns, with the same arguments, and return a `Comparison`; to be awaited where one is async.
@@ -203,7 +199,7 @@ class Bench:
         Raises:
             UsageError: There are not two at least.
         """
-        return self._compared(alternatives, args, kwargs, lambda target: (_model("", target), 1, Batches))
+        return self._compared(alternatives, args, kwargs, lambda target: (_model("", target), 1, Batches), lag=False)
 
     def compare_concurrent(
         self,
@@ -224,7 +220,7 @@ class Bench:
             chosen = self._chosen(target, tasks, "" if target.is_async else model)
             return chosen, tasks, _load(tasks, chosen)
 
-        return self._compared(alternatives, args, kwargs, load)
+        return self._compared(alternatives, args, kwargs, load, lag=True)
 
     def _compared(
         self,
@@ -232,6 +228,8 @@ class Bench:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         how: Callable[[Target], tuple[str, int, Callable[[Target, Watch], Source]]],
+        *,
+        lag: bool,
     ) -> Comparison:
         if len(alternatives) < 2:
             raise UsageError("there is nothing to compare", hint='headway.compare({"one": f, "other": g})')
@@ -241,7 +239,7 @@ class Bench:
             target = Target(function, args, kwargs)
             target.check()
             full = self.journal.named(f"{stem}: {name}")
-            plans.append(Plan(full, target, self._options, *how(target), label=name, compared=stem))
+            plans.append(Plan(full, target, self._options, *how(target), lag=lag, label=name, compared=stem))
 
         def finish(results: Mapping[str, Result]) -> Comparison:
             return Comparison(dict(zip(alternatives, results.values(), strict=True)))

@@ -92,12 +92,15 @@ def decide(what: str, relation: Relation, interval: stats.Interval | None, basis
 
 def shown(interval: stats.Interval) -> str:
     """Return a value with its interval, with as many digits as it takes to tell the bounds apart."""
-    high = "?" if math.isinf(interval.high) else interval.high
     for digits in range(3, 7):
-        texts = [f"{one:.{digits}g}" for one in (interval.low, interval.value, interval.high)]
-        if len(set(texts)) == 3 or interval.low == interval.high:
+        low, value, high = (f"{one:.{digits}g}" for one in (interval.low, interval.value, interval.high))
+        if len({low, value, high}) == 3 or interval.low == interval.high:
             break
-    return f"{texts[1]} [{texts[0]}-{high if high == '?' else texts[2]}]"
+    return f"{value} [{low}-{'?' if math.isinf(interval.high) else high}]"
+
+
+def _described(what: str, interval: stats.Interval | None, basis: Basis, unit: str = "") -> str:
+    return f"<{what}: {f'{shown(interval)}{unit}' if interval else f'not measured, {basis.why_not}'}>"
 
 
 @final
@@ -140,8 +143,7 @@ class Share:
         return self.value
 
     def __repr__(self) -> str:
-        interval = self.interval
-        return f"<{self.what}: {shown(interval) if interval else f'not measured, {self.basis.why_not}'}>"
+        return _described(self.what, self.interval, self.basis)
 
 
 @final
@@ -173,6 +175,4 @@ class Level:
         return decide(f"{self.what}, in seconds,", above(limit_s), self.interval, self.basis)
 
     def __repr__(self) -> str:
-        return (
-            f"<{self.what}: {f'{shown(self.interval)} s' if self.interval else f'not measured, {self.basis.why_not}'}>"
-        )
+        return _described(self.what, self.interval, self.basis, " s")

@@ -45,18 +45,17 @@ def _of_blocks(values: Sequence[float], method: str) -> stats.Interval:
     of values with lag-1 autocorrelation r is (1 + r) / (1 - r) times what it is without (Law, Simulation Modeling and Analysis, 4.4).
     """
     of_blocks = blocks(values)
-    found = stats.level_interval(of_blocks)
-    if len(of_blocks) < _BLOCKS // 2 or math.isinf(found.high) or found.low == found.high:
-        return replace(found, method=method)
     logs = [math.log(one) for one in of_blocks]
     mean = statistics.fmean(logs)
     rests = [one - mean for one in logs]
-    alike = sum(one * other for one, other in itertools.pairwise(rests)) / sum(one * one for one in rests)
-    # Of n values it comes out smaller by about 1/n than it is.
-    alike = min(max(alike + 1 / len(logs), 0.0), _MOST_ALIKE)
-    wider = math.sqrt((1 + alike) / (1 - alike))
-    low, high = (mean + (math.log(bound) - mean) * wider for bound in (found.low, found.high))
-    return stats.Interval(found.value, math.exp(low), math.exp(high), method)
+    squares = sum(one * one for one in rests)
+    if len(of_blocks) < _BLOCKS // 2 or squares == 0:
+        return replace(stats.level_interval(of_blocks), method=method)
+    # Of n values the correlation comes out smaller by about 1/n than it is.
+    alike = sum(one * other for one, other in itertools.pairwise(rests)) / squares + 1 / len(logs)
+    alike = min(max(alike, 0.0), _MOST_ALIKE)
+    reach = stats.half_width_factor(len(logs)) * statistics.stdev(logs) * math.sqrt((1 + alike) / (1 - alike))
+    return stats.Interval(stats.exp(mean), stats.exp(mean - reach), stats.exp(mean + reach), method)
 
 
 def level(values: Sequence[float]) -> stats.Interval:
@@ -73,7 +72,7 @@ def ratio_in_turns(pairs: Sequence[tuple[Sequence[float], Sequence[float]]]) -> 
     Raises:
         ValueError: There is no pair, or a value is not positive.
     """
-    ratios = [[top / bottom for top, bottom in zip(tops, bottoms, strict=True)] for tops, bottoms in pairs]
+    ratios = [stats.neighbour_ratios(tops, bottoms) for tops, bottoms in pairs]
     if len(ratios) == 1:
         return _of_blocks(ratios[0], "blocks of rounds in turns")
     return stats.paired_ratio_interval([(stats.launch_value(one), 1.0) for one in ratios])

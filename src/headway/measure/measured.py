@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, final
 
+from headway.lab import stats
+
 __all__ = ["Measured", "percentile"]
 
 
@@ -42,6 +44,12 @@ class Measured:
     note: str = ""
     tools: str = ""
     rate_per_s: float | None = None
+
+    @property
+    def in_reference(self) -> list[float]:
+        """By round, the time per call in units of the reference; [] where it did not take turns with one."""
+        both = len(self.reference_s) == len(self.values_s)
+        return stats.neighbour_ratios(self.values_s, self.reference_s) if both else []
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""

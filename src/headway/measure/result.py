@@ -3,8 +3,8 @@
 import functools
 import math
 import statistics
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, final
 
 from headway.errors import UsageError
@@ -55,11 +55,7 @@ class Again(Protocol):
         ...
 
     def measure(self, other: str) -> "Comparison":
-        """Measure them now and return both, this one first."""
-        ...
-
-    def measure_async(self, other: str) -> "Awaitable[Comparison]":
-        """The same, to be awaited."""
+        """Measure them now and return both, this one first; to be awaited where it must wait."""
         ...
 
 
@@ -255,7 +251,7 @@ class Result:
         provisional = self.provisional or other.provisional
         found = self.ratio_with_basis(other)
         if found is not None:
-            return decide(what, wanted, found[0], Basis(found[1].count, found[1].of_launches, provisional=provisional))
+            return decide(what, wanted, found[0], replace(found[1], provisional=provisional))
         why_not = self.why_not or other.why_not
         if why_not or not self.measured or not other.measured:
             return decide(what, wanted, None, Basis(0, why_not=why_not, provisional=provisional))
@@ -265,7 +261,7 @@ class Result:
             return Decision(nothing, Basis(0, why_not=_APART, provisional=provisional))
 
         async def measured() -> Decision:
-            mine, others = (await again.measure_async(other.name)).values()
+            mine, others = (await again.measure(other.name)).values()
             return mine.compared_with(others, by, relation)
 
         return Decision(nothing, Basis(0, provisional=provisional), measure=measured)
@@ -295,11 +291,11 @@ class Result:
                 raise UsageError(f"{self.name} does not scale over {kind}", hint="it is for plain functions")
             return decide(what, above(at_least), None, self.basis)
         serial, parallel = self._scaled(kind, count)
-        found = serial.ratio_with_basis(parallel) if serial.measured and parallel.measured else None
+        found = serial.ratio_with_basis(parallel)
         if found is None:
             return decide(what, above(at_least), None, serial.basis)
         ratio, basis = found
-        return decide(what, above(at_least), ratio, Basis(basis.count, basis.of_launches, provisional=self.provisional))
+        return decide(what, above(at_least), ratio, replace(basis, provisional=self.provisional))
 
 
 _APART = "both were measured in tests or sessions of their own, not in turns; compare them in one test"

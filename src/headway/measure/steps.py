@@ -35,7 +35,8 @@ _MOST_OF_PRECISION = 10
 class Plan:
     """One alternative: what is called, by what and how; where it is one of several that are compared, which, and of what.
 
-    `name` is its own in its test, and `called` what its result is called, where that is another name.
+    `name` is its own in its test, and `called` what its result is called, where that is another name. `lag`: the event loop's lag is
+    looked at meanwhile, where the function is async.
     """
 
     name: str
@@ -113,7 +114,7 @@ def measured(
             if at_turn is not None:
                 at_turn()
             for plan in turns.in_order(plans, len(rounds[plans[0].name])):
-                lag = lags[plan.name] if plan.lag or (plan.tasks > 1 and plan.target.is_async) else None
+                lag = lags[plan.name] if plan.lag and plan.target.is_async else None
                 one = yield from _round(plan, sources[plan.name], calls[plan.name], watches[plan.name], lag)
                 rounds[plan.name].append(one)
     name = uuid.uuid4().hex

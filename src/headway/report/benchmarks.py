@@ -16,7 +16,7 @@ from headway.lab import stats
 from headway.measure.baseline import summary
 from headway.measure.journal import Entry
 from headway.measure.result import Result
-from headway.report.figures import EMPTY, Table, amount, level, ratio
+from headway.report.figures import EMPTY, Table, amount, interval_to_json, level, ratio
 
 __all__ = [
     "COLUMNS",
@@ -251,27 +251,15 @@ def _result(entry: Entry, earlier: Earlier | None = None) -> dict[str, Any]:
         "model": one.model,
         "tasks": one.tasks,
         "traced": one.traced,
-        "call_s": _interval(one.interval, of="launches" if len(one.launches) > 1 else "rounds of one launch"),
-        "ratio_to_before": _interval(before, to=earlier.name if earlier is not None else ""),
+        "call_s": interval_to_json(one.interval, of="launches" if len(one.launches) > 1 else "rounds of one launch"),
+        "ratio_to_before": interval_to_json(before, to=earlier.name if earlier is not None else ""),
         "launches": [launch.to_json() for launch in one.launches],
         "failed": list(one.failed),
         "why_not": one.why_not,
     }
 
 
-def _interval(interval: stats.Interval | None, **told: str) -> dict[str, Any] | None:
-    if interval is None:
-        return None
-    return {
-        "value": interval.value,
-        "low": interval.low,
-        "high": None if math.isinf(interval.high) else interval.high,
-        "confidence": interval.confidence,
-        **told,
-    }
-
-
-def to_pyperf(groups: Groups, _folder: Path | None = None) -> dict[str, Any]:
+def to_pyperf(groups: Groups) -> dict[str, Any]:
     """Return a pyperf suite (format 1.0): a benchmark each, a run per launch, seconds per call. Loads in pyperf 2.10."""
     benchmarks = [
         {

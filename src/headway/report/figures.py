@@ -16,6 +16,7 @@ __all__ = [
     "Unit",
     "amount",
     "interval_ends",
+    "interval_to_json",
     "level",
     "metric_words",
     "number",
@@ -116,6 +117,20 @@ def interval_ends(interval: stats.Interval | None) -> tuple[float | None, float 
     if interval is None or math.isinf(interval.high):
         return None, None
     return interval.low, interval.high
+
+
+def interval_to_json(interval: stats.Interval | None, **told: str) -> dict[str, float | str | None] | None:
+    """Return an interval as JSON values, with what else is told of it; None where there is none."""
+    if interval is None:
+        return None
+    return {
+        "value": interval.value,
+        "low": interval.low,
+        # JSON has no infinity.
+        "high": None if math.isinf(interval.high) else interval.high,
+        "confidence": interval.confidence,
+        **told,
+    }
 
 
 _WIDE = 0.3

@@ -124,7 +124,7 @@ class CellResult:
             shared = mine[block].facts.get("shared")
             turns = shared is not None and shared == others[block].facts.get("shared") and len(top) == len(bottom)
             if turns and min(*top, *bottom) > 0:
-                found[block] = stats.launch_value([one / two for one, two in zip(top, bottom, strict=True)])
+                found[block] = stats.launch_value(stats.neighbour_ratios(top, bottom))
             else:
                 found[block] = stats.launch_value(top) / stats.launch_value(bottom)
         return found

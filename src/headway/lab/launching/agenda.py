@@ -83,7 +83,8 @@ class Agenda:
 
     def first_looks_s(self, cells: Sequence[Cell]) -> float:
         """Return what the launches that these cells get whatever they say are expected to take."""
-        return sum(self.expected_s([cell]) * self.first_launches(cell) for cell in cells)
+        several = [cell for cell in cells if self.first_launches(cell) > 1]
+        return self.expected_s(cells) + self.expected_s(several) * (self._plan.launches - 1)
 
     def first_look(self, experiment: str) -> Iterator[Step | Finished]:
         """Yield the launches that every cell of one experiment gets, and then that it has had them."""

@@ -1,6 +1,5 @@
 """A run as JSON: every cell with its raw samples, statistics, verdicts and findings; or as a pyperf suite."""
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,21 +10,13 @@ from headway.lab.judging.evidence import TOO_MANY, Evidence
 from headway.lab.judging.findings import Finding
 from headway.lab.judging.verdicts import Verdict
 from headway.lab.kept.results import CellResult, Run
+from headway.report.figures import interval_to_json
 
 __all__ = ["comparison_to_json", "run_to_json", "run_to_pyperf", "verdict_to_json"]
 
 
 def _interval(interval: stats.Interval | None) -> dict[str, Any] | None:
-    if interval is None:
-        return None
-    return {
-        "value": interval.value,
-        "low": interval.low,
-        # JSON has no infinity.
-        "high": None if math.isinf(interval.high) else interval.high,
-        "confidence": interval.confidence,
-        "method": interval.method,
-    }
+    return None if interval is None else interval_to_json(interval, method=interval.method)
 
 
 def _evidence(one: Evidence) -> dict[str, Any]:
