@@ -120,10 +120,15 @@ def make_run(tmp_path: Path):
     """
 
     def make(
-        cells: list[tuple[Cell, dict[str, list[list[float]]]]], interpreters=None, machine=None, launches: int = 5
+        cells: list[tuple[Cell, dict[str, list[list[float]]]]],
+        interpreters=None,
+        machine=None,
+        launches: int = 5,
+        size: str = "quick",
     ) -> Run:
         interpreters = interpreters or [make_interpreter()]
         settings = make_settings(
+            size=size,
             launches=launches,
             experiments=tuple(sorted({cell.experiment for cell, _ in cells})),
             machine=machine or make_machine(),

@@ -10,6 +10,7 @@ from browser_pages import until
 from synthetic import make_cell, make_interpreter
 
 from headway.lab.experiments import experiment
+from headway.lab.kept.settings import SESSION
 from headway.report import experiment_tables
 from headway.report.html import lab_page, render_page
 
@@ -95,6 +96,26 @@ def test_interpreters_switch_off_in_every_plot(open_page, run):
     page.get_by_label("3.12", exact=True).check()
     page.get_by_label("threads", exact=True).check()
     assert rows.count() == 8
+
+
+def test_a_test_session_shows_how_its_rounds_are_spread(open_page, make_run):
+    """A histogram for each benchmark, with all of its rounds; those of a group share a scale."""
+    rounds = [1 + place / 100 for place in range(99)]
+    cells = [
+        (make_cell("countdown", series, NEW.id, setting="both"), {"work_s": [[factor * one for one in rounds]]})
+        for series, factor in (("old", 1.0), ("new", 0.5))
+    ]
+    page = open_page(render_page(lab_page(make_run(cells, [NEW], size=SESSION))))
+    rows = page.locator("#countdown figure.histogram g.row")
+    rows.first.wait_for()
+
+    assert rows.count() == 2
+    counts = [
+        sum(int(one.text_content().split()[0]) for one in row.locator("rect.bin title").all()) for row in rows.all()
+    ]
+    assert counts == [99, 99]
+    left = [row.locator("rect.bin").first.bounding_box()["x"] for row in rows.all()]
+    assert left[1] < left[0]
 
 
 def test_a_plot_has_each_launch_and_the_ideal(open_page, run):

@@ -11,6 +11,7 @@ from synthetic import make_cell, make_interpreter
 
 from headway.lab.experiments import experiment
 from headway.lab.kept.results import Run
+from headway.lab.kept.settings import SESSION
 from headway.report import render_run
 from headway.report.figures import Table
 from headway.report.html import lab_page, render_page
@@ -115,6 +116,17 @@ def test_latencies_give_percentiles_and_cores_their_share(make_run):
     (one,) = [plot for plot in plots if plot.kind == "percentiles"]
     assert one.metrics == tuple(f"latency_{name}_s" for name in names)
     assert next(plot for plot in plots).better == "more"
+
+
+def test_a_test_session_has_histograms_of_its_rounds(make_run):
+    """All rounds of all launches; the lab's own runs have launches as points alone."""
+    cells = [(cell("sleep", "serial"), {"work_s": [[1.0, 1.1], [1.2, 1.3]]})]
+    lab, session = make_run(cells), make_run(cells, size=SESSION)
+
+    assert next(plot.kind for plot in plots_of(session, experiment("sleep"))) == "histogram"
+    assert cells_of(session, experiment("sleep"))[0].samples == (1.0, 1.1, 1.2, 1.3)
+    assert "histogram" not in [plot.kind for plot in plots_of(lab, experiment("sleep"))]
+    assert cells_of(lab, experiment("sleep"))[0].samples == ()
 
 
 def test_the_course_is_the_launches_mean(make_run):

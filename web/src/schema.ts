@@ -13,6 +13,7 @@ export interface Cell {
   readonly metrics: Readonly<Record<string, Measure>>;
   readonly cores: Readonly<Record<string, number>>;
   readonly course: readonly Stretch[];
+  readonly samples: readonly number[];
 }
 
 /** A claim and its outcomes. */
@@ -153,7 +154,7 @@ export interface Outcome {
 
 /** A way to draw some of an experiment's cells. */
 export interface Plot {
-  readonly kind: "dots" | "lines" | "heat" | "percentiles" | "cores";
+  readonly kind: "dots" | "histogram" | "lines" | "heat" | "percentiles" | "cores";
   readonly title: string;
   readonly metrics: readonly string[];
   readonly unit: "s" | "per_s" | "bytes" | "bytes_per_s" | "share" | "count";

@@ -12,7 +12,7 @@ from headway.host.interpreters import Interpreter, probe
 from headway.host.machine import this_machine
 from headway.lab.design import Cell, Declared, Variant
 from headway.lab.kept.launched import Launch
-from headway.lab.kept.settings import Settings
+from headway.lab.kept.settings import SESSION, Settings
 from headway.lab.kept.store import Store
 from headway.measure.journal import Entry
 from headway.measure.measured import Measured, percentile
@@ -46,7 +46,7 @@ class Kept:
         self._interpreter: Interpreter = probe(sys.executable)
         self._settings = Settings(
             version=version,
-            size="pytest",
+            size=SESSION,
             launches=launches,
             seed=0,
             limit_s=0.0,

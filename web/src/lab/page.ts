@@ -7,6 +7,7 @@ import type { Shown } from "./chart.ts";
 import { comparison } from "./compared.ts";
 import { dots } from "./dots.ts";
 import { cores, heat } from "./heat.ts";
+import { histogram } from "./histogram.ts";
 import { lines } from "./lines.ts";
 import { percentiles } from "./percentiles.ts";
 
@@ -28,7 +29,7 @@ class Figure {
   ) {
     const there = [...new Set(cells.map((cell) => cell.interpreter))].filter((id) => id !== ONE_WORKER);
     this.chosen = there.includes(newest) ? newest : (there.at(-1) ?? "");
-    const one = plot.kind !== "dots" && plot.kind !== "cores" && there.length > 1;
+    const one = !["dots", "histogram", "cores"].includes(plot.kind) && there.length > 1;
     const select = one && h(
       "select",
       {
@@ -71,6 +72,8 @@ class Figure {
     switch (this.plot.kind) {
       case "dots":
         return dots(this.plot, cells, this.shown, width);
+      case "histogram":
+        return histogram(this.plot, cells, width);
       case "lines":
         return lines(this.plot, cells, this.shown, width);
       case "heat":

@@ -12,7 +12,10 @@ from headway.lab.kept.typed import typed
 from headway.lab.plan import Skipped
 from headway.lab.sequential import confidence_of
 
-__all__ = ["Settings"]
+__all__ = ["SESSION", "Settings"]
+
+SESSION = "pytest"
+"""The size of a run that is the benchmarks of a test session."""
 
 
 @final
@@ -22,7 +25,7 @@ class Settings:
 
     Attributes:
         version: Headway's.
-        size: "quick", "standard", "published", or "pytest" for the benchmarks of a test session.
+        size: "quick", "standard", "published", or `SESSION`.
         launches: Launches of every cell; in a run with a budget, before its first look.
         budget_s: The time for all launches, spent where claims are not decided; None where every cell has `launches`.
         seed: Of the order of launches.

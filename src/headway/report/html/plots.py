@@ -1,10 +1,12 @@
 """Which plots fit an experiment, and its cells as numbers for them. Drawing is the page's work."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, final
 
 from headway.lab.design import ONE_WORKER, Experiment
 from headway.lab.kept.results import CellResult, Run
+from headway.lab.kept.settings import SESSION
 from headway.report.figures import Unit, interval_ends, metric_words, shown_level, unit_of, unit_of_experiment
 from headway.report.html.schema import Cell, Measure, Plot
 
@@ -115,17 +117,24 @@ def cells_of(run: Run, experiment: Experiment) -> tuple[Cell, ...]:
                 metrics=metrics,
                 cores=result.mean_utilisation(),
                 course=tuple(result.course()),
+                samples=tuple(itertools.chain(*result.samples(experiment.metric))) if of_rounds(run) else (),
             )
         )
     return tuple(found)
 
 
+def of_rounds(run: Run) -> bool:
+    """Return whether a launch is one process's rounds, of which there are many: those of a test session."""
+    return run.settings.size == SESSION
+
+
 def plots_of(run: Run, experiment: Experiment) -> tuple[Plot, ...]:
     """Return the plots that fit the experiment; the first tells most."""
-    return tuple(_plots(experiment, [result for result in run.of(experiment.name) if result.launches]))
+    results = [result for result in run.of(experiment.name) if result.launches]
+    return tuple(_plots(experiment, results, rounds=of_rounds(run)))
 
 
-def _plots(experiment: Experiment, results: Sequence[CellResult]) -> Iterator[Plot]:
+def _plots(experiment: Experiment, results: Sequence[CellResult], *, rounds: bool) -> Iterator[Plot]:
     python = [result for result in results if result.cell.interpreter != ONE_WORKER]
     axes = _Axes(experiment, results)
     metric, unit = experiment.metric, unit_of_experiment(experiment)
@@ -134,6 +143,8 @@ def _plots(experiment: Experiment, results: Sequence[CellResult]) -> Iterator[Pl
         yield _plot("heat", what, (metric,), unit, axes)
     elif axes.x:
         yield _plot("lines", what, (metric,), unit, axes, ideal=_ideal(experiment, axes, unit))
+    if rounds:
+        yield _plot("histogram", f"{what}, how many rounds took how long", (metric,), unit)
     yield _plot("dots", f"{what}, each launch a point", (metric,), unit)
     latencies = tuple(one for one in _PERCENTILES if any(result.values(one) for result in python))
     if len(latencies) > 1:
@@ -155,7 +166,7 @@ def _ideal(experiment: Experiment, axes: _Axes, unit: Unit) -> Literal["divided"
 
 
 def _plot(
-    kind: Literal["dots", "lines", "heat", "percentiles", "cores"],
+    kind: Literal["dots", "histogram", "lines", "heat", "percentiles", "cores"],
     title: str,
     metrics: tuple[str, ...],
     unit: Unit,

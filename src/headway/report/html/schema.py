@@ -96,6 +96,7 @@ class Cell:
         metrics: Those that some plot shows.
         cores: Busy share by core during the timed part.
         course: How many cores were busy in each stretch of the launches; () where that is not known.
+        samples: All samples of the experiment's metric, for a histogram; () where there is none.
     """
 
     series: str
@@ -109,6 +110,7 @@ class Cell:
     metrics: Mapping[str, Measure]
     cores: Mapping[str, float]
     course: tuple[Stretch, ...]
+    samples: tuple[float, ...]
 
 
 @final
@@ -117,7 +119,7 @@ class Plot:
     """A way to draw some of an experiment's cells.
 
     Attributes:
-        kind: "dots": launches by cell; "lines": over a swept parameter; "heat": over two; "percentiles": latency by
+        kind: "dots": launches by cell; "histogram": samples by cell; "lines": over a swept parameter; "heat": over two; "percentiles": latency by
             percentile; "cores": busy share of each core.
         title: What it shows.
         metrics: What of each cell; for "percentiles" from the lowest to the highest.
@@ -130,7 +132,7 @@ class Plot:
             of cores), "multiplied" (a rate grows), or "".
     """
 
-    kind: Literal["dots", "lines", "heat", "percentiles", "cores"]
+    kind: Literal["dots", "histogram", "lines", "heat", "percentiles", "cores"]
     title: str
     metrics: tuple[str, ...]
     unit: Unit
