@@ -1,41 +1,55 @@
 // SPDX-License-Identifier: MIT
-/* Proportional share with low latency for who uses little.
+/* Threads that compute share the GIL evenly, and only they are interrupted.
  *
- * Each thread has a virtual time: the GIL time that it used, over its weight. Who wants the GIL has
- * a virtual deadline, its virtual time and what it is expected to need; the earliest goes next, and
- * a waiter whose deadline comes before the holder's has it asked (earliest eligible virtual
- * deadline first, Stoica and Abdel-Wahab 1995, as Linux schedules since 6.6, without its test of
- * eligibility: who is ahead of the others has the later deadline for it).
+ * Most programs have no thread that computes, and are best left as they are: their threads hold the
+ * GIL for a moment and wait for each other, and an interruption in the middle of that makes the
+ * others queue for what the interrupted one has locked. So the policy tells two kinds apart.
  *
- * - What a thread needs is what it mostly holds between two calls; a thread that computes gets a
- *   slice. It keeps its deadline until the slice is used up, however often it is interrupted, and
- *   so goes on before others that compute.
- * - The slice is a share of `latency_us` by how many want the GIL, so that who computes comes round
- *   in about that time. It is a time by the clock: interruptions shorten it. Threads that compute
- *   go in turn all the same as long as what they got differs by less than a slice, or one that was
- *   not interrupted would wait for several rounds; from then on their deadlines make up for it.
- * - Who slept does not save up: its virtual time is at most `credit_us` behind the others'. And it
- *   loses nothing: a call that lets go and comes back at once gains it nothing (the test "cpued" of
- *   bpo-7946).
- * - Who held for long in one call of C, that nobody could interrupt, pays back two shares of
- *   `latency_us` at most: that the others were kept waiting is over, and it would wait for as long
- *   as all of them were.
- * - A holder that computes is left alone for `hold_us`, so that many short waiters cannot cut it to
- *   dust. */
+ * - A thread computes that holds the GIL for longer than `compute_us` from one call to the next.
+ *   Threads that do not come first, in the order of their arrival, and a thread that computes is
+ *   asked for the GIL as soon as one of them waits. Among each other they wait for a switch
+ *   interval, as without us.
+ * - Threads that compute go in turn, by virtual deadlines: a thread's virtual time is the GIL time
+ *   that it used, over its weight, and the earliest goes next (Stoica and Abdel-Wahab, "Earliest
+ *   eligible virtual deadline first", 1995). The slice is a share of `latency_us`, by the clock.
+ *   Who is interrupted keeps its deadline until its slice is used up, and so goes on before others.
+ *   They go in turn all the same as long as what they got differs by less than a slice, or one that
+ *   was not interrupted would wait for several rounds.
+ * - Coming first is not for ever. A thread that takes more than its share of the GIL, though in
+ *   small parts, goes in turn with those that compute (the test "cpued" of bpo-7946). What it uses
+ *   weighs the less, the more often it lets go (as in sched_ext's scx_flash): a server that is busy
+ *   with one call after the other is no such thread.
+ * - Those that compute have at least `compute_percent` of the time between them, in turns of
+ *   TURN_NS in which nobody interrupts them.
+ * - Who slept does not save up: its virtual time is at most `credit_us` behind the others'. Who held
+ *   for long in one call of C, that nobody could interrupt, pays back two shares of `latency_us` at
+ *   most: that the others were kept waiting is over. */
 #include "policy/policies.h"
 
-enum { LATENCY, LEAST_SLICE, CREDIT, HOLD, GRACE };
+enum { LATENCY, LEAST_SLICE, COMPUTE, PERCENT, CREDIT, HOLD, GRACE };
+
+enum { FIRST_LANE, TURN_LANE };
 
 #define VIRTUAL own[0]  /* its virtual time */
 #define DEADLINE own[1] /* its virtual deadline */
 #define TURN_END own[2] /* when its slice is over; 0: it has not begun */
-#define KNOWN own[3]    /* it has been here before */
-#define SLICE own[4]    /* how long its turn is to last, by the clock */
+#define SLICE own[3]    /* how long its turn is to last, by the clock */
+#define MARKS own[4]    /* of those below */
+
+#define KNOWN 1    /* it has been here before */
+#define COMPUTES 2 /* as of when it last wanted the GIL */
+#define OWED_IT 4  /* it has the GIL as the part of those that compute was due */
 
 /* Of the GIL. */
-#define LAST own[0]          /* the latest deadline that a thread which computes was given ... */
-#define LAST_PRIORITY own[1] /* ... which had this priority */
-#define CLOCK own[2]         /* the virtual time that the slowest has come to; grows only */
+#define ARRIVALS own[0]      /* of threads that come first */
+#define LAST own[1]          /* the latest deadline that a thread which computes was given ... */
+#define LAST_PRIORITY own[2] /* ... which had this priority */
+#define CLOCK own[3]         /* the virtual time that those in turn have come to; grows only */
+#define OWED own[4]          /* GIL time that those which compute are to get ... */
+#define OWED_AT own[5]       /* ... as of then */
+
+/* So much is owed to those that compute before it is given. */
+#define TURN_NS 1000000
 
 /* So many shares of `latency_us` may a thread be ahead of the others, however short they are: among
  * thousands it would by the least slice wait for half a minute until all had come as far. */
@@ -44,28 +58,49 @@ enum { LATENCY, LEAST_SLICE, CREDIT, HOLD, GRACE };
 /* The least that a thread is expected to need: those that need less are equals. */
 #define LEAST_NEED_NS 50000
 
+/* Who holds for less than that weighs more, in proportion, up to so many times. */
+#define LIGHT_NS 800000
+#define LIGHTEST 16
+
+/* Urgent threads come before all that arrived. */
+#define URGENT (INT64_C(1) << 62)
+
 static int64_t option_ns(const struct hw_policy_gil *gil, int which) {
     return gil->options[which] * 1000;
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static bool has(const struct hw_policy_thread *thread, int64_t mark) {
+    return (thread->MARKS & mark) != 0;
+}
+
+static void set(struct hw_policy_thread *thread, int64_t mark, bool to) {
+    thread->MARKS = to ? thread->MARKS | mark : thread->MARKS & ~mark;
 }
 
 static int64_t scaled(const struct hw_policy_thread *thread, int64_t ns) {
     return thread->priority == 0 ? ns : ns * 1024 / hw__policy_weight(thread->priority);
 }
 
-/* The virtual time of the holder, with the hold that goes on. */
-static int64_t virtual_now(const struct hw_policy_gil *gil, const struct hw_policy_thread *holder) {
-    return holder->VIRTUAL + scaled(holder, gil->now_ns - holder->acquired_ns);
+/* What so much GIL time is in virtual time. */
+static int64_t charge(const struct hw_policy_thread *thread, int64_t ns) {
+    int64_t burst_ns = most(thread->burst_ns, thread->run_ns);
+    if (burst_ns < LIGHT_NS && !has(thread, COMPUTES)) {
+        ns = ns * most(burst_ns, LIGHT_NS / LIGHTEST) / LIGHT_NS;
+    }
+    return scaled(thread, ns);
 }
 
 static int64_t share_ns(const struct hw_policy_gil *gil) {
-    int64_t others = gil->waiting;
+    int64_t others = gil->in_lane[FIRST_LANE] + gil->in_lane[TURN_LANE]; /* may yet compute */
     return option_ns(gil, LATENCY) / (others < 2 ? 2 : others);
 }
 
 static int64_t slice_ns(const struct hw_policy_gil *gil) {
-    int64_t share = share_ns(gil);
-    int64_t least = option_ns(gil, LEAST_SLICE);
-    return share < least ? least : share;
+    return most(share_ns(gil), option_ns(gil, LEAST_SLICE));
 }
 
 /* When its turn is over: sooner than was thought when it began, if more have come since. */
@@ -74,30 +109,49 @@ static int64_t turn_end(const struct hw_policy_gil *gil, const struct hw_policy_
     return slice < thread->SLICE ? thread->TURN_END - thread->SLICE + slice : thread->TURN_END;
 }
 
-static void advance(struct hw_policy_gil *gil, int64_t to) {
-    if (gil->least_key < to) {
-        to = gil->least_key; /* a deadline: somewhat later than its thread's virtual time */
+/* Keeps the account of what those that compute are to get, while both kinds want the GIL; `holder`:
+ * who had it since the account was looked at last. */
+static void account(struct hw_policy_gil *gil, const struct hw_policy_thread *holder) {
+    int64_t passed_ns = gil->now_ns - gil->OWED_AT;
+    gil->OWED_AT = gil->now_ns;
+    if (holder != NULL && has(holder, COMPUTES)) {
+        bool costs = gil->in_lane[FIRST_LANE] > 0;
+        gil->OWED -= costs ? passed_ns * (100 - gil->options[PERCENT]) / 100 : 0;
+    } else if (gil->in_lane[TURN_LANE] > 0) {
+        gil->OWED += passed_ns * gil->options[PERCENT] / 100;
     }
-    if (to > gil->CLOCK) {
-        gil->CLOCK = to;
-    }
+    gil->OWED = most(least(gil->OWED, 2 * TURN_NS), -option_ns(gil, LATENCY) / 2);
 }
 
-/* What it needs: gives it a deadline. */
+/* It wants the GIL, and may have been away. */
+static void arrive(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
+    int64_t credit_ns = has(thread, KNOWN) ? option_ns(gil, CREDIT) : 0;
+    int64_t debt_ns = scaled(thread, MOST_DEBT_SHARES * share_ns(gil));
+    thread->VIRTUAL = most(thread->VIRTUAL, gil->CLOCK - credit_ns);
+    thread->VIRTUAL = least(thread->VIRTUAL, gil->CLOCK + debt_ns);
+    set(thread, KNOWN, true);
+}
+
+static bool computes(const struct hw_policy_gil *gil, const struct hw_policy_thread *thread,
+                     int64_t held_ns) {
+    int64_t limit_ns = option_ns(gil, COMPUTE);
+    return thread->run_ns + held_ns > limit_ns || thread->burst_ns > limit_ns;
+}
+
+/* It took more than its share, and others that compute want the GIL, too. */
+static bool is_overdrawn(const struct hw_policy_gil *gil, const struct hw_policy_thread *thread) {
+    bool any = gil->in_lane[TURN_LANE] > 0 || (gil->holder != NULL && has(gil->holder, COMPUTES));
+    return any && thread->VIRTUAL > gil->CLOCK + option_ns(gil, CREDIT);
+}
+
+/* Gives it a deadline, and a slice. */
 static void plan(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     int64_t slice = slice_ns(gil);
-    int64_t need = 2 * thread->burst_ns;
-    if ((thread->flags & HW_THREAD_FORCED) != 0 && thread->run_ns > need) {
-        need = slice; /* it goes on, and nobody knows how long */
-    }
-    need = need > slice ? slice : need < LEAST_NEED_NS ? LEAST_NEED_NS : need;
-    if ((thread->flags & HW_THREAD_URGENT) != 0) {
-        need = 0;
-    }
+    int64_t need = has(thread, COMPUTES) ? slice : least(2 * thread->burst_ns, slice);
     thread->SLICE = slice;
     thread->TURN_END = 0;
-    thread->DEADLINE = thread->VIRTUAL + scaled(thread, need);
-    if (need == slice) {
+    thread->DEADLINE = thread->VIRTUAL + scaled(thread, most(need, LEAST_NEED_NS));
+    if (has(thread, COMPUTES)) {
         int64_t behind = gil->LAST - thread->DEADLINE;
         if (behind >= 0 && behind <= scaled(thread, slice) &&
             thread->priority == gil->LAST_PRIORITY) {
@@ -110,80 +164,94 @@ static void plan(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     }
 }
 
-static void arrive(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
-    int64_t clock = gil->CLOCK;
-    if (gil->holder != NULL && gil->holder != thread) {
-        int64_t holder = virtual_now(gil, gil->holder);
-        holder = holder < gil->least_key ? holder : gil->least_key;
-        clock = holder > clock ? holder : clock;
-    }
-    int64_t least = clock - (thread->KNOWN ? option_ns(gil, CREDIT) : 0);
-    if (thread->VIRTUAL < least || !thread->KNOWN) {
-        thread->VIRTUAL = least;
-    }
-    int64_t most = clock + scaled(thread, MOST_DEBT_SHARES * share_ns(gil));
-    if (thread->VIRTUAL > most) {
-        thread->VIRTUAL = most;
-    }
-    thread->KNOWN = 1;
+static void classify(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
+    arrive(gil, thread);
+    set(thread, COMPUTES, computes(gil, thread, 0));
+    plan(gil, thread);
+    bool urgent = (thread->flags & HW_THREAD_URGENT) != 0;
+    bool in_turn = !urgent && (has(thread, COMPUTES) || is_overdrawn(gil, thread));
+    thread->lane = in_turn ? TURN_LANE : FIRST_LANE;
+    thread->key = in_turn ? thread->DEADLINE : ++gil->ARRIVALS - (urgent ? URGENT : 0);
 }
 
 static void ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
-    bool interrupted =
-        (thread->flags & HW_THREAD_FORCED) != 0 && gil->now_ns < turn_end(gil, thread);
+    account(gil, gil->holder);
+    bool interrupted = has(thread, COMPUTES) && (thread->flags & HW_THREAD_FORCED) != 0 &&
+                       gil->now_ns < turn_end(gil, thread);
     if (!interrupted) {
-        arrive(gil, thread);
-        plan(gil, thread);
+        classify(gil, thread);
     }
-    thread->key = thread->DEADLINE;
 }
 
 static void acquired(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
+    account(gil, NULL);
     if (thread->ready_ns == 0 && (thread->flags & HW_THREAD_FORCED) == 0) {
-        arrive(gil, thread); /* it found the GIL free */
-        plan(gil, thread);
+        classify(gil, thread); /* it found the GIL free */
     }
     if (thread->TURN_END == 0) {
         thread->TURN_END = thread->acquired_ns + thread->SLICE;
     }
-    advance(gil, thread->VIRTUAL);
+    set(thread, OWED_IT, has(thread, COMPUTES) && gil->OWED >= TURN_NS);
+    if (thread->lane == TURN_LANE) {
+        gil->CLOCK = most(gil->CLOCK, thread->VIRTUAL);
+    }
 }
 
 static void released(struct hw_policy_gil *gil, struct hw_policy_thread *thread, int64_t held_ns) {
-    thread->VIRTUAL += scaled(thread, held_ns);
+    account(gil, thread);
+    if (has(thread, COMPUTES) || gil->in_lane[TURN_LANE] > 0) {
+        thread->VIRTUAL += charge(thread, held_ns);
+    }
     if (thread->run_ns > LEAST_NEED_NS && thread->DEADLINE < thread->VIRTUAL) {
-        /* It needs more than was thought: it computes. */
+        /* It needs more than was thought. */
         thread->DEADLINE = thread->VIRTUAL + scaled(thread, slice_ns(gil));
     }
-    advance(gil, thread->VIRTUAL);
 }
 
 static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread *waiter,
                         const struct hw_policy_thread *holder) {
-    int64_t held = gil->now_ns - holder->acquired_ns;
-    int64_t left = turn_end(gil, holder) - gil->now_ns;
-    int64_t reached = virtual_now(gil, holder);
-    int64_t deadline = holder->DEADLINE;
+    int64_t held_ns = gil->now_ns - holder->acquired_ns;
+    if ((waiter->flags & HW_THREAD_URGENT) != 0) {
+        return 0;
+    }
+    if (!has(holder, COMPUTES) && !computes(gil, holder, held_ns)) {
+        /* As without us, but that it computes is known sooner of one that was interrupted before. */
+        int64_t left_ns = option_ns(gil, COMPUTE) - holder->run_ns - held_ns;
+        return least(hw__policy_interval(gil, waiter, holder), left_ns);
+    }
+    int64_t hold_ns = option_ns(gil, HOLD);
+    hold_ns = (has(holder, OWED_IT) ? most(hold_ns, TURN_NS) : hold_ns) - held_ns;
+    if (waiter->lane == FIRST_LANE) {
+        return hold_ns;
+    }
+    int64_t reached = holder->VIRTUAL + charge(holder, held_ns), deadline = holder->DEADLINE;
     if (reached > deadline) {
         deadline = reached + scaled(holder, slice_ns(gil)); /* as released() will find */
     }
-    if (waiter->key < deadline) {
-        int64_t hold = (waiter->flags & HW_THREAD_URGENT) != 0 ? 0 : option_ns(gil, HOLD);
-        left = left < hold - held ? left : hold - held;
-    }
-    return left;
+    int64_t left_ns = turn_end(gil, holder) - gil->now_ns;
+    return waiter->key < deadline ? least(left_ns, hold_ns) : left_ns;
 }
 
+static int32_t lane(struct hw_policy_gil *gil) {
+    account(gil, gil->holder);
+    return gil->OWED >= TURN_NS ? TURN_LANE : FIRST_LANE;
+}
+
+/* Where those that compute wait, and nobody else. */
 static int64_t grace(struct hw_policy_gil *gil, const struct hw_policy_thread *next,
                      const struct hw_policy_thread *releaser) {
-    return releaser->VIRTUAL <= next->key ? option_ns(gil, GRACE) : 0;
+    bool gives = next->lane == TURN_LANE && releaser->lane == FIRST_LANE && gil->OWED < TURN_NS;
+    return gives ? option_ns(gil, GRACE) : 0;
 }
 
 static const struct hw_policy_option options[] = {
     {"latency_us", 1000, 10000000, 42000, "in which all that compute have had their turn"},
     {"least_slice_us", 100, 1000000, 1000, "what a turn lasts at least"},
+    {"compute_us", 100, 1000000, 5000, "who holds the GIL for longer at a time computes"},
+    {"compute_percent", 0, 90, 10,
+     "the part of the time that threads which compute get at least, between them"},
     {"credit_us", 0, 10000000, 5000, "how far behind the others a thread that slept may be"},
-    {"hold_us", 0, 1000000, 10, "for how long who has just got the GIL is not asked"},
+    {"hold_us", 0, 1000000, 10, "for how long who computes and has just got the GIL is not asked"},
     {"grace_us", 0, 1000, 10, "for how long others are left asleep when a call returns at once"},
     {.name = NULL},
 };
@@ -191,8 +259,8 @@ static const struct hw_policy_option options[] = {
 const struct hw_policy hw__policy_fair = {
     .abi = HW_POLICY_ABI,
     .name = "fair",
-    .about = "shares of GIL time in proportion to weight; who uses little hardly waits (the "
-             "default)",
+    .about = "threads that compute share the GIL evenly and let the others go first; where none "
+             "does, all is as without it (the default)",
     .good_for = "servers with background work in threads, and most other programs",
     .bad_at = "one thread that is to have the GIL whatever the others get (see priorities)",
     .options = options,
@@ -200,5 +268,6 @@ const struct hw_policy hw__policy_fair = {
     .acquired = acquired,
     .released = released,
     .patience = patience,
+    .lane = lane,
     .grace = grace,
 };

@@ -110,7 +110,7 @@ static void begin_wait(struct hw__sched *sched, struct hw__runner *runner, int64
     runner->stuck_ns = sched->stuck_ns;
     runner->guard_ns = GUARD_NS;
     runner->seen.ready_ns = now;
-    hw__watchdog_crowd(sched, sched->queue.count + 1, now);
+    hw__watchdog_crowd(sched, hw__sched_waiting(sched) + 1, now);
     sched->policy->ready(&sched->view, &runner->seen);
 }
 
@@ -152,30 +152,34 @@ static int64_t due(struct hw__sched *sched, const struct hw__runner *runner, int
 
 /* How long a waiter in the queue sleeps at most. */
 static int64_t sleep_ns(struct hw__sched *sched, const struct hw__runner *runner, int64_t due_ns) {
-    if (hw__waiters_first(&sched->queue) != runner) {
+    if (hw__sched_next(sched) != runner) {
         /* Longer than who goes before it, or all would wake to ask for the same. */
         int64_t sleep = least(due_ns + NEXT_SLEEP_NS, OTHERS_SLEEP_NS);
-        int64_t crowd = least((int64_t)sched->queue.count * OTHERS_EACH_NS, CROWD_SLEEP_NS);
+        int64_t crowd = least((int64_t)hw__sched_waiting(sched) * OTHERS_EACH_NS, CROWD_SLEEP_NS);
         return sleep > crowd ? sleep : crowd;
     }
     int64_t most = NEXT_SLEEP_NS;
     bool any_moment = sched->holder == NULL || hw__habits_short(sched, sched->holder);
-    if (any_moment && (sched->policy->flags & HW_POLICY_PLAIN) == 0) {
-        most = runner->guard_ns;
+    if (any_moment && sched->policy->grace != NULL && hw__habits_computes(runner)) {
+        most = runner->guard_ns; /* nobody may call it */
     }
     return least(due_ns, most);
 }
 
 /* Spinning pays where the GIL is about to come, from a thread that runs now, elsewhere. Once in a
- * wait; and a core is left to others. */
+ * wait; and a core is left to others. It is for threads that compute, and for who waits for one:
+ * threads that let go often would take the GIL from each other at each call, with a lock in hand
+ * that the other one wants next (four threads that print had half of their rate). */
 static int64_t spin_ns(const struct hw__sched *sched, struct hw__runner *runner) {
     if ((sched->policy->flags & HW_POLICY_PLAIN) != 0 || runner->spun) {
         return 0;
     }
     const struct hw__runner *other = sched->holder != NULL ? sched->holder : sched->called;
-    bool soon =
-        sched->asked || other == NULL || other == sched->called || hw__habits_short(sched, other);
-    if (!soon || other == NULL || other->cpu < 0 || other->cpu == sched_getcpu() ||
+    if (other == NULL || (!hw__habits_computes(runner) && !hw__habits_computes(other))) {
+        return 0;
+    }
+    bool soon = sched->asked || other == sched->called || hw__habits_short(sched, other);
+    if (!soon || other->cpu < 0 || other->cpu == sched_getcpu() ||
         hw__sched_options.spin_ns == 0) {
         return 0;
     }
@@ -188,6 +192,9 @@ static int64_t spin_ns(const struct hw__sched *sched, struct hw__runner *runner)
 
 /* CPython is to ask the holder: it does so and comes back, with the mutex held all the time. */
 static int ask(struct hw__sched *sched, struct hw__runner *runner, int64_t now) {
+    if (!sched->asked && now - runner->seen.ready_ns < sched->view.interval_ns) {
+        sched->asked_early = runner;
+    }
     sched->again_ns = sched->asked ? sched->again_ns * 2 : ASK_AGAIN_NS;
     if (sched->again_ns > ASK_AGAIN_MOST_NS) {
         sched->again_ns = ASK_AGAIN_MOST_NS;
@@ -350,7 +357,7 @@ int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex
 
 /* Tells who goes next that it is its turn. `releaser`: NULL, or who has just let the GIL go. */
 static void call_next(struct hw__sched *sched, struct hw__runner *releaser, int64_t now) {
-    struct hw__runner *next = hw__waiters_first(&sched->queue);
+    struct hw__runner *next = hw__sched_next(sched);
     if (next == NULL || (sched->called != NULL && now - sched->called_ns < CALLED_NS)) {
         return;
     }
@@ -372,7 +379,7 @@ static void call_next(struct hw__sched *sched, struct hw__runner *releaser, int6
 /* Whether to leave the GIL free for a moment, since who let it go will be back. */
 static bool give_grace(struct hw__sched *sched, const struct hw__runner *releaser, int64_t now) {
     const struct hw_policy *policy = sched->policy;
-    const struct hw__runner *next = hw__waiters_first(&sched->queue);
+    const struct hw__runner *next = hw__sched_next(sched);
     sched->budget_ns += (now - sched->budget_at_ns) >> BUDGET_SHIFT;
     sched->budget_ns = least(sched->budget_ns, BUDGET_MOST_NS);
     sched->budget_at_ns = now;
@@ -452,7 +459,7 @@ void hw__sched_release(struct hw__gil *gil) {
     sched->holder = NULL;
     sched->view.holder = NULL;
     sched->asked = false;
-    if (sched->queue.count > 0) {
+    if (hw__sched_waiting(sched) > 0) {
         if (runner != NULL && give_grace(sched, runner, now)) {
             sched->graced = true;
             sched->counts.graced++;
@@ -468,7 +475,7 @@ void hw__sched_acquire(struct hw__gil *gil) {
         return;
     }
     struct hw__runner *runner = hw__sched_runner(sched);
-    bool wanted = sched->called != NULL || sched->queue.count > 0;
+    bool wanted = sched->called != NULL || hw__sched_waiting(sched) > 0;
     if (!wanted && runner != NULL && !runner->waiting) {
         /* Nobody wants it but this thread: then there is nothing to be told, and no time to ask. */
         runner->seen.acquired_ns = UNTOLD;
@@ -512,17 +519,23 @@ void hw__sched_acquire(struct hw__gil *gil) {
     if (runner->waiting) {
         int64_t wait_ns = now - runner->seen.ready_ns;
         sched->counts.wait_ns += wait_ns;
+        if (sched->asked_early == runner) {
+            sched->counts.early++;
+            sched->counts.early_wait_ns += wait_ns;
+            atomic_fetch_add_explicit(&runner->early, 1, memory_order_relaxed);
+        }
         sched->counts.worst_wait_ns =
             wait_ns > sched->counts.worst_wait_ns ? wait_ns : sched->counts.worst_wait_ns;
     } else {
         runner->seen.ready_ns = 0;
     }
+    sched->asked_early = NULL;
     runner->waiting = false;
     runner->cpu = sched_getcpu();
     runner->seen.acquired_ns = now;
     sched->policy->acquired(&sched->view, &runner->seen);
     /* Who goes next went to sleep for another holder: is it to ask this one sooner? */
-    struct hw__runner *next = hw__waiters_first(&sched->queue);
+    struct hw__runner *next = hw__sched_next(sched);
     if (next != NULL && !hw__habits_short(sched, runner)) {
         int64_t ask_at = now + due(sched, next, now);
         if (ask_at + (next->wake_at_ns - now) / 4 + GUARD_NS < next->wake_at_ns) {

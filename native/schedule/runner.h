@@ -29,7 +29,8 @@ enum {
 struct hw__runner {
     _Alignas(64) _Atomic uint32_t word; /* written by the thread and by who wakes it */
     atomic_bool spinning;               /* while it waits; likewise */
-    uint32_t place;                     /* in the queue, from 1 on; 0: not in it */
+    uint32_t place;                     /* in the queue, from 1 on; 0: not in it ... */
+    uint32_t lane;                      /* ... in this lane */
     uint64_t order;                     /* of arrival, among equal keys */
     struct hw__sched *sched;            /* where `seen` is about ... */
     uint32_t generation;                /* ... and under which policy */
@@ -53,6 +54,7 @@ struct hw__runner {
     atomic_bool gives_way;     /* it is to yield its core when it wakes; written by who calls it */
     uint64_t called_after;     /* so many releases of the GIL */
     int64_t no_yield_until_ns; /* it lost too much by the last one */
+    _Atomic int64_t early;     /* holders were asked sooner for it so often; read by anybody */
     int8_t lean;               /* of its waits: less than 0 it computes (schedule/help.h) */
     _Atomic int helped;        /* what the system does for it; written by whoever says so to it */
     atomic_bool has_slice;     /* the system said that its slice is short; likewise */

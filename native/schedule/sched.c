@@ -39,22 +39,34 @@ void hw__sched_set_policy(const struct hw_policy *policy, const int64_t *options
     atomic_store(&current, policy);
 }
 
-static void queue_changed(struct hw__sched *sched) {
-    struct hw__runner *first = hw__waiters_first(&sched->queue);
-    sched->view.least_key = first == NULL ? INT64_MAX : first->seen.key;
-    sched->view.waiting = sched->queue.count;
+uint32_t hw__sched_waiting(const struct hw__sched *sched) {
+    return sched->lanes[0].count + sched->lanes[1].count;
+}
+
+struct hw__runner *hw__sched_next(struct hw__sched *sched) {
+    bool both = sched->lanes[0].count > 0 && sched->lanes[1].count > 0;
+    bool second = sched->lanes[0].count == 0;
+    if (both && sched->policy != NULL && sched->policy->lane != NULL) {
+        second = sched->policy->lane(&sched->view) != 0;
+    }
+    return hw__waiters_first(&sched->lanes[second ? 1 : 0]);
+}
+
+static void lane_changed(struct hw__sched *sched, uint32_t lane) {
+    sched->view.in_lane[lane] = sched->lanes[lane].count;
 }
 
 void hw__sched_enqueue(struct hw__sched *sched, struct hw__runner *runner) {
     atomic_store(&runner->word, HW__AWAKE);
     atomic_store_explicit(&runner->gives_way, false, memory_order_relaxed);
-    hw__waiters_push(&sched->queue, runner);
-    queue_changed(sched);
+    runner->lane = runner->seen.lane == 0 ? 0 : 1; /* whatever the policy says */
+    hw__waiters_push(&sched->lanes[runner->lane], runner);
+    lane_changed(sched, runner->lane);
 }
 
 void hw__sched_dequeue(struct hw__sched *sched, struct hw__runner *runner) {
-    hw__waiters_remove(&sched->queue, runner);
-    queue_changed(sched);
+    hw__waiters_remove(&sched->lanes[runner->lane], runner);
+    lane_changed(sched, runner->lane);
 }
 
 void hw__sched_call(struct hw__sched *sched, struct hw__runner *runner) {
@@ -130,9 +142,10 @@ bool hw__sched_is_on(struct hw__gil *gil, struct hw__sched *sched) {
 }
 
 static void call_all(struct hw__sched *sched) {
-    while (sched->queue.count > 0) {
-        struct hw__runner *runner = sched->queue.members[0];
-        hw__sched_call(sched, runner);
+    for (int lane = 0; lane < HW_POLICY_LANES; lane++) {
+        while (sched->lanes[lane].count > 0) {
+            hw__sched_call(sched, hw__waiters_first(&sched->lanes[lane]));
+        }
     }
     /* At once: the caller may go to sleep in the C library, which unlocks past the hooks. */
     hw__wake_called();
@@ -141,18 +154,19 @@ static void call_all(struct hw__sched *sched) {
 /* The queue's memory, made at a GIL's first policy and kept. Pages that are not used take none. */
 static bool have_queue(struct hw__sched *sched) {
     static atomic_bool said;
-    if (sched->queue.members == NULL) {
+    if (sched->lanes[0].members == NULL) {
         int saved = errno;
-        void *memory =
-            mmap(NULL, HW__MAX_RUNNERS * sizeof(struct hw__runner *), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        struct hw__runner **memory = mmap(
+            NULL, (size_t)HW_POLICY_LANES * HW__MAX_RUNNERS * sizeof(struct hw__runner *),
+            PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         errno = saved;
         if (memory == MAP_FAILED) {
             hw__say_once(&said,
                          "no memory for the queue of an interpreter's GIL: it is not scheduled");
             return false;
         }
-        sched->queue.members = memory;
+        sched->lanes[0].members = memory;
+        sched->lanes[1].members = memory + HW__MAX_RUNNERS;
     }
     return true;
 }
@@ -163,11 +177,11 @@ static void begin(struct hw__gil *gil, const struct hw_policy *policy, const int
         return;
     }
     call_all(sched); /* who sleeps from before */
-    struct hw__waiters queue = {.members = sched->queue.members};
-    *sched = (struct hw__sched){.queue = queue, .generation = atomic_load(&generation)};
+    struct hw__runner **first = sched->lanes[0].members, **second = sched->lanes[1].members;
+    *sched = (struct hw__sched){.lanes = {{.members = first}, {.members = second}},
+                                .generation = atomic_load(&generation)};
     sched->memory = atomic_load(&gil->memory);
     memcpy(sched->view.options, options, sizeof sched->view.options);
-    queue_changed(sched);
     sched->budget_at_ns = hw__sched_time(sched);
     hw__sched_read_interval(sched);
     sched->policy = policy;
@@ -263,7 +277,7 @@ void hw__sched_after_fork_in_child(void) {
     hw__hooks_after_fork();
     for (int i = 0; i < hw__gil_count(); i++) {
         struct hw__sched *sched = &scheds[i];
-        sched->queue.count = 0; /* they are not here */
+        sched->lanes[0].count = sched->lanes[1].count = 0; /* they are not here */
         if (sched->policy == NULL) {
             continue;
         }

@@ -27,7 +27,7 @@ struct hw__sched {
     const struct hw_policy *policy; /* NULL: none */
     uint32_t generation;            /* of all that have been on */
     struct hw__gil_memory *memory;
-    struct hw__waiters queue;
+    struct hw__waiters lanes[HW_POLICY_LANES];
     struct hw_policy_gil view; /* what the policy sees */
     struct hw__runner *holder; /* NULL: nobody, or one without a record, or a stranger: one that got
                                 * it before us or while it rested ... */
@@ -37,6 +37,7 @@ struct hw__sched {
     bool asked;        /* the holder has been asked to let go ... */
     int64_t asked_ns;  /* ... then, and is to be asked again ... */
     int64_t again_ns;  /* ... after so long */
+    struct hw__runner *asked_early; /* for it the holder was asked sooner than CPython would; NULL */
     int64_t ask_by_ns; /* when the holder is to be asked, by what the policy said first; HW_NEVER;
                         * 0: it has not been heard yet */
     bool graced;       /* it is free and nobody was called */
@@ -123,6 +124,10 @@ void hw__sched_heed(struct hw__runner *runner);
 /* Nobody has had to wait for the main GIL for long: it is left alone (gil/hooks.h) until somebody
  * has to. What happens until then is not known. */
 void hw__sched_rest(struct hw__gil *gil, struct hw__sched *sched);
+
+/* How many wait, and who of them goes next; NULL: nobody waits. */
+uint32_t hw__sched_waiting(const struct hw__sched *sched);
+struct hw__runner *hw__sched_next(struct hw__sched *sched);
 
 /* Puts a waiter into the queue, takes it out if it is in it, takes it out and has it look. */
 void hw__sched_enqueue(struct hw__sched *sched, struct hw__runner *runner);

@@ -224,6 +224,21 @@ int hw_schedule_counts(struct hw_schedule_counts *counts) {
     return 0;
 }
 
+static __thread struct hw__runner *gainer;
+
+static void look_who_gained(struct hw__runner *runner) {
+    if (gainer == NULL || runner->early > gainer->early) {
+        gainer = runner;
+    }
+}
+
+int hw_schedule_gainer(int64_t *early) {
+    gainer = NULL;
+    hw__runners_each(look_who_gained);
+    *early = gainer == NULL ? 0 : gainer->early;
+    return *early == 0 ? 0 : gainer->tid;
+}
+
 int hw_schedule_hint(int priority, int urgent) {
     if (priority < -20 || priority > 19) {
         return -EINVAL;

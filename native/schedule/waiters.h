@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Who waits for a GIL, by the policy's key and then by arrival: a binary heap whose members know
- * their place. */
+/* Who waits for a GIL in one lane, by the policy's key and then by arrival: a binary heap whose
+ * members know their place. */
 #ifndef HEADWAY_SCHEDULE_WAITERS_H
 #define HEADWAY_SCHEDULE_WAITERS_H
 

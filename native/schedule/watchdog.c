@@ -27,9 +27,11 @@ static int64_t starves_after(const struct hw__sched *sched, const struct hw__run
     if (sched->holder != NULL && sched->holder->seen.priority < least) {
         least = sched->holder->seen.priority;
     }
-    for (uint32_t i = 0; i < sched->queue.count; i++) {
-        int32_t priority = sched->queue.members[i]->seen.priority;
-        least = priority < least ? priority : least;
+    for (int lane = 0; lane < HW_POLICY_LANES; lane++) {
+        for (uint32_t i = 0; i < sched->lanes[lane].count; i++) {
+            int32_t priority = sched->lanes[lane].members[i]->seen.priority;
+            least = priority < least ? priority : least;
+        }
     }
     int64_t others = hw__policy_weight(least), own = hw__policy_weight(runner->seen.priority);
     return others > own ? limit_ns * others / own : limit_ns;
@@ -39,7 +41,7 @@ void hw__watchdog_next_span(struct hw__sched *sched, int64_t span) {
     struct hw__crowd *crowd = &sched->crowd;
     int64_t first = later(crowd->span + 1, span - HW__CROWD_SPANS + 1);
     for (int64_t i = first; i <= span; i++) {
-        crowd->most[i % HW__CROWD_SPANS] = sched->queue.count; /* nobody came, some may have gone */
+        crowd->most[i % HW__CROWD_SPANS] = hw__sched_waiting(sched); /* nobody came, some may have gone */
     }
     crowd->span = span;
 }
@@ -47,7 +49,7 @@ void hw__watchdog_next_span(struct hw__sched *sched, int64_t span) {
 /* The most that waited at once since then. */
 static uint32_t most_since(const struct hw__sched *sched, int64_t since_ns) {
     const struct hw__crowd *crowd = &sched->crowd;
-    uint32_t most = sched->queue.count;
+    uint32_t most = hw__sched_waiting(sched);
     int64_t oldest = crowd->span - HW__CROWD_SPANS + 1;
     for (int64_t i = later(oldest, since_ns >> HW__CROWD_SHIFT); i <= crowd->span; i++) {
         uint32_t one = crowd->most[i % HW__CROWD_SPANS];

@@ -177,6 +177,7 @@ static bool is_graced(int64_t away_ns, int64_t budget_ns) {
         me->away_ns[i] = (uint16_t)away_ns;
     }
     other.seen.key = INT64_MAX / 2;
+    other.seen.lane = 1; /* it computes */
     other.wake_at_ns = me->seen.acquired_ns;
     hw__sched_enqueue(sched, &other);
     sched->budget_ns = budget_ns;

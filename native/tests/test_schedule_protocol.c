@@ -101,7 +101,7 @@ static void test_who_ends_a_policy_wakes_at_once(void) {
     T_EQ(0, pthread_create(&thread, NULL, take_once, NULL));
     for (bool waits = false; !waits;) {
         pthread_mutex_lock(mutex);
-        waits = sched->queue.count > 0;
+        waits = hw__sched_waiting(sched) > 0;
         if (waits) {
             hw__sched_end(main_gil());
             T_TRUE(!hw__wake_pending());

@@ -162,7 +162,7 @@ static atomic_int forced_releases;
 /* Of the first of the others, or of the virtual time that the slowest has come to, when it began to
  * wait; 0: not yet. On a busy machine the others come one by one, and the first far behind that. */
 static int64_t key_ahead_ns;
-#define CLOCK own[2] /* as in policy/fair.c */
+#define CLOCK own[3] /* as in policy/fair.c */
 
 static bool is_observed(const struct hw_policy_thread *thread) {
     return observed != NULL && thread == &observed->seen;
@@ -179,8 +179,9 @@ static void see_release(struct hw_policy_gil *gil, struct hw_policy_thread *thre
 
 static void see_ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     hw_policy_at(0)->ready(gil, thread);
-    if (is_observed(thread) && gil->waiting > 0 && key_ahead_ns == 0) {
-        key_ahead_ns = thread->key - (gil->least_key > gil->CLOCK ? gil->least_key : gil->CLOCK);
+    if (is_observed(thread) && gil->in_lane[0] + gil->in_lane[1] > 0 && key_ahead_ns == 0) {
+        T_EQ(1, thread->lane); /* it computes */
+        key_ahead_ns = thread->key - gil->CLOCK;
     }
 }
 

@@ -28,9 +28,9 @@ static void set_up(int64_t now_ms, uint64_t releases, int beside) {
     memory.locked = 1;
     sched.memory = &memory;
     sched.policy = hw_policy_at(0);
-    sched.queue.members = members;
+    sched.lanes[0].members = members;
     for (int i = 0; i < beside; i++) {
-        hw__waiters_push(&sched.queue, &others[i]);
+        hw__waiters_push(&sched.lanes[0], &others[i]);
     }
     sched.holder = &holder;
     sched.releases = releases;

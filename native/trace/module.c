@@ -243,6 +243,14 @@ static void *counts(void *module, void *arguments) {
     return PyBytes_FromStringAndSize((const char *)&found, there ? (intptr_t)sizeof found : 0);
 }
 
+/* () -> the thread that gained most, or 0, and how often. */
+static void *gainer(void *module, void *arguments) {
+    (void)module, (void)arguments;
+    int64_t early;
+    int thread = hw_schedule_gainer(&early);
+    return Py_BuildValue("iL", thread, (long long)early);
+}
+
 /* (for what, nanoseconds) -> a descriptor, or a negative errno. */
 static void *lease(void *module, void *arguments) {
     (void)module;
@@ -303,6 +311,7 @@ static struct method methods[] = {
     {"scheduled", scheduled, METH_VARARGS, "hw_schedule_active()."},
     {"hint", hint, METH_VARARGS, "hw_schedule_hint()."},
     {"counts", counts, METH_VARARGS, "hw_schedule_counts()."},
+    {"gainer", gainer, METH_VARARGS, "hw_schedule_gainer()."},
     {"lease", lease, METH_VARARGS, "hw__lease_begin()."},
     {"lease_renew", lease_renew, METH_VARARGS, "hw__lease_renew()."},
     {"lease_end", lease_end, METH_VARARGS, "hw__lease_end()."},

@@ -22,20 +22,25 @@
  * nanoseconds. */
 
 /* Grows by one when a struct here changes. */
-#define HW_POLICY_ABI 1
+#define HW_POLICY_ABI 2
 
 #define HW_POLICY_MAX_OPTIONS 8
 
 /* A time that does not come. */
 #define HW_NEVER INT64_MAX
 
+/* Who waits stands in one of so many lanes; of two that are not empty the policy says which is next.
+ */
+#define HW_POLICY_LANES 2
+
 /* Flags of a thread. */
 #define HW_THREAD_FORCED 1u /* it let the GIL go last because it was asked to */
 #define HW_THREAD_URGENT 2u /* the program says that its latency matters most */
 
-/* A thread, at one GIL. Zeroed when it is new there; the engine writes all but `key` and `own`. */
+/* A thread, at one GIL. Zeroed when it is new there; the engine writes all but `key`, `lane`
+ * and `own`. */
 struct hw_policy_thread {
-    int64_t key;         /* set by ready(): of those that wait, the one with the least goes next */
+    int64_t key;         /* set by ready(): the one with the least goes next in its lane */
     int64_t ready_ns;    /* when it began to wait, or 0 */
     int64_t acquired_ns; /* when it got the GIL last, or 0 */
     int64_t released_ns; /* when it let it go last, or 0 */
@@ -44,6 +49,8 @@ struct hw_policy_thread {
     int64_t used_ns;     /* how long it has held in all */
     int32_t priority;    /* what the program says, as nice(2): -20 the most favoured, 0, 19 */
     uint32_t flags;
+    uint32_t lane; /* set by ready(): 0, or 1 */
+    uint32_t unused;
     int64_t own[6]; /* the policy's */
 };
 
@@ -51,10 +58,8 @@ struct hw_policy_thread {
 struct hw_policy_gil {
     int64_t now_ns;                        /* the time of this call */
     int64_t interval_ns;                   /* sys.setswitchinterval() */
-    int64_t least_key;                     /* of those that wait; INT64_MAX: nobody waits */
     const struct hw_policy_thread *holder; /* NULL: nobody has it, or nobody that is known */
-    uint32_t waiting;                      /* how many wait */
-    uint32_t unused;
+    uint32_t in_lane[HW_POLICY_LANES];     /* how many wait there */
     int64_t options[HW_POLICY_MAX_OPTIONS]; /* in the order of the policy's list */
     int64_t own[8];                         /* the policy's */
 };
@@ -91,6 +96,9 @@ struct hw_policy {
      * engine asks again when the GIL changes hands. */
     int64_t (*patience)(struct hw_policy_gil *gil, const struct hw_policy_thread *waiter,
                         const struct hw_policy_thread *holder);
+
+    /* Which lane is next, where both have somebody. NULL: lane 0. */
+    int32_t (*lane)(struct hw_policy_gil *gil);
 
     /* NULL, or how long `next` may be left asleep after `releaser` let the GIL go for a call that
      * the engine expects to return at once. */

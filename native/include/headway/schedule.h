@@ -24,6 +24,8 @@ struct hw_schedule_counts {
     int64_t without;       /* times a thread found no room and waited as without us */
     int64_t rests; /* times the GIL was left alone, as nobody had had to wait for it for long:
                     * until somebody has to, nothing is counted */
+    int64_t early;         /* waits that ended since the holder was asked sooner than by CPython ... */
+    int64_t early_wait_ns; /* ... and how long they were, in all */
 };
 
 /* The policies that are built in, from 0 on. Any thread may call it.
@@ -60,6 +62,11 @@ HW_API const char *hw_schedule_active(void);
 /* Fills in the counts of the main interpreter's GIL. Returns 0, or -ESRCH when there is no policy
  * and was none. */
 HW_API int hw_schedule_counts(struct hw_schedule_counts *counts);
+
+/* Of the threads that are alive, the one for which the holder was asked sooner most often.
+ *
+ * early: receives how often. Returns its id, or 0 where there is none. Any thread may call it. */
+HW_API int hw_schedule_gainer(int64_t *early);
 
 /* What the program says of the calling thread: priority from -20 to 19 as nice(2), and whether it
  * is urgent. Holds from when it next takes a GIL or waits for one until said anew, also for a

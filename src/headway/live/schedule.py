@@ -42,6 +42,10 @@ class ScheduleCounts:
     """Times a thread found no room and waited as without us."""
     rests: int
     """Times the GIL was left alone, as nobody had had to wait for it for long: nothing is counted until somebody has to."""
+    early: int
+    """Waits that ended because the holder was asked sooner than CPython would have asked."""
+    early_wait_ns: int
+    """How long these were, in all."""
 
 
 _scheduler: Scheduler | None = None

@@ -24,6 +24,8 @@ COUNTS = (
     "threads",
     "without",
     "rests",
+    "early",
+    "early_wait_ns",
 )
 """The fields of struct hw_schedule_counts (native/include/headway/schedule.h)."""
 
@@ -84,12 +86,48 @@ class Scheduler:
         packed = self._library.counts()
         return dict(zip(COUNTS, struct.unpack("%dq" % len(COUNTS), packed))) if packed else {}
 
+    def gainer(self):
+        """Return the id of the living thread for which holders were asked sooner most often, 0 for none, and how often."""
+        return self._library.gainer()
+
+
+def _named(thread):
+    """Return what a living thread is called, by its id in the system."""
+    import threading
+
+    for one in threading.enumerate():
+        if getattr(one, "native_id", None) == thread:
+            return one.name
+    return "thread %d" % thread
+
+
+def told(policy, counts, interval_s, gainer="", most=0):
+    """Return what a policy did, in a sentence. `gainer`: the living thread that gained most, so many times."""
+    early = counts.get("early", 0)
+    if not early:
+        return "%s had nothing to do: no thread had to wait for one that computes" % policy
+    mostly = ", most for %s (%s)" % (gainer, format(most, ",")) if most else ""
+    wait_ms = counts["early_wait_ns"] / early / 1e6
+    return (
+        "%s had the GIL let go sooner %s times%s: these waits took %.3g ms on average, without it %.3g ms and more; "
+        "nobody waited for longer than %.3g ms"
+        % (policy, format(early, ","), mostly, wait_ms, interval_s * 1e3, counts["worst_wait_ns"] / 1e6)
+    )
+
+
+def _tell(scheduler, policy):
+    thread, most = scheduler.gainer()
+    counts = scheduler.counts()
+    if counts:
+        name = _named(thread) if thread else ""
+        say("process %d: %s" % (os.getpid(), told(policy, counts, sys.getswitchinterval(), name, most)))
+
 
 def start_from_environment():
     """Schedule this process as the environment says; where that cannot be, say why in one line on stderr.
 
     Environment: HEADWAY_POLICY and HEADWAY_POLICY_OPTIONS ("slice_us=500 ..."), HEADWAY_SWITCH_INTERVAL in seconds;
-    HEADWAY_NATIVE, the shared library.
+    HEADWAY_NATIVE, the shared library; HEADWAY_WHY, the process tells at its end what the policy did.
     """
     try:
         interval = os.environ.get("HEADWAY_SWITCH_INTERVAL")
@@ -97,7 +135,12 @@ def start_from_environment():
             sys.setswitchinterval(float(interval))
         policy = os.environ.get("HEADWAY_POLICY")
         if policy:
-            Scheduler(os.environ["HEADWAY_NATIVE"]).start(policy, os.environ.get("HEADWAY_POLICY_OPTIONS", ""))
+            scheduler = Scheduler(os.environ["HEADWAY_NATIVE"])
+            scheduler.start(policy, os.environ.get("HEADWAY_POLICY_OPTIONS", ""))
+            if os.environ.get("HEADWAY_WHY"):
+                import atexit
+
+                atexit.register(_tell, scheduler, policy)
     except (UnfitError, KeyError, ValueError, OSError) as error:
         say("process %d is not scheduled: %s" % (os.getpid(), error))
 
