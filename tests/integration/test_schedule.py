@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -279,6 +280,7 @@ def test_the_classic_remedies(tmp_path):
         (["--switch-interval", "0"], 2, "'0' is no number of seconds above 0"),
         (["--trace", "/nowhere/x.hwt"], 2, "/nowhere"),
         (["--record-arguments"], 2, "there is no trace to record arguments into"),
+        (["--policy", "none", "--why"], 2, "there is no policy that could tell what it did"),
     ],
 )
 def test_wrong_arguments_are_told_before_anything_runs(arguments, code, complaint, tmp_path):
@@ -292,6 +294,39 @@ def test_wrong_arguments_are_told_before_anything_runs(arguments, code, complain
     assert "hint:" in done.stderr
     assert "Traceback" not in done.stderr
     assert not witness.exists()
+
+
+SERVED = """
+import sys, threading, time
+stop = False
+def compute():
+    while not stop: sum(range(200))
+threads = [threading.Thread(target=compute) for _ in range(int(sys.argv[1]))]
+for thread in threads: thread.start()
+for _ in range(100): time.sleep(0.001)
+stop = True
+for thread in threads: thread.join()
+"""
+
+
+@pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
+def test_it_says_what_it_did(interpreter, tmp_path):
+    """With --why: for whom threads that compute were interrupted, and what that gained; where there are none, that."""
+    program = tmp_path / "app.py"
+    program.write_text(SERVED)
+    whose = ("--python", interpreter.executable)
+
+    one, none = (run("run", "--why", *whose, str(program), str(threads)) for threads in (1, 0))
+
+    found = re.fullmatch(
+        r"headway: process \d+: fair had the GIL let go sooner (\d+) times, most for MainThread \((\d+)\): these waits"
+        r" took [\d.e-]+ ms on average, without it 5 ms and more; nobody waited for longer than [\d.e+]+ ms\n",
+        one.stderr,
+    )
+    assert found, one.stderr
+    assert int(found[1]) >= int(found[2]) > 20
+    assert none.stderr.endswith(": fair had nothing to do: no thread had to wait for one that computes\n")
+    assert run("run", *whose, str(program), "0").stderr == ""
 
 
 def test_policies_are_listed():

@@ -50,6 +50,12 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="sys.setswitchinterval() of each Python process, as 0.0005",
     )
     parser.add_argument("--pin", metavar="CPUS", type=_cpus, help="run on these CPUs only, as 0 or 0,2-3")
+    parser.add_argument(
+        "--why",
+        action="store_true",
+        help="have each Python process that ends by itself say on stderr what the policy did: how often it interrupted a thread"
+        " that computes, for whom, and what that gained",
+    )
     parser.add_argument("--trace", metavar="FILE", type=Path, help="record who holds the GIL, too, into a new file")
     add_arguments(parser)
     add_program(parser)
@@ -92,11 +98,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f"CPUs {sorted(arguments.pin)} are not all there", hint=f"this process may run on {sorted(allowed)}"
         )
+    if arguments.why and policy is None:
+        raise UsageError("--why: there is no policy that could tell what it did", hint="name one with --policy")
     command, name = program(arguments)
     if arguments.record_arguments and arguments.trace is None:
         raise UsageError("there is no trace to record arguments into", hint="name one with --trace")
     base = launch.original_environment()
     env = launch.scheduled_environment(policy, settings, switch_interval_s=arguments.switch_interval, base=base)
+    env |= {"HEADWAY_WHY": "1"} if arguments.why else {}
     if arguments.trace is not None:
         file = files.check_new(arguments.trace)
         recorded = Recorded(file, files.lock(file), DEFAULT_MAX_BYTES, arguments.record_arguments)
