@@ -91,3 +91,16 @@ def test_a_ratio_is_of_one_block(monkeypatch):
     figures = policy_cases.figures_of([{}, {"x_per_s": 30.0}, {"x_per_s": 60.0}], bare)
 
     assert figures == {"x_per_s": {"value": 45.0, "of_none": 3.0, "launches": [30.0, 60.0]}}
+
+
+@pytest.mark.parametrize("name", ["map", "reads-beside-1", "sleepers-8", "compute-2"])
+def test_a_program_of_the_corpus_tells_its_figures(name):
+    """The one of each kind: what is done a second, what it costs, how late, and what is computed beside."""
+    command = [sys.executable, BENCH / "policy_corpus_workload.py", name, "0.1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+
+    figures = json.loads(done.stdout)
+    assert all(value >= 0 for value in figures.values())
+    assert ("rate" in figures) == (name != "compute-2")
+    assert ("computed" in figures) == (name in {"reads-beside-1", "compute-2"})
+    assert ("p99_s" in figures) == (name == "sleepers-8")

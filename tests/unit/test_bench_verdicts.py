@@ -7,6 +7,7 @@ import against
 import chaos_soak
 import crowd
 import disk_hooks
+import policy_corpus
 import pytest
 from policy_soak import Course
 
@@ -193,3 +194,46 @@ def test_ratios_come_from_blocks_and_need_all_of_them():
     assert (found.value, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
     launches["traced"][1] = dataclasses.replace(launch, rounds=0)
     assert crowd.ratio(launches, "traced", "rounds") is None
+
+
+# ---- policy_corpus ----
+
+CORPUS = {one.name: one for one in policy_corpus.corpus()}
+
+
+def test_the_corpus_is_broad_and_each_program_is_in_one_half():
+    """Servers and others, each name once, both halves filled."""
+    assert len(CORPUS) == len(policy_corpus.corpus()) > 60
+    assert sum(bool(one.server) for one in CORPUS.values()) > 20
+    assert {one.half for one in CORPUS.values()} == {"a", "b"}
+    assert CORPUS["waitress-4-beside-4"].computing == 4
+    assert CORPUS["sqlite-beside-1"].computing == 1
+
+
+@pytest.mark.parametrize(
+    ("program", "figure", "value", "lost", "doubtless"),
+    [
+        ("map", "rate", 0.96, True, True),
+        ("map", "rate", 0.98, False, False),
+        ("map", "cpu_s", 1.2, True, True),
+        ("waitress-4", "p99_s", 1.2, True, True),
+        ("waitress-4", "p99_s", 0.5, False, False),
+        ("waitress-4-beside-1", "cpu_s", 1.2, False, False),
+        ("waitress-4-beside-1", "computed", 0.1, False, False),
+    ],
+)
+def test_a_loss_is_beyond_the_bounds(program, figure, value, lost, doubtless):
+    """Of the middle, and of the whole interval; what computes beside is shown and not judged."""
+    blocks = [{"none": {figure: 2.0}, "fair": {figure: 2.0 * value}} for _ in range(6)]
+    row = policy_corpus.judged(CORPUS[program], "fair", blocks)
+
+    assert row["ratios"][figure].value == pytest.approx(value)
+    assert (bool(row["lost"]), bool(row["doubtless"])) == (lost, doubtless)
+    assert policy_corpus.judged(CORPUS[program], "fair", blocks[:5])["doubtless"] == []
+
+
+def test_blocks_without_a_launch_of_none_are_left_out():
+    """A launch that failed has no ratio."""
+    blocks = [{"none": {"rate": 1.0}, "fair": {"rate": 2.0}}, {"fair": {"rate": 9.0}}]
+
+    assert policy_corpus.judged(CORPUS["map"], "fair", blocks)["ratios"]["rate"].value == 2.0
