@@ -52,7 +52,7 @@ const struct hw_policy hw__policy_bfs = {
     .name = "bfs",
     .about = "virtual deadlines: the earliest goes next; a slice comes anew only when used up "
              "(Aides)",
-    .good_for = "threads that do I/O beside a few threads that compute",
+    .good_for = "teaching: what one virtual deadline for all threads does",
     .bad_at = "threads that use much of their slices between calls: they wait for everyone's slice",
     .options = options,
     .ready = ready,

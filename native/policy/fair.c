@@ -248,7 +248,7 @@ static const struct hw_policy_option options[] = {
     {"latency_us", 1000, 10000000, 42000, "in which all that compute have had their turn"},
     {"least_slice_us", 100, 1000000, 1000, "what a turn lasts at least"},
     {"compute_us", 100, 1000000, 5000, "who holds the GIL for longer at a time computes"},
-    {"compute_percent", 0, 90, 10,
+    {"compute_percent", 1, 90, 10,
      "the part of the time that threads which compute get at least, between them"},
     {"credit_us", 0, 10000000, 5000, "how far behind the others a thread that slept may be"},
     {"hold_us", 0, 1000000, 10, "for how long who computes and has just got the GIL is not asked"},

@@ -24,7 +24,7 @@ const struct hw_policy hw__policy_stock = {
     .name = "stock",
     .about = "what CPython does by itself, done by us: first come, first served, each waits a "
              "switch interval before it asks",
-    .good_for = "a reference: what the hooks themselves cost",
+    .good_for = "teaching, and a reference: what the hooks themselves cost",
     .bad_at = "threads that do I/O beside threads that compute: the convoy effect",
     .options = options,
     .ready = ready,

@@ -9,6 +9,10 @@
 /* Who mostly lets go by itself within so long is given the time for it. */
 #define MODERATE_NS (300 * US)
 
+/* Who holds it for longer computes: CPython's own switch interval, after which it interrupts. A
+ * request of a web server takes less. */
+#define COMPUTES_NS (5000 * US)
+
 /* A thread that is away for longer is away. */
 #define AWAY_NS (50 * US)
 
@@ -53,12 +57,14 @@ void hw__habits_learn(struct hw__runner *runner, int64_t now) {
     }
 }
 
-bool hw__habits_computes(const struct hw__runner *runner) {
-    return runner->seen.burst_ns > MODERATE_NS || runner->seen.run_ns > MODERATE_NS;
+static bool holds_for(const struct hw__runner *runner, int64_t than_ns) {
+    return runner->seen.burst_ns > than_ns || runner->seen.run_ns > than_ns;
 }
 
+bool hw__habits_computes(const struct hw__runner *runner) { return holds_for(runner, COMPUTES_NS); }
+
 int64_t hw__habits_lets_go_after(const struct hw__runner *holder) {
-    return hw__habits_computes(holder) ? 0 : MODERATE_NS;
+    return holds_for(holder, MODERATE_NS) ? 0 : MODERATE_NS;
 }
 
 int64_t hw__habits_away_ns(const struct hw__runner *runner) {

@@ -20,7 +20,7 @@ bool hw__habits_short(const struct hw__sched *sched, const struct hw__runner *ru
 /* It mostly holds for long, or has held for long by now: it computes. */
 bool hw__habits_computes(const struct hw__runner *runner);
 
-/* After how long a holder will have let the GIL go by itself. 0: it computes.
+/* After how long a holder will have let the GIL go by itself. 0: that is not known.
  *
  * Threads that meet in locks and queues let go often. To interrupt one that has such a lock makes
  * the others queue up for it, and then all of them go in step for long (Blasgen et al., "The convoy
