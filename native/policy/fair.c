@@ -21,9 +21,9 @@
  *   with one call after the other is no such thread.
  * - Those that compute have at least `compute_percent` of the time between them, in turns of
  *   TURN_NS in which nobody interrupts them.
- * - Who slept does not save up: its virtual time is at most `credit_us` behind the others'. Who held
- *   for long in one call of C, that nobody could interrupt, pays back two shares of `latency_us` at
- *   most: that the others were kept waiting is over. */
+ * - Who slept does not save up: its virtual time is at most `credit_us` behind the others'. Who
+ * held for long in one call of C, that nobody could interrupt, pays back two shares of `latency_us`
+ * at most: that the others were kept waiting is over. */
 #include "policy/policies.h"
 
 enum { LATENCY, LEAST_SLICE, COMPUTE, PERCENT, CREDIT, HOLD, GRACE };
@@ -215,7 +215,8 @@ static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread
         return 0;
     }
     if (!has(holder, COMPUTES) && !computes(gil, holder, held_ns)) {
-        /* As without us, but that it computes is known sooner of one that was interrupted before. */
+        /* As without us, but that it computes is known sooner of one that was interrupted before.
+         */
         int64_t left_ns = option_ns(gil, COMPUTE) - holder->run_ns - held_ns;
         return least(hw__policy_interval(gil, waiter, holder), left_ns);
     }

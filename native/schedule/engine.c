@@ -179,8 +179,7 @@ static int64_t spin_ns(const struct hw__sched *sched, struct hw__runner *runner)
         return 0;
     }
     bool soon = sched->asked || other == sched->called || hw__habits_short(sched, other);
-    if (!soon || other->cpu < 0 || other->cpu == sched_getcpu() ||
-        hw__sched_options.spin_ns == 0) {
+    if (!soon || other->cpu < 0 || other->cpu == sched_getcpu() || hw__sched_options.spin_ns == 0) {
         return 0;
     }
     if (!hw__wake_may_spin(runner)) {

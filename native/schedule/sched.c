@@ -156,9 +156,9 @@ static bool have_queue(struct hw__sched *sched) {
     static atomic_bool said;
     if (sched->lanes[0].members == NULL) {
         int saved = errno;
-        struct hw__runner **memory = mmap(
-            NULL, (size_t)HW_POLICY_LANES * HW__MAX_RUNNERS * sizeof(struct hw__runner *),
-            PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        struct hw__runner **memory =
+            mmap(NULL, (size_t)HW_POLICY_LANES * HW__MAX_RUNNERS * sizeof(struct hw__runner *),
+                 PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         errno = saved;
         if (memory == MAP_FAILED) {
             hw__say_once(&said,

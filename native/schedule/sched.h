@@ -34,10 +34,11 @@ struct hw__sched {
     int64_t stranger_ns;       /* ... since when we know that there is such a one; 0: we do not */
     struct hw__runner *called; /* has been told that it is its turn, and has not come yet */
     int64_t called_ns;
-    bool asked;        /* the holder has been asked to let go ... */
-    int64_t asked_ns;  /* ... then, and is to be asked again ... */
-    int64_t again_ns;  /* ... after so long */
-    struct hw__runner *asked_early; /* for it the holder was asked sooner than CPython would; NULL */
+    bool asked;       /* the holder has been asked to let go ... */
+    int64_t asked_ns; /* ... then, and is to be asked again ... */
+    int64_t again_ns; /* ... after so long */
+    struct hw__runner
+        *asked_early;  /* for it the holder was asked sooner than CPython would; NULL */
     int64_t ask_by_ns; /* when the holder is to be asked, by what the policy said first; HW_NEVER;
                         * 0: it has not been heard yet */
     bool graced;       /* it is free and nobody was called */

@@ -41,7 +41,8 @@ void hw__watchdog_next_span(struct hw__sched *sched, int64_t span) {
     struct hw__crowd *crowd = &sched->crowd;
     int64_t first = later(crowd->span + 1, span - HW__CROWD_SPANS + 1);
     for (int64_t i = first; i <= span; i++) {
-        crowd->most[i % HW__CROWD_SPANS] = hw__sched_waiting(sched); /* nobody came, some may have gone */
+        crowd->most[i % HW__CROWD_SPANS] =
+            hw__sched_waiting(sched); /* nobody came, some may have gone */
     }
     crowd->span = span;
 }

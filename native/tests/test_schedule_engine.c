@@ -105,7 +105,7 @@ int sched_yield(void) {
 /* Wants the GIL for a moment at a time, and waits for other things in between. */
 static void *moments(void *stop) {
     struct fake_state *me = fake_state_new(fake_main_gil());
-    for (int i = 0; i < ROUNDS / 2; i++) {
+    for (int i = 0; i < 10 * ROUNDS; i++) {
         PyEval_RestoreThread(me);
         PyEval_SaveThread();
         nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
@@ -130,7 +130,7 @@ static int yields_under(const struct hw_policy *policy, const char *options) {
     join_workers();
     atomic_bool stop = false;
     struct world_worker computes = {
-        .gil = fake_main_gil(), .rounds = LONG, .spins = LONG, .stop = &stop};
+        .gil = fake_main_gil(), .rounds = LONG, .spins = 40 * LONG, .stop = &stop};
     pthread_t thread;
     T_EQ(0, pthread_create(&thread, NULL, moments, &stop));
     world_go(&computes);

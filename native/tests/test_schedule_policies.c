@@ -176,8 +176,8 @@ static void test_no_long_wait(void) {
     }
 }
 
-/* Nor for much longer beside one that comes and goes in phases, and so takes more from one's turn than
- * from another's. */
+/* Nor for much longer beside one that comes and goes in phases, and so takes more from one's turn
+ * than from another's. */
 static void test_no_long_wait_beside_phases(void) {
     static const struct {
         int64_t burst_ns, away_ns, phase_ns;

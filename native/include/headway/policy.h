@@ -29,7 +29,8 @@
 /* A time that does not come. */
 #define HW_NEVER INT64_MAX
 
-/* Who waits stands in one of so many lanes; of two that are not empty the policy says which is next.
+/* Who waits stands in one of so many lanes; of two that are not empty the policy says which is
+ * next.
  */
 #define HW_POLICY_LANES 2
 
@@ -56,10 +57,10 @@ struct hw_policy_thread {
 
 /* A GIL. Zeroed when the policy begins; the engine writes all but `own`. */
 struct hw_policy_gil {
-    int64_t now_ns;                        /* the time of this call */
-    int64_t interval_ns;                   /* sys.setswitchinterval() */
-    const struct hw_policy_thread *holder; /* NULL: nobody has it, or nobody that is known */
-    uint32_t in_lane[HW_POLICY_LANES];     /* how many wait there */
+    int64_t now_ns;                         /* the time of this call */
+    int64_t interval_ns;                    /* sys.setswitchinterval() */
+    const struct hw_policy_thread *holder;  /* NULL: nobody has it, or nobody that is known */
+    uint32_t in_lane[HW_POLICY_LANES];      /* how many wait there */
     int64_t options[HW_POLICY_MAX_OPTIONS]; /* in the order of the policy's list */
     int64_t own[8];                         /* the policy's */
 };

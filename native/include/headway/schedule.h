@@ -24,7 +24,7 @@ struct hw_schedule_counts {
     int64_t without;       /* times a thread found no room and waited as without us */
     int64_t rests; /* times the GIL was left alone, as nobody had had to wait for it for long:
                     * until somebody has to, nothing is counted */
-    int64_t early;         /* waits that ended since the holder was asked sooner than by CPython ... */
+    int64_t early; /* waits that ended since the holder was asked sooner than by CPython ... */
     int64_t early_wait_ns; /* ... and how long they were, in all */
 };
 
