@@ -36,8 +36,8 @@ const struct hw_policy hw__policy_priority = {
     .name = "priority",
     .about = "two classes: threads that let go by themselves come before threads that had to be "
              "asked (Beazley)",
-    .good_for = "a few threads that do little beside threads that compute",
-    .bad_at = "threads that compute a little and let go often: they starve those that compute",
+    .good_for = "teaching: a few threads that do little beside threads that compute",
+    .bad_at = "threads that compute: busy servers, and threads that let go often, starve them",
     .options = options,
     .ready = ready,
     .acquired = acquired,
