@@ -2,6 +2,8 @@
 
     policy_corpus_workload.py NAME SECONDS [--switch-interval S]
 
+It is one file as it is a list: a program has a dozen lines, and all are looked for here.
+
 Prints a line of JSON: what was done a second (`rate`), CPU time for each piece (`cpu_s`), of those that are timed p50 and p99
 (`p50_s`, `p99_s`), what threads that compute did beside (`computed`), and the least thread's part of an even one's (`least`).
 """
