@@ -44,9 +44,9 @@ enum { FIRST_LANE, TURN_LANE };
 #define ARRIVALS own[0]      /* of threads that come first */
 #define LAST own[1]          /* the latest deadline that a thread which computes was given ... */
 #define LAST_PRIORITY own[2] /* ... which had this priority */
-#define CLOCK own[3]         /* the virtual time that those in turn have come to; grows only */
-#define OWED own[4]          /* GIL time that those which compute are to get ... */
-#define OWED_AT own[5]       /* ... as of then */
+#define CLOCK own[3]   /* the virtual time that those which compute have come to; grows only */
+#define OWED own[4]    /* GIL time that those which compute are to get ... */
+#define OWED_AT own[5] /* ... as of then */
 
 /* So much is owed to those that compute before it is given. */
 #define TURN_NS 1000000
@@ -192,7 +192,7 @@ static void acquired(struct hw_policy_gil *gil, struct hw_policy_thread *thread)
         thread->TURN_END = thread->acquired_ns + thread->SLICE;
     }
     set(thread, OWED_IT, has(thread, COMPUTES) && gil->OWED >= TURN_NS);
-    if (thread->lane == TURN_LANE) {
+    if (has(thread, COMPUTES)) { /* others in turn are ahead of these, since they need less */
         gil->CLOCK = most(gil->CLOCK, thread->VIRTUAL);
     }
 }
