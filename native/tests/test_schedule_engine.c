@@ -149,7 +149,11 @@ static void test_gives_way(void) {
     CPU_SET((size_t)sched_getcpu(), &one);
     T_EQ(0, sched_setaffinity(0, sizeof one, &one));
     int before = atomic_load(&callers_yields);
-    T_TRUE(yields_under(&hw__policy_fair, "") > 0);
+    int seen = 0; /* a yield that goes to another program is not tried again for a while */
+    for (int i = 0; i < 30 && seen == 0; i++) {
+        seen = yields_under(&hw__policy_fair, "");
+    }
+    T_TRUE(seen > 0);
     T_EQ(0, yields_under(&hw__policy_fair, "yield=0 os_slice_us=100"));
     T_EQ(0, yields_under(&hw__policy_stock, "os_slice_us=100"));
     T_EQ(before, atomic_load(&callers_yields));

@@ -179,8 +179,8 @@ static void see_release(struct hw_policy_gil *gil, struct hw_policy_thread *thre
 
 static void see_ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     hw_policy_at(0)->ready(gil, thread);
-    if (is_observed(thread) && gil->in_lane[0] + gil->in_lane[1] > 0 && key_ahead_ns == 0) {
-        T_EQ(1, thread->lane); /* it computes */
+    bool computes = is_observed(thread) && thread->lane == 1;
+    if (computes && gil->in_lane[0] + gil->in_lane[1] > 0 && key_ahead_ns == 0) {
         key_ahead_ns = thread->key - gil->CLOCK;
     }
 }
