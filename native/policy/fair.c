@@ -58,7 +58,8 @@ enum { FIRST_LANE, TURN_LANE };
 /* The least that a thread is expected to need: those that need less are equals. */
 #define LEAST_NEED_NS 50000
 
-/* Who holds for less than that weighs more, in proportion, up to so many times. */
+/* What a thread uses that holds for less than that at a time counts for less, in proportion, down
+ * to one part in so many. */
 #define LIGHT_NS 800000
 #define LIGHTEST 16
 
@@ -260,8 +261,8 @@ static const struct hw_policy_option options[] = {
 const struct hw_policy hw__policy_fair = {
     .abi = HW_POLICY_ABI,
     .name = "fair",
-    .about = "threads that compute share the GIL evenly and let the others go first; where none "
-             "does, all is as without it (the default)",
+    .about = "threads that compute share the GIL evenly and let the others go first, which "
+             "are not interrupted (the default)",
     .good_for = "servers with background work in threads, and most other programs",
     .bad_at = "one thread that is to have the GIL whatever the others get (see priorities)",
     .options = options,

@@ -191,8 +191,9 @@ static int64_t spin_ns(const struct hw__sched *sched, struct hw__runner *runner)
 
 /* CPython is to ask the holder: it does so and comes back, with the mutex held all the time. */
 static int ask(struct hw__sched *sched, struct hw__runner *runner, int64_t now) {
-    if (!sched->asked && now - runner->seen.ready_ns < sched->view.interval_ns) {
-        sched->asked_early = runner;
+    if (!sched->asked) {
+        bool early = now - runner->seen.ready_ns < sched->view.interval_ns;
+        sched->asked_early = early ? runner : NULL;
     }
     sched->again_ns = sched->asked ? sched->again_ns * 2 : ASK_AGAIN_NS;
     if (sched->again_ns > ASK_AGAIN_MOST_NS) {
@@ -474,6 +475,8 @@ void hw__sched_acquire(struct hw__gil *gil) {
         return;
     }
     struct hw__runner *runner = hw__sched_runner(sched);
+    struct hw__runner *asked_early = sched->asked_early;
+    sched->asked_early = NULL; /* whoever has come */
     bool wanted = sched->called != NULL || hw__sched_waiting(sched) > 0;
     if (!wanted && runner != NULL && !runner->waiting) {
         /* Nobody wants it but this thread: then there is nothing to be told, and no time to ask. */
@@ -518,7 +521,7 @@ void hw__sched_acquire(struct hw__gil *gil) {
     if (runner->waiting) {
         int64_t wait_ns = now - runner->seen.ready_ns;
         sched->counts.wait_ns += wait_ns;
-        if (sched->asked_early == runner) {
+        if (asked_early == runner) {
             sched->counts.early++;
             sched->counts.early_wait_ns += wait_ns;
             atomic_fetch_add_explicit(&runner->early, 1, memory_order_relaxed);
@@ -528,7 +531,6 @@ void hw__sched_acquire(struct hw__gil *gil) {
     } else {
         runner->seen.ready_ns = 0;
     }
-    sched->asked_early = NULL;
     runner->waiting = false;
     runner->cpu = sched_getcpu();
     runner->seen.acquired_ns = now;

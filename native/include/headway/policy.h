@@ -29,8 +29,7 @@
 /* A time that does not come. */
 #define HW_NEVER INT64_MAX
 
-/* Who waits stands in one of so many lanes; of two that are not empty the policy says which is
- * next.
+/* A waiter stands in one of so many lanes; where both have somebody, the policy says which is next.
  */
 #define HW_POLICY_LANES 2
 

@@ -117,13 +117,13 @@ def cells_of(run: Run, experiment: Experiment) -> tuple[Cell, ...]:
                 metrics=metrics,
                 cores=result.mean_utilisation(),
                 course=tuple(result.course()),
-                samples=tuple(itertools.chain(*result.samples(experiment.metric))) if of_rounds(run) else (),
+                samples=tuple(itertools.chain(*result.samples(experiment.metric))) if _of_rounds(run) else (),
             )
         )
     return tuple(found)
 
 
-def of_rounds(run: Run) -> bool:
+def _of_rounds(run: Run) -> bool:
     """Return whether a launch is one process's rounds, of which there are many: those of a test session."""
     return run.settings.size == SESSION
 
@@ -131,7 +131,7 @@ def of_rounds(run: Run) -> bool:
 def plots_of(run: Run, experiment: Experiment) -> tuple[Plot, ...]:
     """Return the plots that fit the experiment; the first tells most."""
     results = [result for result in run.of(experiment.name) if result.launches]
-    return tuple(_plots(experiment, results, rounds=of_rounds(run)))
+    return tuple(_plots(experiment, results, rounds=_of_rounds(run)))
 
 
 def _plots(experiment: Experiment, results: Sequence[CellResult], *, rounds: bool) -> Iterator[Plot]:
