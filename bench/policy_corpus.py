@@ -278,7 +278,7 @@ def ratio(ours: list[float], theirs: list[float]) -> Ratio | None:
 
 
 def judged(program: Program, side: str, blocks: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
-    """Return a program's row under a side: ratios to none by figure, what is lost, and the middles."""
+    """Return a program's row under a side: ratios to none by figure, what is lost, and the least thread's part."""
     whole = [block for block in blocks if side in block and NONE in block]
     names = dict.fromkeys(name for block in whole for name in block[side])
     ratios = {
@@ -294,7 +294,6 @@ def judged(program: Program, side: str, blocks: list[dict[str, dict[str, float]]
         "ratios": ratios,
         "lost": [name for name, (middle, _) in judge.items() if middle],
         "doubtless": [name for name, (_, doubtless) in judge.items() if doubtless],
-        "none": {name: statistics.median(block[NONE][name] for block in whole) for name in ratios},
         "least": statistics.median(ones) if (ones := [b[side]["least"] for b in whole if "least" in b[side]]) else None,
     }
 

@@ -12,29 +12,17 @@ import sys
 import threading
 import time
 
+from policy_corpus_crew_workload import computing
+
 THREADS = 4
 COMPUTED = []
 
 
-def work(rounds):
-    """Compute: 200 rounds take about 10 us."""
-    total = 0
-    for i in range(rounds):
-        total += i * i % 7
-    return total
-
-
 def compute(times):
     """Start threads that compute."""
-
-    def body(counter):
-        while True:
-            work(400)
-            counter[0] += 1
-
     for _ in range(times):
         COMPUTED.append([0])
-        threading.Thread(target=body, args=(COMPUTED[-1],), daemon=True).start()
+        threading.Thread(target=computing, args=(COMPUTED[-1],), daemon=True).start()
 
 
 def item():
