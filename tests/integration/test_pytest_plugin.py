@@ -220,6 +220,35 @@ def test_a_failure_shows_the_users_lines(quick):
     ]
 
 
+def test_a_function_may_raise_what_ends_a_generator(quick):
+    """Which is its own error; of a generator of the user's it is Python's RuntimeError, as without us."""
+    quick.makepyfile(
+        """
+        import pytest
+
+        def generator():
+            yield next(iter(()))
+
+        def test_at_once(headway):
+            with pytest.raises(StopIteration):
+                headway(next, iter(()))
+
+        def test_later(headway):
+            with pytest.raises(StopIteration):
+                headway(next, iter((1, 2)))
+
+        async def test_awaited(headway):
+            with pytest.raises(StopIteration):
+                headway(next, iter((1, 2)))
+
+        def test_users_generator(headway):
+            with pytest.raises(RuntimeError):
+                headway(list, generator())
+        """
+    )
+    quick.runpytest_subprocess("-q", "-o", "asyncio_mode=auto").assert_outcomes(passed=4)
+
+
 def test_coverage_is_told(quick):
     """It makes times several times longer, whatever is asserted."""
     quick.makepyfile(TWO)

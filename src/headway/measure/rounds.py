@@ -54,6 +54,21 @@ def begin_steps(steps: Steps) -> tuple[bool, Any]:
                 return False, value
     except StopIteration as end:
         return True, end.value
+    except RuntimeError as error:
+        stop = _through_steps(error)
+        if stop is None:
+            raise
+        raise stop from None
+
+
+def _through_steps(error: RuntimeError) -> StopIteration | None:
+    """Return the function's StopIteration that Python made this of as it came through our generators (PEP 479), or None."""
+    stop = error.__cause__
+    if not isinstance(stop, StopIteration) or stop.__traceback__ is None:
+        return None
+    # As far as it came: the generator that it ended. In one of the user's it is his own error.
+    module = str(stop.__traceback__.tb_frame.f_globals.get("__name__", ""))
+    return stop if module.startswith("headway.") else None
 
 
 def run_steps(steps: Steps) -> Any:
