@@ -194,7 +194,7 @@ inline sched_timedwait(t) {
 inline call_next(t) {
     if
     :: ANY_PLACE && called == NOBODY -> atomic { pick(called); call(t, called) }
-    :: ANY_PLACE && called != NOBODY -> atomic { pick(called); call(t, called) } /* long ago */
+    :: ANY_PLACE && called != NOBODY -> atomic { pick(called); call(t, called) } /* long ago, or passed over */
     :: ANY_PLACE && called != NOBODY
     :: !ANY_PLACE
     fi

@@ -52,7 +52,8 @@ struct hw__runner {
     uint8_t forced;            /* after a forced release it wants the GIL at once: 0 ... 3 */
     int64_t left_ns;           /* when it ended its wait for a hand-over; 0: not since */
     atomic_bool gives_way;     /* it is to yield its core when it wakes; written by who calls it */
-    uint64_t called_after;     /* so many releases of the GIL */
+    bool called;               /* it has been told that it is its turn, and has not come ... */
+    uint64_t called_after;     /* ... since so many releases of the GIL */
     int64_t no_yield_until_ns; /* it lost too much by the last one */
     _Atomic int64_t early;     /* holders were asked sooner for it so often; read by anybody */
     int8_t lean;               /* of its waits: less than 0 it computes (schedule/help.h) */

@@ -101,7 +101,7 @@ struct hw__runner *hw__sched_runner(struct hw__sched *sched) {
         memset(&runner->seen, 0, sizeof runner->seen);
         runner->sched = sched;
         runner->generation = sched->generation;
-        runner->waiting = false;
+        runner->waiting = runner->called = false;
         runner->has_asked = false; /* the last policy ended that very moment */
         runner->lean = 0;
         hw__wake_spin_ends(runner); /* one that it was to begin when the last policy ended */
@@ -109,7 +109,7 @@ struct hw__runner *hw__sched_runner(struct hw__sched *sched) {
         runner->rests = sched->counts.rests;
     } else if (runner->rests != sched->counts.rests) {
         /* What it did last is long ago, and what it did since is not known. */
-        runner->waiting = runner->has_asked = false;
+        runner->waiting = runner->called = runner->has_asked = false;
         runner->left_ns = 0;
         runner->seen.run_ns = 0;
         runner->seen.released_ns = 0;

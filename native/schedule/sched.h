@@ -32,8 +32,9 @@ struct hw__sched {
     struct hw__runner *holder; /* NULL: nobody, or one without a record, or a stranger: one that got
                                 * it before us or while it rested ... */
     int64_t stranger_ns;       /* ... since when we know that there is such a one; 0: we do not */
-    struct hw__runner *called; /* has been told that it is its turn, and has not come yet */
+    struct hw__runner *called; /* was told last that it is its turn, and has not come yet */
     int64_t called_ns;
+    bool passed_over; /* another one has taken the GIL since */
     bool asked;       /* the holder has been asked to let go ... */
     int64_t asked_ns; /* ... then, and is to be asked again ... */
     int64_t again_ns; /* ... after so long */

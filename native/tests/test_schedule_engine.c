@@ -211,6 +211,48 @@ static void test_grace(void) {
     unschedule();
 }
 
+/* The calling thread has the GIL, and one that was called before is passed over by that: is
+ * `second` called, too, when it lets go? */
+static bool calls_another(int64_t burst_ns) {
+    static struct hw__runner first, second;
+    struct hw__gil *gil = world_record(fake_main_gil());
+    struct hw__sched *sched = hw__sched_of(gil);
+    pthread_mutex_t *mutex = &sched->memory->mutex;
+    T_EQ(0, pthread_mutex_lock(mutex));
+    int locked = HW__READ(sched->memory->locked);
+    int64_t barged = sched->counts.barged;
+    first = second = (struct hw__runner){.seen = {.key = INT64_MAX / 4}};
+    second.seen.key++;
+    second.seen.burst_ns = burst_ns;
+    hw__sched_enqueue(sched, &first);
+    hw__sched_enqueue(sched, &second);
+    sched->memory->locked = 0;
+    hw__sched_release(gil);
+    T_TRUE(sched->called == &first && first.place == 0 && second.place != 0);
+    hw__sched_release(gil); /* it may come any moment */
+    T_TRUE(second.place != 0);
+    hw__sched_acquire(gil);
+    hw__sched_release(gil);
+    bool another = second.place == 0;
+    T_EQ(another ? (intptr_t)&second : (intptr_t)&first, (intptr_t)sched->called);
+    T_TRUE(first.called && second.called == another);
+    hw__sched_acquire(gil);
+    sched->memory->locked = locked;
+    hw__sched_dequeue(sched, &second);
+    sched->called = NULL;
+    T_EQ(barged, sched->counts.barged);
+    T_EQ(0, pthread_mutex_unlock(mutex));
+    hw__wake_unlocked(mutex);
+    return another;
+}
+
+static void test_calls_another_where_nobody_computes(void) {
+    schedule(&hw__policy_fair, "");
+    T_TRUE(calls_another(MS / 10));
+    T_TRUE(!calls_another(10 * MS));
+    unschedule();
+}
+
 /* Who was made to let go and comes back to a free GIL leaves it to the one that was called, for as
  * long as that one may be on its way. */
 static void test_leaves_it_to_who_was_called(void) {
@@ -658,6 +700,7 @@ int main(void) {
     T_RUN(test_hints);
     T_RUN(test_all_come_through);
     T_RUN(test_gives_way);
+    T_RUN(test_calls_another_where_nobody_computes);
     T_RUN(test_leaves_it_to_who_was_called);
     T_RUN(test_grace);
     T_RUN(test_comes_and_goes);
