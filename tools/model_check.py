@@ -81,7 +81,13 @@ HOLDS: dict[str, dict[str, Sequence[str]]] = {
     "reborn": {"": NO_ORDER},
     "wake": {"": NO_ORDER, "FORCED": NO_ORDER, "GRACE": NO_ORDER},
     "stop": {"": NO_ORDER, "AGAIN": NO_ORDER, "TRACED": NO_ORDER, "WATCHDOG": NO_ORDER, "ELSEWHERE": NO_ORDER},
-    "rest": dict.fromkeys(("", "TRACE", "STOP", "NEW_GIL", "FIXED", "FIXED TRACE", "FIXED NEW_GIL"), NO_ORDER),
+    "rest": dict.fromkeys(
+        (
+            *("", "TRACE", "STOP", "NEW_GIL", "FIXED", "FIXED TRACE", "FIXED NEW_GIL"),
+            *("IDLE", "IDLE CROWD", "IDLE TRACE", "IDLE STOP", "IDLE NEW_GIL", "IDLE FIXED", "IDLE FIXED TRACE"),
+        ),
+        NO_ORDER,
+    ),
     "fork": {"": NO_ORDER, "TRACED": NO_ORDER, "TRACED FIRST": NO_ORDER, "TRACED LIBRARY": NO_ORDER},
 }
 
@@ -122,6 +128,7 @@ FAILS: dict[str, dict[str, Sequence[str]]] = {
         "TRACE MUTATION_ROUSE_BEFORE": NO_ORDER,
         "TRACE MUTATION_LEAVE_AT_REST": NO_ORDER,
         "NEW_GIL MUTATION_GIL_UNSEEN": NO_ORDER,
+        "IDLE CROWD MUTATION_IDLE_CALLS_NOBODY": NO_ORDER,
     },
     "fork": {
         "MUTATION_REGISTRY_KEPT": NO_ORDER,

@@ -43,6 +43,9 @@ static struct hw__patch mutex_patch;
 /* See hw__hooks_rest(). Written last when a GIL goes to rest, and when it is roused. */
 static _Atomic(struct hw__gil_memory *) resting;
 
+/* ... as the policy is idle. Written before `resting` when a GIL goes to rest. */
+static atomic_bool resting_idle;
+
 /* Who has set it may write both patches and `resting`. Tried by who has a GIL's mutex; waited for
  * by who begins or ends. */
 static atomic_bool changing;
@@ -117,6 +120,21 @@ static bool is_wanted_too(const struct hw__gil *gil, const pthread_cond_t *cond,
            (gil != NULL || hw__gil_plausible(hw__gil_of_cond(cond), mutex));
 }
 
+/* The policy is idle. CPython asks the holder when this returns ETIMEDOUT and nobody took over
+ * meanwhile: then there is something to do. */
+static int wait_at_rest(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex,
+                        const struct timespec *deadline) {
+    struct hw__gil_memory *memory = hw__gil_of_cond(cond);
+    unsigned long switches = HW__READ(memory->switch_number);
+    int result = hw__real.timedwait(cond, mutex, deadline);
+    if (result == ETIMEDOUT && HW__READ(memory->locked) != 0 &&
+        HW__READ(memory->switch_number) == switches && hw__hooks_resting() == memory &&
+        hw__hooks_rouse()) {
+        hw__sched_is_asked(gil);
+    }
+    return result;
+}
+
 static int look_and_wait(pthread_cond_t *cond, pthread_mutex_t *mutex,
                          const struct timespec *deadline) {
     bool acquire;
@@ -136,6 +154,10 @@ static int look_and_wait(pthread_cond_t *cond, pthread_mutex_t *mutex,
         return hw__real.timedwait(cond, mutex, deadline);
     }
     const struct hw__gil_memory *at_rest = hw__hooks_resting();
+    if (at_rest != NULL && cond == &at_rest->cond &&
+        atomic_load_explicit(&resting_idle, memory_order_relaxed) && hw__sched_stays_idle(gil)) {
+        return wait_at_rest(gil, cond, mutex, deadline);
+    }
     if (at_rest != NULL && (cond == &at_rest->cond || is_wanted_too(gil, cond, mutex)) &&
         !hw__hooks_rouse()) {
         return hw__real.timedwait(cond, mutex, deadline);
@@ -398,7 +420,7 @@ int hw__hooks_repair(void) {
     return repaired;
 }
 
-bool hw__hooks_rest(struct hw__gil_memory *memory) {
+bool hw__hooks_rest(struct hw__gil_memory *memory, bool idle) {
     if (!try_change()) {
         return false;
     }
@@ -411,6 +433,7 @@ bool hw__hooks_rest(struct hw__gil_memory *memory) {
         hw__patch_pause(&mutex_patch);
     }
     if (rests) {
+        atomic_store_explicit(&resting_idle, idle, memory_order_relaxed);
         atomic_store(&resting, memory);
     }
     end_change();

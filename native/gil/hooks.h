@@ -35,19 +35,21 @@ int hw__hooks_repair(void);
  * Returns 0 or a negative errno, with the hooks then still there. */
 int hw__hooks_remove(unsigned user);
 
-/* The main interpreter's GIL rests: a policy has it and nothing to do, as nobody has had to wait
- * for it for long. Those of its hooks that matter to who waits are taken out then, but for that of
- * timedwait(), or where they cannot be in passing (hw__patch_pause()), pass the call on first
- * thing. So a thread alone loses nothing.
+/* The main interpreter's GIL rests: a policy has it and nothing to do. Either nobody has had to
+ * wait for it for long: the next one that has to rouses it. Or the policy is idle: who waits does
+ * so in the C library, and rouses it if the GIL stayed in the same hands for a switch interval.
+ * Those of its hooks that matter to who waits are taken out then, but for that of timedwait(), or
+ * where they cannot be in passing (hw__patch_pause()), pass the call on first thing. So a thread
+ * alone loses nothing.
  *
  * Who has that GIL and its mutex says so.
  *
  * Returns whether it rests now: false while a trace wants the hooks, too, and where another thread
  * is at them this very moment. */
-bool hw__hooks_rest(struct hw__gil_memory *memory);
+bool hw__hooks_rest(struct hw__gil_memory *memory, bool idle);
 
-/* It does not rest any more: before somebody waits for it, or it is recorded, or the policy ends.
- * Any thread; async-signal-safe.
+/* It does not rest any more: before somebody waits for it in our queue, or it is recorded, or the
+ * policy ends. Any thread; async-signal-safe.
  *
  * Returns whether that is so: false where another thread is at the hooks this very moment. */
 bool hw__hooks_rouse(void);

@@ -31,6 +31,9 @@ bool watchdog_acts; /* it has yet to find something */
 #define ROUSE(done) done = true
 #define AFTER_ACQUIRE(t) skip
 #endif
+#ifndef RESTS_IDLE
+#define RESTS_IDLE false
+#endif
 #ifndef WATCHDOG_MAY_ACT
 #define WATCHDOG_MAY_ACT false
 #endif
@@ -95,7 +98,7 @@ inline pick(r) { if :: place[0] -> r = 0 :: place[1] -> r = 1
 #else
 #define ANY_PLACE (place[0] || place[1])
 #endif
-inline end_policy(t) {
+inline call_all(t) {
 #ifndef MUTATION_NOBODY_CALLED
     do
     :: ANY_PLACE -> atomic { pick(first_); call(t, first_); first_ = 0 }
@@ -103,8 +106,13 @@ inline end_policy(t) {
     od;
 #endif
 #ifndef MUTATION_END_DEFERS
-    wake_all(t);
+    wake_all(t)
+#else
+    skip
 #endif
+}
+inline end_policy(t) {
+    call_all(t);
     called = NOBODY;
     scheduled = false
 }
@@ -250,6 +258,9 @@ inline take_gil(t, may_) {
     do
     :: locked ->
         if
+        :: slot_timedwait && RESTS_IDLE ->
+            real_timedwait(t);
+            if :: locked -> ROUSE(may_) :: true fi /* in vain, for a switch interval */
         :: slot_timedwait ->
             ROUSE(may_);
             if

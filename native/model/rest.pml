@@ -2,7 +2,8 @@
  *
  * native/gil/hooks.c: a GIL that nobody waits for goes to rest, and its hooks are taken out, but for
  * that of timedwait(); who has to wait rouses it, and they come back (engine.pml has what happens
- * around that). And somebody who changes the hooks meanwhile without that GIL, as a sub-interpreter
+ * around that). With IDLE it goes to rest while others wait, too: these are called, and wait in the C
+ * library; who does so in vain rouses it. And somebody who changes the hooks meanwhile without that GIL, as a sub-interpreter
  * with a GIL of its own can:
  *
  * - TRACE: hw_trace_start(): hw__hooks_install(), then the GIL is recorded.
@@ -20,8 +21,14 @@
 #define on_time_out(t) skip
 #define RESTING resting
 #define ROUSE(done) rouse(done)
-#define AFTER_ACQUIRE(t) may_rest()
+#define AFTER_ACQUIRE(t) may_rest(t)
 bool resting, changing, paused, traced, recorded;
+#ifdef IDLE
+#define RESTS_IDLE resting /* wait_at_rest() of hooks.c */
+#define MAY_REST true
+#else
+#define MAY_REST (!ANY_PLACE && called == NOBODY)
+#endif
 byte gils = 1;
 #include "engine.pml"
 
@@ -55,9 +62,9 @@ inline rouse(done) {
 }
 
 /* hw__hooks_rest(), in hw__sched_acquire(). */
-inline may_rest() {
+inline may_rest(t) {
     if
-    :: slot_signal && !resting && scheduled && on && !ANY_PLACE && called == NOBODY && !recorded && !changing ->
+    :: slot_signal && !resting && scheduled && on && MAY_REST && !recorded && !changing ->
         atomic { !changing -> changing = true }
         if
 #ifdef MUTATION_REST_TRACED /* as it was */
@@ -82,7 +89,10 @@ inline may_rest() {
             fi;
             resting = true
         fi;
-        changing = false
+        changing = false;
+#if defined(IDLE) && !defined(MUTATION_IDLE_CALLS_NOBODY) /* hw__sched_stand_by() */
+        if :: resting -> call_all(t); called = NOBODY :: else fi
+#endif
     :: true
     fi
 }
@@ -168,4 +178,8 @@ end:
     od
 }
 
+#ifdef CROWD /* one that is not called by a release stays in the queue */
+init { atomic { run thread(0); run thread(1); run thread(2) } }
+#else
 init { atomic { run thread(0); run thread(1); run other(2) } }
+#endif

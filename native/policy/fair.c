@@ -44,9 +44,13 @@ enum { FIRST_LANE, TURN_LANE };
 #define ARRIVALS own[0]      /* of threads that come first */
 #define LAST own[1]          /* the latest deadline that a thread which computes was given ... */
 #define LAST_PRIORITY own[2] /* ... which had this priority */
-#define CLOCK own[3]   /* the virtual time that those which compute have come to; grows only */
-#define OWED own[4]    /* GIL time that those which compute are to get ... */
-#define OWED_AT own[5] /* ... as of then */
+#define CLOCK own[3]       /* the virtual time that those which compute have come to; grows only */
+#define OWED own[4]        /* GIL time that those which compute are to get ... */
+#define OWED_AT own[5]     /* ... as of then */
+#define COMPUTED_AT own[6] /* when a thread that computes was seen last */
+
+/* Without one for so long there is nothing to do but what CPython does. */
+#define IDLE_NS 100000000
 
 /* So much is owed to those that compute before it is given. */
 #define TURN_NS 1000000
@@ -114,6 +118,9 @@ static int64_t turn_end(const struct hw_policy_gil *gil, const struct hw_policy_
  * who had it since the account was looked at last. */
 static void account(struct hw_policy_gil *gil, const struct hw_policy_thread *holder) {
     int64_t passed_ns = gil->now_ns - gil->OWED_AT;
+    if ((holder != NULL && has(holder, COMPUTES)) || gil->in_lane[TURN_LANE] > 0) {
+        gil->COMPUTED_AT = gil->now_ns;
+    }
     gil->OWED_AT = gil->now_ns;
     if (holder != NULL && has(holder, COMPUTES)) {
         bool costs = gil->in_lane[FIRST_LANE] > 0;
@@ -239,6 +246,12 @@ static int32_t lane(struct hw_policy_gil *gil) {
     return gil->OWED >= TURN_NS ? TURN_LANE : FIRST_LANE;
 }
 
+/* CPython itself finds the first thread that computes, if it asks the holder no later than after
+ * `compute_us`. */
+static bool idle(struct hw_policy_gil *gil) {
+    return gil->interval_ns <= option_ns(gil, COMPUTE) && gil->now_ns - gil->COMPUTED_AT > IDLE_NS;
+}
+
 /* Where those that compute wait, and nobody else. */
 static int64_t grace(struct hw_policy_gil *gil, const struct hw_policy_thread *next,
                      const struct hw_policy_thread *releaser) {
@@ -272,4 +285,5 @@ const struct hw_policy hw__policy_fair = {
     .patience = patience,
     .lane = lane,
     .grace = grace,
+    .idle = idle,
 };

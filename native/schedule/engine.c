@@ -33,7 +33,8 @@
  *   (schedule/help.h), it yields too: what it gives up then is what lets that slice take the core
  *   the next time. Without the short slice that makes things worse.
  * - Rest. While nobody has to wait for the main GIL there is nothing to do, and its hooks are taken
- *   out (gil/hooks.h).
+ *   out (gil/hooks.h). Likewise while the policy is idle, whoever waits: who does so in vain for a
+ *   switch interval puts the hooks back.
  * - After a forced release CPython waits until another thread has taken over, and then for the GIL.
  *   For threads that do so each time (those that compute) both waits are one here: else they would
  *   be woken by each hand-over only to go to sleep again. */
@@ -376,6 +377,39 @@ static bool calls_another(const struct hw__sched *sched, const struct hw__runner
            !hw__habits_computes(next);
 }
 
+/* Whether the policy is idle; asked now and then. Not where a thread is urgent: idle is who looks
+ * at nobody but threads that compute. */
+static bool is_idle(const struct hw__gil *gil, struct hw__sched *sched, int64_t now) {
+    if (!gil->main || sched->policy->idle == NULL || now < sched->idle_at_ns) {
+        return false;
+    }
+    sched->idle_at_ns = now + HW__IDLE_EVERY_NS;
+    return !atomic_load_explicit(&hw__sched_any_urgent, memory_order_relaxed) &&
+           sched->policy->idle(&sched->view);
+}
+
+bool hw__sched_stays_idle(const struct hw__gil *gil) {
+    struct hw__sched *sched = hw__sched_of(gil);
+    int64_t interval_ns = (int64_t)HW__READ(sched->memory->interval_us) * 1000;
+    return sched->policy != NULL && interval_ns == sched->view.interval_ns &&
+           !atomic_load_explicit(&hw__sched_any_urgent, memory_order_relaxed) &&
+           !hw__lease_over(&hw__leases[HW__LEASE_SCHEDULE], hw_now_ns());
+}
+
+void hw__sched_is_asked(struct hw__gil *gil) {
+    struct hw__sched *sched = hw__sched_of(gil);
+    if (!hw__sched_is_on(gil, sched)) {
+        return;
+    }
+    int64_t now = hw__sched_time(sched);
+    sched->idle_at_ns = now + HW__IDLE_EVERY_NS;
+    sched->stranger_ns = now - sched->view.interval_ns;
+    sched->asked = true;
+    sched->asked_ns = now;
+    sched->again_ns = ASK_AGAIN_NS;
+    sched->counts.asked++;
+}
+
 /* Tells who goes next that it is its turn. `releaser`: NULL, or who has just let the GIL go. */
 static void call_next(struct hw__sched *sched, struct hw__runner *releaser, int64_t now) {
     struct hw__runner *next = hw__sched_next(sched);
@@ -558,6 +592,10 @@ void hw__sched_acquire(struct hw__gil *gil) {
     runner->cpu = sched_getcpu();
     runner->seen.acquired_ns = now;
     sched->policy->acquired(&sched->view, &runner->seen);
+    if (is_idle(gil, sched, now)) {
+        hw__sched_stand_by(gil, sched);
+        return;
+    }
     /* Who goes next went to sleep for another holder: is it to ask this one sooner? */
     struct hw__runner *next = hw__sched_next(sched);
     if (next != NULL && !hw__habits_short(sched, runner)) {

@@ -183,6 +183,7 @@ static void begin(struct hw__gil *gil, const struct hw_policy *policy, const int
     sched->memory = atomic_load(&gil->memory);
     memcpy(sched->view.options, options, sizeof sched->view.options);
     sched->budget_at_ns = hw__sched_time(sched);
+    sched->idle_at_ns = sched->budget_at_ns + HW__IDLE_EVERY_NS;
     hw__sched_read_interval(sched);
     sched->policy = policy;
     atomic_store(&gil->scheduled, true);
@@ -207,11 +208,24 @@ void hw__sched_end(struct hw__gil *gil) {
     atomic_store(&gil->scheduled, false);
 }
 
-void hw__sched_rest(struct hw__gil *gil, struct hw__sched *sched) {
-    if (hw__hooks_rest(atomic_load(&gil->memory))) {
+static bool rest(struct hw__gil *gil, struct hw__sched *sched, bool idle) {
+    bool rests = hw__hooks_rest(atomic_load(&gil->memory), idle);
+    if (rests) {
         sched->holder = NULL;
         sched->view.holder = NULL;
         sched->counts.rests++;
+    }
+    return rests;
+}
+
+void hw__sched_rest(struct hw__gil *gil, struct hw__sched *sched) { (void)rest(gil, sched, false); }
+
+atomic_bool hw__sched_any_urgent;
+
+void hw__sched_stand_by(struct hw__gil *gil, struct hw__sched *sched) {
+    if (rest(gil, sched, true)) {
+        call_all(sched); /* to wait in the C library */
+        sched->called = NULL;
     }
 }
 

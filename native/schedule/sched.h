@@ -21,6 +21,9 @@ struct hw__crowd {
     uint32_t most[HW__CROWD_SPANS]; /* by span, modulo their number */
 };
 
+/* How often a policy is asked whether it is idle, and how soon at first. */
+#define HW__IDLE_EVERY_NS 100000000
+
 /* Of a GIL, at the same index as its record; lives as long as the process. Guarded by the GIL's
  * mutex. */
 struct hw__sched {
@@ -49,6 +52,7 @@ struct hw__sched {
     uint64_t releases, arrivals;
     int64_t stuck_ns;   /* in holds of so long that no policy is to blame, in all */
     int64_t went_on_ns; /* when the process did that was stopped last; 0: never */
+    int64_t idle_at_ns; /* when the policy is asked next whether it is idle */
     int alone;          /* times in a row that the GIL was taken while nobody else wanted it */
     int missed;         /* times in a row that a waiter found the GIL free by itself */
     struct hw__ticks ticks;
@@ -126,6 +130,12 @@ void hw__sched_heed(struct hw__runner *runner);
 /* Nobody has had to wait for the main GIL for long: it is left alone (gil/hooks.h) until somebody
  * has to. What happens until then is not known. */
 void hw__sched_rest(struct hw__gil *gil, struct hw__sched *sched);
+
+/* The policy is idle, whoever waits: likewise, until a thread has held it for a switch interval. */
+void hw__sched_stand_by(struct hw__gil *gil, struct hw__sched *sched);
+
+/* Some thread has said that its latency matters most: then no policy is idle. */
+extern atomic_bool hw__sched_any_urgent;
 
 /* How many wait, and who of them goes next; NULL: nobody waits. */
 uint32_t hw__sched_waiting(const struct hw__sched *sched);

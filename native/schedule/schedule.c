@@ -253,5 +253,8 @@ int hw_schedule_hint(int priority, int urgent) {
     }
     runner->priority = priority;
     runner->urgent = urgent != 0;
+    if (urgent != 0) {
+        atomic_store(&hw__sched_any_urgent, true);
+    }
     return 0;
 }

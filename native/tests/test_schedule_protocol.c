@@ -75,10 +75,10 @@ static void test_nothing_is_adopted_while_somebody_starts_or_stops(void) {
 static void test_no_rest_beside_a_trace(void) {
     schedule(0);
     world_start("");
-    T_TRUE(!hw__hooks_rest(&fake_main_gil()->memory));
+    T_TRUE(!hw__hooks_rest(&fake_main_gil()->memory, false));
     T_TRUE(hw__hooks_resting() == NULL);
     T_EQ(0, hw_trace_stop());
-    T_TRUE(hw__hooks_rest(&fake_main_gil()->memory));
+    T_TRUE(hw__hooks_rest(&fake_main_gil()->memory, false));
     T_TRUE(hw__hooks_resting() != NULL);
     T_EQ(0, hw_schedule_stop());
     T_TRUE(hw__hooks_resting() == NULL);

@@ -106,6 +106,63 @@ static void test_rests_and_is_roused(void) {
     }
 }
 
+/* Others want the GIL all the time. It may rest already as nobody did. */
+static void go_idle(void) {
+    struct hw__sched *sched = hw__sched_of(world_record(fake_main_gil()));
+    pthread_mutex_t *mutex = &fake_main_gil()->memory.mutex;
+    pthread_mutex_lock(mutex);
+    sched->idle_at_ns = 0;
+    pthread_mutex_unlock(mutex);
+    for (bool idle = false; !idle;) {
+        world_yield();
+        pthread_mutex_lock(mutex);
+        idle = sched->idle_at_ns != 0 && hw__hooks_resting() != NULL;
+        pthread_mutex_unlock(mutex);
+    }
+    check_hooks(false);
+}
+
+/* Where nobody computes CPython is left alone, until one holds for an interval that others wait. Of
+ * a second: so long the system keeps no thread from running. */
+static void test_is_idle_where_nobody_computes(void) {
+    fake_set_interval(fake_main_gil(), 1000000);
+    T_EQ(0, hw_schedule_start(&hw__policy_fair, "compute_us=1000000", problem, sizeof problem));
+    atomic_bool stop = false;
+    start_workers(fake_main_gil(), &stop);
+    go_idle();
+    int64_t acquires = counts().acquires;
+    for (int i = 0; i < WORKERS; i++) {
+        world_await(&workers[i].taken, 20);
+    }
+    T_EQ(acquires, counts().acquires);
+    T_TRUE(hw__hooks_resting() != NULL);
+
+    int64_t begun_ns = hw_now_ns();
+    while (hw__hooks_resting() != NULL) { /* with the GIL in hand */
+    }
+    T_TRUE(hw_now_ns() - begun_ns > 500 * 1000000);
+    check_hooks(true);
+    struct hw__sched *sched = hw__sched_of(world_record(fake_main_gil()));
+    pthread_mutex_lock(&fake_main_gil()->memory.mutex);
+    T_TRUE(sched->asked && sched->stranger_ns != 0 && sched->stranger_ns <= begun_ns + 100000000);
+    pthread_mutex_unlock(&fake_main_gil()->memory.mutex);
+    int64_t used_ns = hw__runner_self()->seen.used_ns;
+    fake_check();
+    T_TRUE(hw__runner_self()->seen.used_ns - used_ns > 500 * 1000000);
+
+    /* Nor where a thread is urgent: then who waits next rouses it. */
+    go_idle();
+    T_EQ(0, hw_schedule_hint(0, 1));
+    while (hw__hooks_resting() != NULL) {
+        world_yield();
+    }
+    T_EQ(0, hw_schedule_hint(0, 0));
+    atomic_store(&hw__sched_any_urgent, false);
+    stop_workers(&stop);
+    T_EQ(0, hw_schedule_stop());
+    fake_set_interval(fake_main_gil(), FAKE_INTERVAL_US);
+}
+
 static void *take(void *taken) {
     struct fake_state *me = fake_state_new(fake_main_gil());
     PyEval_RestoreThread(me);
@@ -297,7 +354,7 @@ static void test_roused_at_any_moment(void) {
     for (int i = 1; i <= DISTURBANCES; i++) {
         atomic_store(&disturbance, i);
         for (int j = 0; j < i % 4; j++) { /* with the GIL in hand, which only this thread wants */
-            (void)hw__hooks_rest(&fake_main_gil()->memory);
+            (void)hw__hooks_rest(&fake_main_gil()->memory, false);
         }
         while (atomic_load(&disturbed) < i) {
         }
@@ -410,6 +467,7 @@ int main(void) {
     world_begin();
     world_enter();
     T_RUN(test_rests_and_is_roused);
+    T_RUN(test_is_idle_where_nobody_computes);
     T_RUN(test_asks_a_stranger);
     T_RUN(test_a_strangers_long_hold);
     T_RUN(test_meets_a_stranger);

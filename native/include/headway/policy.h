@@ -104,6 +104,10 @@ struct hw_policy {
      * the engine expects to return at once. */
     int64_t (*grace)(struct hw_policy_gil *gil, const struct hw_policy_thread *next,
                      const struct hw_policy_thread *releaser);
+
+    /* NULL, or whether what it would do now is what CPython does by itself: then the GIL is left to
+     * that until a thread has held it for a switch interval while another one waited. */
+    bool (*idle)(struct hw_policy_gil *gil);
 };
 
 #endif
