@@ -16,7 +16,7 @@ import pytest
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.headway(rounds=6, calls=1)]
 
-PERIOD_S, LONG_S = 0.04, 0.1  # the long one where sums are beside it
+PERIOD_S, LONG_S = 0.04, 0.1  # the long one where a ratio is asserted, or sums are beside it
 FILES = 10
 DATA = bytes(16 * 2**20)  # made here, not in the time of a write
 
@@ -37,17 +37,17 @@ async def sigma_coroutine(n):
 async def test_three_sleeps(headway):
     def in_turn():
         for _ in range(3):
-            time.sleep(PERIOD_S)
+            time.sleep(LONG_S)
 
     async def awaited_in_turn():
         for _ in range(3):
-            await asyncio.sleep(PERIOD_S)
+            await asyncio.sleep(LONG_S)
 
     async def gathered():
-        await asyncio.gather(*[asyncio.sleep(PERIOD_S) for _ in range(3)])
+        await asyncio.gather(*[asyncio.sleep(LONG_S) for _ in range(3)])
 
     found = await headway.compare({"serial": in_turn, "asyncio, in turn": awaited_in_turn, "asyncio": gathered})
-    assert found["asyncio"].faster_than(found["serial"], by=2.6)
+    assert found["asyncio"].faster_than(found["serial"], by=2.4)
     assert found["asyncio, in turn"].no_faster_than(found["serial"], by=1.1)
 
 
