@@ -18,6 +18,11 @@ The makefiles of 3.11.7 and 3.12.1 forgot to install two test packages (test_con
 multiprocessing's start methods). There the tests of the next newer interpreter on this machine stand in: some fail on
 the older one, but in the same way with and without tracing, and that is what is compared.
 
+test_concurrent_futures may not end, bare or traced, on 3.11.7, 3.12.1 and 3.13.0. In ProcessPoolExecutor the manager's
+thread holds the executor's shutdown lock while it joins the call queue's feeder thread (_join_executor_internals), and
+the feeder, where an item could not be pickled, waits for that lock (_on_queue_feeder_error; 3.14 does so without it). The output
+of a run that did not end has both stacks; it is then no difference.
+
 Rejected: --junit-xml (see the recorder); regrtest's -j (its workers would be restarted in ways of their own).
 """
 
