@@ -8,6 +8,7 @@ tells as JSON what they did so far (`computed`), that process's CPU time (`cpu_s
 
 import asyncio
 import json
+import socket
 import sys
 import threading
 import time
@@ -199,7 +200,28 @@ def http_server(port, computing):
     Server(("127.0.0.1", port), Handler).serve_forever()
 
 
+def echo(port, computing):
+    """Answer the same bytes to whatever comes, a thread for each connection: the classic convoy, two GIL round trips a request."""
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\necho"
+
+    def serve(connection):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with connection:
+            while request := connection.recv(4096):
+                if request.startswith(b"GET /figures"):
+                    body = figures().encode()
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                else:
+                    connection.sendall(answer)
+
+    compute(computing)
+    listener = socket.create_server(("127.0.0.1", port), backlog=128)
+    while True:
+        threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+
+
 SERVERS = {
+    "echo": echo,
     "waitress": waitress(flask_app),
     "django": waitress(django_app),
     "gunicorn": gunicorn,
