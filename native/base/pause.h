@@ -9,4 +9,13 @@
  */
 void hw__pause(unsigned *rounds);
 
+/* Once round a loop of less than a microsecond. */
+static inline void hw__pause_core(void) {
+#ifdef __x86_64__
+    __builtin_ia32_pause();
+#else
+    __asm__ volatile("yield");
+#endif
+}
+
 #endif

@@ -159,6 +159,18 @@ struct hw__gil *hw__gil_find(const pthread_cond_t *cond, bool *acquire) {
     return hw__gil_count() > 1 ? find_other(cond, acquire) : NULL;
 }
 
+static bool has_mutex(const struct hw__gil *gil, const pthread_mutex_t *mutex) {
+    const struct hw__gil_memory *memory = atomic_load_explicit(&gil->memory, memory_order_acquire);
+    return memory != NULL && mutex == &memory->mutex;
+}
+
+struct hw__gil *hw__gil_of_mutex(const pthread_mutex_t *mutex) {
+    if (has_mutex(&hw__gils[0], mutex)) {
+        return &hw__gils[0];
+    }
+    return found_last != NULL && has_mutex(found_last, mutex) ? found_last : NULL;
+}
+
 bool hw__gil_without_room(const pthread_cond_t *cond) {
     return no_room != NULL &&
            (no_room == hw__gil_of_switch_cond(cond) || no_room == hw__gil_of_cond(cond)) &&

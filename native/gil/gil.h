@@ -107,6 +107,10 @@ int hw__gil_count(void);
  * Any thread may call it; async-signal-safe. Returns NULL when there is none. */
 struct hw__gil *hw__gil_find(const pthread_cond_t *cond, bool *acquire);
 
+/* Finds the record of the GIL whose mutex this is: the main one's, or that which the calling thread
+ * found last. Any thread may call it. Returns NULL for any other mutex. */
+struct hw__gil *hw__gil_of_mutex(const pthread_mutex_t *mutex);
+
 /* The calling thread's cond belongs to a GIL that hw__gil_add() had no room for, and there is none
  * yet. */
 bool hw__gil_without_room(const pthread_cond_t *cond);
@@ -130,6 +134,12 @@ void hw__gil_leave(struct hw__gil *gil);
 static inline void hw__gil_forget_request(struct hw__gil *gil) {
     atomic_store_explicit(&gil->requested, false, memory_order_relaxed);
     atomic_store_explicit(&gil->request_told, false, memory_order_relaxed);
+}
+
+/* A waiter has asked the holder to let go, as far as it is recorded. The GIL's mutex must be held.
+ */
+static inline bool hw__gil_is_asked(const struct hw__gil *gil) {
+    return atomic_load_explicit(&gil->requested, memory_order_relaxed);
 }
 
 /* Has the events of a GIL written from now on, as if it had had none. Not while one is being

@@ -29,6 +29,7 @@
 #include "base/rare.h"
 #include "elf/got.h"
 #include "elf/patch.h"
+#include "headway/clock.h"
 #include "schedule/engine.h"
 #include "schedule/wake.h"
 #include "trace/events.h"
@@ -37,8 +38,8 @@ struct hw__real hw__real;
 
 static struct hw__patch patch;
 
-/* The interpreter's calls that lock and unlock a mutex, while a policy is on. */
-static struct hw__patch mutex_patch;
+/* The interpreter's calls that lock a mutex; and those that unlock one, while a policy is on. */
+static struct hw__patch lock_patch, unlock_patch;
 
 /* See hw__hooks_rest(). Written last when a GIL goes to rest, and when it is roused. */
 static _Atomic(struct hw__gil_memory *) resting;
@@ -205,8 +206,9 @@ static void end_change(void) { atomic_store_explicit(&changing, false, memory_or
 
 /* What is out is put back. */
 static void put_back(void) {
-    hw__patch_resume(&mutex_patch);
-    hw__wake_unlocks(mutex_patch.count > 0);
+    hw__patch_resume(&lock_patch);
+    hw__patch_resume(&unlock_patch);
+    hw__wake_unlocks(unlock_patch.count > 0);
     hw__patch_resume(&patch);
 }
 
@@ -231,7 +233,15 @@ HW__RARE static struct hw__gil *meet(struct hw__gil_memory *memory) {
 }
 
 /* One piece of code with all that it calls but what is marked as rare: most of its cost is fetching
- * it. */
+ * it.
+ *
+ * Where the holder was asked to let go, it signals first, and what is recorded of the release comes
+ * after it, with the mutex still held. A waiter that has just asked is on its way back to sleep,
+ * and in glibc one that does not sleep yet takes a signal that was meant for who has waited
+ * longest. Whether the holder is that quick, is a matter of a microsecond in every stock release.
+ * With recording before the signal it was too late: an echo server beside two CPU-bound threads
+ * answered 2.6 times as often as bare. A release that nobody asked for has no such waiter; there
+ * the signal comes last, so that from it to the thread's next step is as long as bare. */
 __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *cond,
                                                               uintptr_t site) {
     bool acquire;
@@ -260,6 +270,8 @@ __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *co
         }
         acquire = true;
     }
+    bool early = !acquire && hw__gil_is_asked(gil) && !is_scheduled(gil);
+    int result = early ? hw__real.signal(cond) : 0;
     if (hw__gil_enter(gil)) {
         if (acquire) {
             hw__on_acquire(gil);
@@ -279,8 +291,8 @@ __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *co
         }
     }
     errno = saved;
-    /* Also then: someone may sleep in the C library from before the policy. */
-    return hw__real.signal(cond);
+    /* Also under a policy: someone may sleep in the C library from before. */
+    return early ? result : hw__real.signal(cond);
 }
 
 static int hook_signal(pthread_cond_t *cond) {
@@ -317,18 +329,35 @@ static int hook_destroy(pthread_cond_t *cond) {
     return hw__real.destroy(cond);
 }
 
-static int hook_lock(pthread_mutex_t *mutex) {
-    /* Without an owner's error checks, which a trylock would not make. */
-    const struct hw__gil_memory *memory =
-        atomic_load_explicit(&hw__gils[0].memory, memory_order_relaxed);
-    if (memory != NULL && mutex == &memory->mutex && memory != hw__hooks_resting()) {
-        int saved = errno;
-        hw__wake_lock(mutex);
-        hw__sched_locked(&hw__gils[0]);
-        errno = saved;
-        return 0;
+/* Without an owner's error checks, which a trylock would not make: a GIL's mutex has none. */
+static int lock_gil(struct hw__gil *gil, pthread_mutex_t *mutex) {
+    int saved = errno, result = 0;
+    bool recorded = atomic_load_explicit(&gil->recorded, memory_order_relaxed);
+    int64_t since_ns = 0;
+    if (pthread_mutex_trylock(mutex) != 0) {
+        since_ns = recorded ? hw_now_ns() : 0;
+        if (is_scheduled(gil)) {
+            hw__wake_lock(mutex);
+        } else {
+            result = pthread_mutex_lock(mutex);
+        }
     }
-    return pthread_mutex_lock(mutex);
+    if (recorded) {
+        hw__on_mutex(gil, since_ns);
+    }
+    if (is_scheduled(gil)) {
+        hw__sched_locked(gil);
+    }
+    errno = saved;
+    return result;
+}
+
+static int hook_lock(pthread_mutex_t *mutex) {
+    struct hw__gil *gil = hw__gil_of_mutex(mutex);
+    return gil == NULL ||
+                   atomic_load_explicit(&gil->memory, memory_order_relaxed) == hw__hooks_resting()
+               ? pthread_mutex_lock(mutex)
+               : lock_gil(gil, mutex);
 }
 
 static int hook_unlock(pthread_mutex_t *mutex) {
@@ -402,12 +431,18 @@ int hw__hooks_install(const void *runtime, unsigned user) {
     if (error == 0) {
         users |= user;
     }
+    if (error == 0) {
+        /* Without it waits for a GIL's mutex are not seen. */
+        static const struct hw__patch_entry lock = {"pthread_mutex_lock", (uintptr_t)hook_lock,
+                                                    true, true};
+        (void)hw__patch_install(&lock_patch, runtime, &lock, 1);
+    }
     if (error == 0 && user == HW__FOR_SCHEDULE) {
         /* Without it a wake is made with the mutex held, which costs, and does no harm. */
-        static const struct hw__patch_entry mutex[] = {
-            {"pthread_mutex_lock", (uintptr_t)hook_lock, true, true},
-            {"pthread_mutex_unlock", (uintptr_t)hook_unlock, true, true}};
-        hw__wake_unlocks(hw__patch_install(&mutex_patch, runtime, mutex, 2) == 0);
+        static const struct hw__patch_entry unlock = {"pthread_mutex_unlock",
+                                                      (uintptr_t)hook_unlock, true, true};
+        hw__wake_unlocks(lock_patch.count > 0 &&
+                         hw__patch_install(&unlock_patch, runtime, &unlock, 1) == 0);
     }
     end_change();
     return error;
@@ -430,7 +465,8 @@ bool hw__hooks_rest(struct hw__gil_memory *memory, bool idle) {
     if (rests && hw__gil_count() == 1) {
         hw__patch_pause(&patch);
         hw__wake_unlocks(false);
-        hw__patch_pause(&mutex_patch);
+        hw__patch_pause(&lock_patch);
+        hw__patch_pause(&unlock_patch);
     }
     if (rests) {
         atomic_store_explicit(&resting_idle, idle, memory_order_relaxed);
@@ -451,7 +487,10 @@ int hw__hooks_remove(unsigned user) {
     users &= ~user;
     if (user == HW__FOR_SCHEDULE) {
         hw__wake_unlocks(false);
-        hw__patch_remove(&mutex_patch);
+        hw__patch_remove(&unlock_patch);
+    }
+    if (users == 0) {
+        hw__patch_remove(&lock_patch);
     }
     int error = users != 0 ? 0 : hw__patch_remove(&patch);
     end_change();

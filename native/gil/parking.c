@@ -19,13 +19,16 @@
 #include "elf/got.h"
 #include "elf/patch.h"
 #include "gil/gil.h"
-#include "trace/events.h"
+#include "gil/spinning.h"
+#include "headway/clock.h"
 #include "trace/format.h"
+#include "trace/parks.h"
 
 #define ON_STACK_BYTES 4096     /* between a hook's frame and the wait_entry of its callers */
 #define THREAD_STATE_BYTES 1024 /* a lock within so much of a PyThreadState is its own */
 #define OBJECT_MUTEX 10         /* PyObject of 3.13t on: ob_tid, two bytes, ob_mutex */
 #define OBJECT_ALIGNMENT 16
+#define OBJECT_LINE 64           /* what is in one line of the cache is in one page */
 #define TYPE_NAME 8              /* PyTypeObject: after PyVarObject's head and size */
 #define LOCK_TYPE "_thread.lock" /* a threading.Lock is a PyMutex right after the head (3.14t) */
 
@@ -37,9 +40,11 @@
 static struct hw__patch patch;
 static struct hw_stack_layout layout;
 static bool has_layout;
-static const void *type_type;            /* PyType_Type */
-static void *(*this_thread_state)(void); /* PyGILState_GetThisThreadState: reads a thread-
-                                            specific value, takes nothing */
+static const void *type_type;               /* PyType_Type */
+static void *(*this_thread_state)(void);    /* PyGILState_GetThisThreadState: reads a thread-
+                                               specific value, takes nothing */
+static const void *(*attached_state)(void); /* PyThreadState_GetUnchecked: reads a variable */
+static int (*real_yield)(void);
 static int (*real_wait)(sem_t *);
 static int (*real_clockwait)(sem_t *, clockid_t, const struct timespec *);
 
@@ -106,24 +111,16 @@ static bool type_at(uintptr_t object, struct hw__park *park) {
     return true;
 }
 
-static void look(sem_t *semaphore, uintptr_t caller, struct hw__park *park) {
-    memset(park, 0, sizeof *park);
-    park->thread_state = this_thread_state();
-    if (within(lock_acquire, caller) || within(lock_acquire_retries, caller)) {
-        park->kind = HW__PARK_LOCK;
-        return;
-    }
-    uintptr_t here = (uintptr_t)__builtin_frame_address(0), at = (uintptr_t)semaphore, lock;
-    if (!within(park_wait, caller) || at < here || at - here > ON_STACK_BYTES) {
-        return;
-    }
-    memcpy(&lock, (const void *)(at - sizeof lock), sizeof lock);
+/* Tells what the lock at an address is; `park` has the calling thread's state. Of a PyMutex it is
+ * known that it is one: let go with others parked it looks like an event. */
+static void look_at(uintptr_t lock, bool is_mutex, struct hw__park *park) {
+    park->lock = lock;
     uintptr_t state = (uintptr_t)park->thread_state;
     uint8_t bits = 0;
     bool known = read_memory(lock, &bits, sizeof bits);
     if (state != 0 && lock >= state && lock - state < THREAD_STATE_BYTES) {
         park->kind = HW__PARK_WORLD;
-    } else if (known && bits == EVENT_BITS) {
+    } else if (!is_mutex && known && bits == EVENT_BITS) {
         park->kind = hw__gil_is_runtime(lock) ? HW__PARK_WORLD : HW__PARK_EVENT;
     } else if (lock % OBJECT_ALIGNMENT == OBJECT_MUTEX && type_at(lock - OBJECT_MUTEX, park)) {
         park->kind = HW__PARK_OBJECT;
@@ -136,15 +133,41 @@ static void look(sem_t *semaphore, uintptr_t caller, struct hw__park *park) {
     }
 }
 
+/* What stands right before the semaphore in struct wait_entry. */
+struct parked_for {
+    uintptr_t argument; /* a PyMutex's waiter has one, who waits for an event has not */
+    uintptr_t lock;     /* 0: the caller waits for nothing of the parking lot's */
+};
+
+static struct parked_for parked_for(sem_t *semaphore, uintptr_t caller) {
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0), at = (uintptr_t)semaphore;
+    struct parked_for found = {0, 0};
+    if (within(park_wait, caller) && at >= here && at - here <= ON_STACK_BYTES) {
+        memcpy(&found, (const void *)(at - sizeof found), sizeof found);
+    }
+    return found;
+}
+
 /* A hook is over when the real function is: what it left in errno is what the caller finds, and a
  * wait that succeeded leaves it as it was. CPython looks at errno after it has attached its thread
  * again, which is such a wait. */
 static bool begin(sem_t *semaphore, uintptr_t caller, struct hw__park *park) {
     int saved = errno;
+    int64_t since_ns = hw_now_ns();
+    struct parked_for what = parked_for(semaphore, caller);
+    if (what.lock != 0) {
+        hw__spinning_learn(what.lock);
+    }
     bool told = hw__parks_wanted();
     if (told) {
-        look(semaphore, caller, park);
-        told = hw__on_park(park);
+        memset(park, 0, sizeof *park);
+        park->thread_state = this_thread_state();
+        if (what.lock != 0) {
+            look_at(what.lock, what.argument != 0, park);
+        } else if (within(lock_acquire, caller) || within(lock_acquire_retries, caller)) {
+            park->kind = HW__PARK_LOCK;
+        }
+        told = hw__on_park(park, since_ns);
     }
     errno = saved;
     return told;
@@ -190,6 +213,44 @@ static int hook_clockwait(sem_t *semaphore, clockid_t clock, const struct timesp
     return result;
 }
 
+/* An object of the type that the lock of the last spin was found to be of; nothing is read that the
+ * spin itself does not read, or that lies right behind it. */
+static bool is_like_last(const struct hw__park *last, uintptr_t lock) {
+    if (last->lock == lock && last->kind != HW__PARK_OBJECT) {
+        return true;
+    }
+    uintptr_t at = lock - OBJECT_MUTEX + (uintptr_t)layout.object_type, type;
+    bool same_line = at / OBJECT_LINE == lock / OBJECT_LINE;
+    if (last->kind != HW__PARK_OBJECT || lock % OBJECT_ALIGNMENT != OBJECT_MUTEX || !same_line) {
+        return false;
+    }
+    type = __atomic_load_n((const uintptr_t *)at, __ATOMIC_RELAXED);
+    return type == last->type;
+}
+
+static int hook_yield(uintptr_t lock) {
+    int64_t from_ns = hw_now_ns();
+    int result = real_yield();
+    int saved = errno;
+    /* A thread that yields in another place has let go of its state first: os.sched_yield(). */
+    const void *state = attached_state();
+    if (state != NULL && !hw__spin_goes_on(lock, from_ns) && hw__parks_wanted()) {
+        const struct hw__park *last = hw__last_spin();
+        struct hw__park park = {.kind = HW__PARK_MUTEX};
+        if (last != NULL && lock != 0 && is_like_last(last, lock)) {
+            park = *last;
+            park.lock = lock;
+        }
+        park.thread_state = state;
+        if (lock != 0 && park.lock == 0) {
+            look_at(lock, true, &park);
+        }
+        hw__on_spin(&park, from_ns);
+    }
+    errno = saved;
+    return result;
+}
+
 int hw__parking_install(const void *runtime, const struct hw_stack_layout *new_layout) {
     has_layout = new_layout != NULL;
     if (has_layout) {
@@ -212,12 +273,24 @@ int hw__parking_install(const void *runtime, const struct hw_stack_layout *new_l
     park_wait = extent_of("_PySemaphore_Wait");
     lock_acquire = extent_of("PyThread_acquire_lock_timed");
     lock_acquire_retries = extent_of("PyThread_acquire_lock_timed_with_retries");
-    static const struct hw__patch_entry entries[] = {
-        {"sem_wait", (uintptr_t)hook_wait, true, false},
-        {"sem_clockwait", (uintptr_t)hook_clockwait, false, false},
-    };
-    return hw__patch_install(&patch, runtime, entries,
-                             real_clockwait == NULL ? 1 : (int)(sizeof entries / sizeof *entries));
+    real_yield = (int (*)(void))(uintptr_t)hw__next_function("sched_yield");
+    attached_state =
+        (const void *(*)(void))(uintptr_t)dlsym(RTLD_DEFAULT, "PyThreadState_GetUnchecked");
+    struct hw__patch_entry entries[3] = {{"sem_wait", (uintptr_t)hook_wait, true, false}};
+    int count = 1;
+    if (real_clockwait != NULL) {
+        entries[count++] =
+            (struct hw__patch_entry){"sem_clockwait", (uintptr_t)hook_clockwait, false, false};
+    }
+    if (real_yield != NULL && attached_state != NULL) {
+        entries[count++] = (struct hw__patch_entry){
+            "sched_yield", hw__spinning_replacement(hook_yield), false, false};
+    }
+    int error = hw__patch_install(&patch, runtime, entries, count);
+    if (error == 0) {
+        hw__spinning_calibrate();
+    }
+    return error;
 }
 
 int hw__parking_repair(void) { return hw__patch_repair(&patch); }

@@ -2,13 +2,15 @@
 /* Free-threaded builds with the GIL off: waits on locks. The interpreter's threads block in
  * sem_wait() and sem_clockwait() alone: those of the parking lot (Python/parking_lot.c), on which a
  * PyMutex, an object's lock, an event and stop-the-world wait, and those of
- * PyThread_acquire_lock*(). Hooks see each of these waits with its beginning and end; a lock that
- * is free, or that is got by spinning, comes nowhere near them.
+ * PyThread_acquire_lock*(). Before it parks, who wants a PyMutex spins in sched_yield()
+ * (Python/lock.c: 40 times). Hooks see each of these waits with its beginning and end; a lock that
+ * is free comes nowhere near them.
  *
  * What a parked thread waits for is told by struct wait_entry, which lies on its stack: the address
- * of the lock stands right before the semaphore. Where that address is an object's `ob_mutex`, the
- * object's type has a name. All this memory is read through process_vm_readv(), which fails where
- * reading would crash: a thread that is about to sleep has the time. */
+ * of the lock stands right before the semaphore. That of a spinning one is in a register: see
+ * spinning.h. Where that address is an object's `ob_mutex`, the object's type has a name. All this
+ * memory is read through process_vm_readv(), which fails where reading would crash: a thread that
+ * is about to sleep has the time. */
 #ifndef HEADWAY_GIL_PARKING_H
 #define HEADWAY_GIL_PARKING_H
 
@@ -26,6 +28,7 @@ int hw__parking_remove(void);
 /* What a wait is for. */
 struct hw__park {
     uint32_t kind;            /* HW__PARK_... of trace/format.h, 0: not told */
+    uintptr_t lock;           /* the lock's address, or 0 */
     uint64_t type;            /* the contended object's type, or 0 */
     char type_name[64];       /* its name */
     const void *thread_state; /* the caller's PyThreadState, or NULL */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/allowed.h"
+#include "base/pause.h"
 #include "headway/clock.h"
 #include "schedule/yield.h"
 
@@ -109,20 +110,12 @@ void hw__wake(struct hw__runner *runner, pthread_mutex_t *mutex) {
 
 void hw__wake_then_yield(struct hw__runner *self) { yields = to_wake[0] != NULL ? self : NULL; }
 
-static void pause_core(void) {
-#ifdef __x86_64__
-    __builtin_ia32_pause();
-#else
-    __asm__ volatile("yield");
-#endif
-}
-
 void hw__wake_lock(pthread_mutex_t *mutex) {
     for (int i = 0; i < LOCK_TRIES && cores > 1; i++) {
         if (pthread_mutex_trylock(mutex) == 0) {
             return;
         }
-        pause_core();
+        hw__pause_core();
     }
     pthread_mutex_lock(mutex);
 }
@@ -135,7 +128,7 @@ static void spin_on(struct hw__runner *runner, int64_t spin) {
     int64_t until = hw_now_ns() + spin;
     do {
         for (int i = 0; i < 10 && !is_called(runner); i++) {
-            pause_core();
+            hw__pause_core();
         }
     } while (!is_called(runner) && hw_now_ns() < until);
     hw__wake_spin_ends(runner);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "fake_interpreter.h"
 
+#include <sched.h>
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,6 +126,14 @@ void fake_state_free(struct fake_state *state) { free(state); }
 struct fake_state *fake_current(void) { return current; }
 
 static _Atomic bool finalizing;
+
+EXPORT void *PyThreadState_GetUnchecked(void) { return current; }
+
+void fake_spin(int times) {
+    for (int i = 0; i < times; i++) {
+        sched_yield();
+    }
+}
 
 EXPORT int Py_IsFinalizing(void) { return atomic_load(&finalizing); }
 

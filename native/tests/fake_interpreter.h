@@ -140,6 +140,10 @@ int fake_sem_wait(sem_t *semaphore);
 int fake_sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *deadline);
 void *PyGILState_GetThisThreadState(void);
 
+/* Yields so often, as who spins for a lock does, attached or not. */
+void fake_spin(int times);
+void *PyThreadState_GetUnchecked(void);
+
 /* The address of PyCode_Type, as it were, and how all this lies in memory; `cframe`: there is one
  * between the thread state and the frame, as in 3.11 and 3.12. */
 const void *fake_code_type(void);

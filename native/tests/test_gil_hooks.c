@@ -132,6 +132,8 @@ static void test_asked_while_sessions_come_and_go(void) {
     world_join(thread);
 }
 
+static int (*signal_really)(pthread_cond_t *);
+
 /* A thread that sleeps in a wait for the GIL. */
 static struct sleeper {
     pthread_t thread;
@@ -191,6 +193,69 @@ static void test_next_session_while_a_thread_waits(void) {
     T_EQ(2, trace.kinds[HW__RELEASE]);
     trace_close(&trace);
     fake_set_interval(fake_main_gil(), FAKE_INTERVAL_US);
+}
+
+/* What is recorded of a release that somebody asked for comes after the signal; of any other one
+ * before it. */
+static atomic_long signals_before, signals_after;
+
+static int note_and_signal(pthread_cond_t *cond) {
+    if (cond == &fake_main_gil()->memory.cond) {
+        bool is_recorded = hw__gils[0].holder == NULL;
+        T_TRUE(is_recorded != hw__gil_is_asked(&hw__gils[0]));
+        atomic_fetch_add(is_recorded ? &signals_after : &signals_before, 1);
+    }
+    return signal_really(cond);
+}
+
+static void test_who_is_asked_signals_first(void) {
+    signal_really = hw__real.signal;
+    atomic_bool stop = false;
+    struct world_worker worker = {.gil = fake_main_gil(), .spins = 1, .stop = &stop};
+    world_start("asked-first.hwt");
+    hw__real.signal = note_and_signal;
+    world_go(&worker);
+    world_await(&worker.taken, 1);
+    while (atomic_load(&signals_before) < 3) {
+        (void)fake_check();
+    }
+    world_await(&worker.taken, 1);
+    atomic_store(&stop, true);
+    world_join(worker.thread);
+    hw__real.signal = signal_really;
+    T_TRUE(atomic_load(&signals_after) > 0);
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("asked-first.hwt"));
+    T_TRUE(trace.sums.forced >= 3);
+    trace_close(&trace);
+}
+
+/* A thread that finds the GIL's mutex taken waits for the GIL from then on, also where the GIL
+ * itself is free when it has the mutex. */
+static void test_the_mutex_is_waited_for(void) {
+    struct fake_gil *gil = fake_main_gil();
+    world_start("mutex.hwt");
+    int64_t begin_ns = hw_now_ns();
+    void *me = PyEval_SaveThread();
+    T_EQ(0, pthread_mutex_lock(gil->mutex));
+    send_to_sleep();
+    int64_t free_ns = hw_now_ns();
+    T_EQ(0, pthread_mutex_unlock(gil->mutex));
+    T_EQ(0, pthread_join(sleeper.thread, NULL));
+    PyEval_RestoreThread(me);
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("mutex.hwt"));
+    T_EQ(1, trace.kinds[HW__WAIT]);
+    for (size_t i = 0; i < trace.event_count; i++) {
+        const struct hw__event *event = &trace.events[i].event;
+        if (event->kind == HW__WAIT) {
+            T_TRUE(event->time_ns > begin_ns && event->time_ns < free_ns);
+            T_EQ(HW__ACQUIRE, trace.events[i + 1].event.kind);
+            T_TRUE(trace.events[i + 1].event.time_ns > free_ns);
+        }
+    }
+    T_EQ(1, trace.sums.waits);
+    trace_close(&trace);
 }
 
 /* Of a crowd of waiters only so many wake as early as the interpreter wants them to. */
@@ -394,6 +459,8 @@ int main(void) {
     T_RUN(test_sessions_while_threads_run);
     T_RUN(test_sessions_while_other_interpreters_run);
     T_RUN(test_asked_while_sessions_come_and_go);
+    T_RUN(test_who_is_asked_signals_first);
+    T_RUN(test_the_mutex_is_waited_for);
     T_RUN(test_many_wait);
     T_RUN(test_another_mutex);
     T_RUN(test_image_is_closed);

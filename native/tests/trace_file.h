@@ -133,6 +133,16 @@ static inline void trace_add(struct trace_sums *to, const struct trace_sums *mor
         more->worst_wait_ns > to->worst_wait_ns ? more->worst_wait_ns : to->worst_wait_ns;
 }
 
+/* A wait that began at that time, 0 for none, has ended. */
+static inline void trace_waited(struct trace_sums *sums, int64_t begin_ns, int64_t end_ns) {
+    if (begin_ns != 0) {
+        uint64_t wait = (uint64_t)(end_ns - begin_ns);
+        sums->waits++;
+        sums->wait_ns += wait;
+        sums->worst_wait_ns = wait > sums->worst_wait_ns ? wait : sums->worst_wait_ns;
+    }
+}
+
 /* One thread's events, [first, last): times do not go back, it holds and lets go in turn, waits
  * before it holds, and is over after EXIT. */
 static inline struct trace_sums trace_thread(const struct trace *trace, size_t first, size_t last) {
@@ -140,6 +150,7 @@ static inline struct trace_sums trace_thread(const struct trace *trace, size_t f
     int64_t before = 0, held = 0, waiting = 0;
     bool sure = trace->complete; /* whether it held at the beginning is known: it did not */
     bool gaps = trace->header->dropped_events > 0; /* in the middle, too */
+    int64_t parked = 0;
     for (size_t i = first; i < last; i++) {
         const struct hw__event *event = &trace->events[i].event;
         T_TRUE(event->time_ns >= before);
@@ -156,12 +167,7 @@ static inline struct trace_sums trace_thread(const struct trace *trace, size_t f
             T_TRUE(gaps || held == 0);
             held = event->time_ns;
             sums.holds++;
-            if (waiting != 0) {
-                uint64_t wait = (uint64_t)(event->time_ns - waiting);
-                sums.waits++;
-                sums.wait_ns += wait;
-                sums.worst_wait_ns = wait > sums.worst_wait_ns ? wait : sums.worst_wait_ns;
-            }
+            trace_waited(&sums, waiting, event->time_ns);
             waiting = 0;
             break;
         case HW__RELEASE:
@@ -180,8 +186,15 @@ static inline struct trace_sums trace_thread(const struct trace *trace, size_t f
             break;
         case HW__INTERVAL:
             break;
+        case HW__PARK:
+            T_TRUE(gaps || parked == 0);
+            parked = event->time_ns;
+            break;
         default:
-            T_TRUE(event->kind == HW__PARK || event->kind == HW__UNPARK);
+            T_EQ(HW__UNPARK, event->kind);
+            T_TRUE(!sure || parked != 0);
+            trace_waited(&sums, event->flags == HW__PARK_LOCK ? 0 : parked, event->time_ns);
+            parked = 0;
         }
         /* What is lost at the front of a thread may be a hold that is under way. */
         sure = !gaps && (sure || event->kind == HW__ACQUIRE || event->kind == HW__RELEASE);
@@ -332,7 +345,8 @@ static inline struct trace trace_open(const char *path) {
             for (int k = 0; k < count; k++) {
                 const struct hw__event *event = &both[k];
                 T_TRUE(event->kind >= HW__WAIT && event->kind < TRACE_KINDS);
-                T_TRUE(event->gil < trace.header->gil_count || event->kind == HW__EXIT);
+                T_TRUE(event->gil < trace.header->gil_count || event->kind == HW__EXIT ||
+                       event->gil == HW__NO_GIL);
                 T_TRUE(event->time_ns >= trace.header->start_ns);
                 T_TRUE(trace.header->end_ns == 0 || event->time_ns <= trace.header->end_ns);
                 if (event->kind == HW__WAIT || event->kind == HW__RELEASE) {

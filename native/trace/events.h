@@ -7,7 +7,17 @@
 #define HEADWAY_TRACE_EVENTS_H
 
 #include "gil/gil.h"
-#include "gil/parking.h"
+
+/* The interpreter ends: the state of a thread may be freed memory, or soon be. Any thread. */
+bool hw__is_finalizing(void);
+
+/* A forked child's first event: its own file, and nothing of the parent's threads and stacks.
+ * Returns whether there is one. */
+bool hw__adopt(void);
+
+/* Whoever had this process recorded is gone. `gil` goes back to what it was, others at their next
+ * event, parks at once; what else there is to undo waits for hw_trace_stop(). */
+void hw__abandon(struct hw__gil *gil, int64_t now_ns);
 
 /* Tells where the interpreter has Py_IsFinalizing() (before 3.13 _Py_IsFinalizing()), or NULL: then
  * there are no stacks. Before any other. */
@@ -40,24 +50,9 @@ struct hw__gil *hw__on_new_gil(struct hw__gil_memory *memory);
 /* The GIL is being destroyed; its mutex is not held. */
 void hw__on_gil_end(struct hw__gil *gil, struct hw__gil_memory *memory);
 
-/* Whether the calling thread's park is to be told, and so looked at: there is a session that wants
- * it. In a forked child it makes the child's own, before anything else is called there. */
-bool hw__parks_wanted(void);
-
-/* The caller is about to block on a lock, without a GIL; hw__parks_wanted() has just been true.
- * Returns whether it is told; then hw__on_unpark() follows when the caller goes on. */
-bool hw__on_park(const struct hw__park *park);
-void hw__on_unpark(const struct hw__park *park);
-
-/* Lets no further park be told, and waits for those that are being told. Then back again. */
-void hw__parks_stop(void);
-void hw__parks_begin(void);
-
-/* In a forked child: nobody is telling anything. */
-void hw__parks_reset_in_child(void);
-
-/* Writes a thread's name to the file. The registry's lock must be held. */
-void hw__write_name(int32_t tid, const char *name);
+/* Has the calling thread waited for the GIL's mutex, from `since_ns` until now, to take that GIL or
+ * to let it go; 0: it has not. To be told before its next event, without hw__gil_enter(). */
+void hw__on_mutex(const struct hw__gil *gil, int64_t since_ns);
 
 /* The calling thread held the GIL already when the session began: an assumed acquire. */
 void hw__on_found_holding(struct hw__gil *gil);

@@ -466,9 +466,11 @@ static HW__APART uint32_t walk(struct hw__thread *thread, uintptr_t frame, uint3
     return same;
 }
 
-uint32_t hw__stacks_take(struct hw__gil *gil, struct hw__thread *thread, const void *thread_state) {
+bool hw__stacks_look(struct hw__gil *gil, struct hw__thread *thread, const void *thread_state,
+                     struct hw__look *look) {
+    *look = (struct hw__look){0};
     if (layout.code_type == 0 || thread_state == NULL) {
-        return 0;
+        return true;
     }
     if (thread->node_gil != gil->index) {
         thread->node_gil = (uint16_t)gil->index;
@@ -476,13 +478,26 @@ uint32_t hw__stacks_take(struct hw__gil *gil, struct hw__thread *thread, const v
         memset(thread->recent, 0, sizeof thread->recent);
     }
     uintptr_t frame = innermost(&layout, thread_state);
-    uint32_t from;
-    if (!same_calls(thread, frame, &from)) {
-        from = walk(thread, frame, from);
-    } else if (from == thread->depth) {
-        return from == 0 ? 0 : thread->frames[from - 1].node;
+    if (!same_calls(thread, frame, &look->from)) {
+        look->from = walk(thread, frame, look->from);
+    } else if (look->from == thread->depth) {
+        look->node = look->from == 0 ? 0 : thread->frames[look->from - 1].node;
+        return true;
     }
-    return number(gil, thread, from);
+    return false;
+}
+
+uint32_t hw__stacks_number(struct hw__gil *gil, struct hw__thread *thread,
+                           const struct hw__look *look) {
+    return number(gil, thread, look->from);
+}
+
+void hw__stacks_unnumbered(struct hw__thread *thread) { thread->depth = 0; }
+
+uint32_t hw__stacks_take(struct hw__gil *gil, struct hw__thread *thread, const void *thread_state) {
+    struct hw__look look;
+    return hw__stacks_look(gil, thread, thread_state, &look) ? look.node
+                                                             : number(gil, thread, look.from);
 }
 
 void hw__stacks_drop(struct hw__gil *gil) {

@@ -27,6 +27,21 @@ void hw__stacks_forget(void);
  * PyThreadState. The GIL's mutex must be held and the GIL free. */
 uint32_t hw__stacks_take(struct hw__gil *gil, struct hw__thread *thread, const void *thread_state);
 
+/* The same in two steps, of which the first one touches the calling thread's record alone: who has
+ * no GIL takes the lock that guards the tables for the second one only. */
+struct hw__look {
+    uint32_t node; /* the stack's number */
+    uint32_t from; /* which frames are not those of last time; the outermost is 0 */
+};
+
+/* Reads the frames. Returns true where they are those of last time, so that `node` says it all;
+ * else hw__stacks_number() must follow, or hw__stacks_unnumbered() where that cannot be. */
+bool hw__stacks_look(struct hw__gil *gil, struct hw__thread *thread, const void *thread_state,
+                     struct hw__look *look);
+uint32_t hw__stacks_number(struct hw__gil *gil, struct hw__thread *thread,
+                           const struct hw__look *look);
+void hw__stacks_unnumbered(struct hw__thread *thread);
+
 /* Gives back the tables of a GIL; its mutex must be held, or nobody else can use it any more. */
 void hw__stacks_drop(struct hw__gil *gil);
 

@@ -13,6 +13,7 @@
 #include "base/say.h"
 #include "gil/gil.h"
 #include "headway/clock.h"
+#include "trace/parks.h"
 
 /* glibc keeps the values of the first keys in the thread itself; setting a later one allocates. */
 #define KEYS_WITHOUT_ALLOCATION 32
@@ -130,6 +131,7 @@ static _Atomic(struct hw__thread *) left;
 
 /* Nobody is in its record any more. The registry's lock must be held. */
 static void end(struct hw__thread *thread) {
+    hw__parks_flush(thread);
     hw__thread_emit(thread, HW__EXIT, 0, 0, 0, hw__thread_now(thread));
     close_chunk(thread);
     atomic_store_explicit(&thread->slot->state, HW__SLOT_FREE, memory_order_relaxed);
@@ -330,6 +332,7 @@ HW__RARE static struct hw__thread *begin(void) {
     thread->worst_hold_ns = 0;
     thread->node = 0;
     thread->node_gil = thread->depth = 0;
+    memset(&thread->spin, 0, sizeof thread->spin);
     memset(thread->recent, 0, sizeof thread->recent);
     memset(slot, 0, sizeof *slot);
     slot->tid = thread->tid;
@@ -355,6 +358,15 @@ struct hw__thread *hw__thread_known(void) {
 struct hw__thread *hw__thread_self(void) {
     struct hw__thread *thread = hw__thread_known();
     return thread != NULL ? thread : begin();
+}
+
+void hw__threads_each(void (*function)(struct hw__thread *)) {
+    uint32_t n = atomic_load(&high_water);
+    for (uint32_t i = 0; i < n; i++) {
+        if (atomic_load(&record(i)->used) == 2) {
+            function(record(i));
+        }
+    }
 }
 
 /* Takes the next chunk, or counts an event as dropped. Returns whether there is room for one. */

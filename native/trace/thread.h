@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "gil/parking.h"
 #include "trace/session.h"
 
 #define HW__MAX_DEPTH 128 /* frames of a stack, from the innermost; what calls them is left out */
@@ -38,6 +39,13 @@ struct hw__recent {
     uint32_t code_id; /* 0: none */
     int32_t offset;
     uint32_t node;
+};
+
+/* A spin on a lock that has ended, or goes on: see parks.h. */
+struct hw__spin {
+    int64_t since_ns, until_ns; /* 0: none is kept back */
+    uint32_t node;              /* where */
+    struct hw__park park;       /* what for; it stays known after the spin */
 };
 
 struct hw__thread {
@@ -75,6 +83,7 @@ struct hw__thread {
     uint32_t serial;
     uint32_t index; /* of the record and of its slot; set by whoever claims it */
     int32_t tid;
+    struct hw__spin spin;
     struct hw__recent recent[HW__RECENT];
     struct hw__frame frames[HW__MAX_DEPTH];
 };
@@ -99,6 +108,13 @@ void hw__threads_end_left(void);
 /* The time for an event of the calling thread that is not about a GIL: not before its last one. */
 int64_t hw__thread_now(const struct hw__thread *thread);
 
+/* The calling thread has been waiting since then: where it has no event yet, it began no later. */
+static inline void hw__thread_was_there(struct hw__thread *thread, int64_t since_ns) {
+    if (thread->last_ns == thread->start_ns && since_ns < thread->start_ns) {
+        thread->start_ns = thread->last_ns = since_ns;
+    }
+}
+
 /* Writes one event of the calling thread, not before its last one. This function can't fail: it
  * counts what it drops. */
 void hw__thread_emit(struct hw__thread *thread, uint32_t kind, uint32_t gil, uint32_t value,
@@ -107,6 +123,9 @@ void hw__thread_emit(struct hw__thread *thread, uint32_t kind, uint32_t gil, uin
 /* Writes the end of a hold of the calling thread: a RELEASE, or into its ACQUIRE. */
 void hw__thread_emit_release(struct hw__thread *thread, uint32_t gil, uint32_t value,
                              uint32_t flags, uint64_t hold_ns, int64_t now_ns);
+
+/* Calls the function with the record of each live thread. No thread may be in a hook. */
+void hw__threads_each(void (*function)(struct hw__thread *));
 
 /* Makes the key for the destructor, once. Returns 0 or a negative errno. */
 int hw__threads_init(void);

@@ -15,6 +15,7 @@
 #include "gil/probe.h"
 #include "headway/clock.h"
 #include "trace/events.h"
+#include "trace/parks.h"
 #include "trace/stacks.h"
 #include "trace/thread.h"
 

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+#include "gil/spinning.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/pause.h"
+#include "headway/clock.h"
+
+#define REGISTERS 6 /* that a call preserves: x86-64 psABI, figure 3.4 */
+#define PLACES 8    /* in the interpreter's code that spin; further ones are not known */
+#define UNKNOWN 0
+#define NEVER (-1)
+
+/* From the last yield to the park; later the registers are those of another spin. */
+#define FRESH_NS 20000
+
+/* For the calibration's thread to park. */
+#define PATIENCE_NS 200000000
+
+/* _Py_LOCKED and _Py_HAS_PARKED of Include/internal/pycore_lock.h. */
+#define HAS_PARKED 2
+
+struct place {
+    _Atomic uintptr_t site; /* where sched_yield() returns to; 0: none */
+    _Atomic int number; /* of the register, from 1; UNKNOWN or NEVER. Relaxed: any value will do */
+};
+
+static struct place places[PLACES];
+static int (*call)(uintptr_t lock); /* written before the hook is there */
+
+/* The calling thread's registers when it last yielded, where that was and when. */
+struct yield {
+    uintptr_t registers[REGISTERS];
+    struct place *place;
+    int64_t at_ns;
+};
+static __thread struct yield last __attribute__((tls_model("initial-exec")));
+
+static struct place *place_of(uintptr_t site) {
+    for (int i = 0; i < PLACES; i++) {
+        uintptr_t known = atomic_load_explicit(&places[i].site, memory_order_relaxed);
+        if (known == site ||
+            (known == 0 &&
+             (atomic_compare_exchange_strong(&places[i].site, &known, site) || known == site))) {
+            return &places[i];
+        }
+    }
+    return NULL;
+}
+
+/* Called by the replacement with the registers and the caller's address. */
+__attribute__((used, visibility("hidden"))) int hw__spinning_yield(const uintptr_t *registers,
+                                                                   uintptr_t site) {
+    struct place *place = place_of(site);
+    int number = place == NULL ? NEVER : atomic_load_explicit(&place->number, memory_order_relaxed);
+    memcpy(last.registers, registers, sizeof last.registers);
+    last.place = place;
+    int result = call(number > 0 ? registers[number - 1] : 0);
+    last.at_ns = hw_now_ns();
+    return result;
+}
+
+void hw__spinning_learn(uintptr_t lock) {
+    struct place *place = last.place;
+    if (place == NULL || hw_now_ns() - last.at_ns > FRESH_NS) {
+        return;
+    }
+    last.place = NULL;
+    int number = atomic_load_explicit(&place->number, memory_order_relaxed);
+    if (number > 0 && last.registers[number - 1] != lock) {
+        atomic_store_explicit(&place->number, NEVER, memory_order_relaxed);
+    }
+    for (int i = 0; number == UNKNOWN && i < REGISTERS; i++) {
+        if (last.registers[i] == lock) {
+            atomic_store_explicit(&place->number, i + 1, memory_order_relaxed);
+            return;
+        }
+    }
+}
+
+#ifdef __x86_64__
+/* The registers are still those of the caller: nothing has run in between. They are pushed to be
+ * read, and need not be popped, as what is called preserves them. */
+__asm__(".text\n"
+        ".p2align 4\n"
+        ".hidden hw__spinning_stub\n"
+        ".globl hw__spinning_stub\n"
+        ".type hw__spinning_stub, @function\n"
+        "hw__spinning_stub:\n"
+        ".cfi_startproc\n"
+        "    endbr64\n"
+        "    mov (%rsp), %rsi\n"
+        "    sub $56, %rsp\n"
+        ".cfi_adjust_cfa_offset 56\n"
+        "    mov %rbx, (%rsp)\n"
+        "    mov %rbp, 8(%rsp)\n"
+        "    mov %r12, 16(%rsp)\n"
+        "    mov %r13, 24(%rsp)\n"
+        "    mov %r14, 32(%rsp)\n"
+        "    mov %r15, 40(%rsp)\n"
+        "    mov %rsp, %rdi\n"
+        "    call hw__spinning_yield\n"
+        "    add $56, %rsp\n"
+        ".cfi_adjust_cfa_offset -56\n"
+        "    ret\n"
+        ".cfi_endproc\n"
+        ".size hw__spinning_stub, .-hw__spinning_stub\n");
+int hw__spinning_stub(void);
+#else
+/* The registers are not read: which lock it is, is not known before the thread parks. */
+static int hw__spinning_stub(void) { return call(0); }
+#endif
+
+uintptr_t hw__spinning_replacement(int (*function)(uintptr_t lock)) {
+    call = function;
+    return (uintptr_t)hw__spinning_stub;
+}
+
+static _Atomic uint8_t mutex; /* a PyMutex */
+static void (*lock_mutex)(_Atomic uint8_t *);
+static void (*unlock_mutex)(_Atomic uint8_t *);
+
+static void *contend(void *unused) {
+    lock_mutex(&mutex);
+    unlock_mutex(&mutex);
+    return unused;
+}
+
+void hw__spinning_calibrate(void) {
+    lock_mutex = (void (*)(_Atomic uint8_t *))(uintptr_t)dlsym(RTLD_DEFAULT, "PyMutex_Lock");
+    unlock_mutex = (void (*)(_Atomic uint8_t *))(uintptr_t)dlsym(RTLD_DEFAULT, "PyMutex_Unlock");
+    if (lock_mutex == NULL || unlock_mutex == NULL) {
+        return;
+    }
+    sigset_t all, before;
+    sigfillset(&all);
+    lock_mutex(&mutex);
+    pthread_t thread;
+    pthread_sigmask(SIG_BLOCK, &all, &before); /* the program's handlers run in its own threads */
+    bool started = pthread_create(&thread, NULL, contend, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int64_t until_ns = hw_now_ns() + PATIENCE_NS;
+    unsigned rounds = 0;
+    while (started && (atomic_load(&mutex) & HAS_PARKED) == 0 && hw_now_ns() < until_ns) {
+        hw__pause(&rounds);
+    }
+    unlock_mutex(&mutex);
+    if (started) {
+        pthread_join(thread, NULL);
+    }
+}

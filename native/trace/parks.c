@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+#include "trace/parks.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+#include "base/lease.h"
+#include "base/pause.h"
+#include "gil/gil.h"
+#include "headway/clock.h"
+#include "trace/events.h"
+#include "trace/slots.h"
+#include "trace/stacks.h"
+
+/* Between two yields of one spin there is a look at a byte, and our reading of the clock. */
+#define SAME_SPIN_NS 150
+
+/* Between the last yield and the sleep in the parking lot there is a bucket's lock, and the thread
+ * is detached. */
+#define SAME_WAIT_NS 20000
+
+/* So often the lock of what all threads share is tried: others have it for less than that, if they
+ * are not interrupted. */
+#define META_TRIES 100
+
+/* Without a GIL's mutex, what keeps the session from ending under a park is this count of those
+ * that are in the middle of telling one: hw__parks_stop() first closes the door, then waits for it
+ * to be 0. Nobody blocks while he counts. Sequentially consistent, as both sides write one and read
+ * the other. */
+static _Atomic int telling;
+static _Atomic bool door_open;
+
+/* What threads do without a GIL: its meta chunk, with stacks and types. No record of a GIL will do,
+ * for one may come to life at any time, and be guarded by its own mutex. */
+static struct hw__gil no_gil = {.index = HW__NO_GIL};
+
+/* Protects no_gil and the types. Tried, not waited for, in a hook; comes last in the order of
+ * locks. */
+static pthread_mutex_t free_meta = PTHREAD_MUTEX_INITIALIZER;
+
+#define TYPES 1024            /* contended types that get a name; of further ones it is not told */
+static uint64_t types[TYPES]; /* by id - 1; guarded by free_meta */
+static uint32_t type_count;
+
+static bool begin_telling(void) {
+    /* Before the count: else those that keep coming would keep it from 0 for ever. */
+    if (!atomic_load_explicit(&door_open, memory_order_relaxed)) {
+        return false;
+    }
+    atomic_fetch_add(&telling, 1);
+    if (atomic_load(&door_open)) {
+        return true;
+    }
+    atomic_fetch_sub(&telling, 1);
+    return false;
+}
+
+void hw__parks_forget(void) {
+    hw__stacks_drop(&no_gil);
+    no_gil.meta = NULL;
+    type_count = 0;
+}
+
+void hw__parks_begin(void) { atomic_store(&door_open, true); }
+
+void hw__parks_close(void) { atomic_store(&door_open, false); }
+
+void hw__parks_stop(void) {
+    hw__parks_close();
+    while (atomic_load(&telling) != 0) {
+        sched_yield();
+    }
+    hw__threads_each(hw__parks_flush);
+    hw__parks_forget();
+}
+
+void hw__parks_reset_in_child(void) {
+    atomic_store(&telling, 0);
+    free_meta = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+/* The file's id of a type; writes its name when it is new. free_meta must be held. */
+static uint32_t type_id(const struct hw__park *park) {
+    if (park->type == 0) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < type_count; i++) {
+        if (types[i] == park->type) {
+            return i + 1;
+        }
+    }
+    size_t bytes = strlen(park->type_name);
+    if (type_count == TYPES) {
+        return 0;
+    }
+    struct hw__meta_type *record = hw__meta_begin(&no_gil, HW__META_TYPE, sizeof *record + bytes);
+    if (record == NULL) {
+        return 0;
+    }
+    types[type_count++] = park->type;
+    record->id = type_count;
+    record->name_bytes = (uint32_t)bytes;
+    memcpy(record + 1, park->type_name, bytes);
+    hw__meta_commit(&no_gil, record);
+    return record->id;
+}
+
+/* A wait for a lock of the program's own may be all that an idle thread does; it is no contention.
+ */
+static bool contention(const struct hw__park *park) { return park->kind != HW__PARK_LOCK; }
+
+bool hw__parks_wanted(void) {
+    if (!begin_telling()) {
+        return false;
+    }
+    /* In a child that could have no memory of its own, nothing of the session's may be touched. */
+    bool wanted = atomic_load(&hw__session.inherited) == 0 || hw__adopt();
+    int64_t now = hw_now_ns();
+    if (wanted && hw__lease_over(&hw__leases[HW__LEASE_TRACE], now)) {
+        hw__abandon(NULL, now);
+        wanted = false;
+    }
+    atomic_fetch_sub(&telling, 1);
+    return wanted;
+}
+
+/* A hook does not wait: where somebody has it for longer, something is not told. */
+static bool try_meta(void) {
+    for (int i = 0; i < META_TRIES; i++) {
+        if (pthread_mutex_trylock(&free_meta) == 0) {
+            return true;
+        }
+        hw__pause_core();
+    }
+    return false;
+}
+
+/* The calling thread's stack, 0 where it is not known. */
+static uint32_t stack_of(struct hw__thread *thread, const void *thread_state) {
+    /* Its own frames stand still, since it is here. That its state lives on is not certain: up to
+     * 3.13t the interpreter's end may begin, and free it, just now. */
+    struct hw__look look;
+    if (hw__is_finalizing()) {
+        return 0;
+    }
+    if (hw__stacks_look(&no_gil, thread, thread_state, &look)) {
+        return look.node;
+    }
+    if (!try_meta()) {
+        hw__stacks_unnumbered(thread);
+        return 0;
+    }
+    uint32_t node = hw__stacks_number(&no_gil, thread, &look);
+    pthread_mutex_unlock(&free_meta);
+    return node;
+}
+
+static void begin_wait(struct hw__thread *thread, const struct hw__park *park, uint32_t node,
+                       int64_t since_ns) {
+    hw__thread_was_there(thread, since_ns);
+    int64_t at_ns = since_ns > thread->last_ns ? since_ns : thread->last_ns;
+    thread->waiting_since_ns = at_ns;
+    hw__thread_emit(thread, HW__PARK, HW__NO_GIL, node, park->kind, at_ns);
+    if (contention(park)) {
+        hw__slot_change(thread, HW__SLOT_WAITING, at_ns);
+    }
+}
+
+static void end_wait(struct hw__thread *thread, const struct hw__park *park, int64_t until_ns) {
+    uint32_t type = 0;
+    if (park->type != 0 && try_meta()) {
+        type = type_id(park);
+        pthread_mutex_unlock(&free_meta);
+    }
+    int64_t at_ns = until_ns > thread->last_ns ? until_ns : thread->last_ns;
+    uint64_t wait_ns = (uint64_t)(at_ns - thread->waiting_since_ns);
+    thread->waiting_since_ns = 0;
+    hw__thread_emit(thread, HW__UNPARK, HW__NO_GIL, type, park->kind, at_ns);
+    if (contention(park)) {
+        thread->wait_ns += wait_ns;
+        hw__slot_count_wait(thread->slot, wait_ns);
+        hw__slot_change(thread, HW__SLOT_IDLE, at_ns);
+    }
+}
+
+void hw__parks_flush(struct hw__thread *thread) {
+    struct hw__spin *spin = &thread->spin;
+    if (spin->until_ns != 0) {
+        begin_wait(thread, &spin->park, spin->node, spin->since_ns);
+        end_wait(thread, &spin->park, spin->until_ns);
+        spin->until_ns = 0;
+    }
+}
+
+bool hw__on_park(const struct hw__park *park, int64_t since_ns) {
+    if (!begin_telling()) {
+        return false;
+    }
+    struct hw__thread *thread = hw__thread_self();
+    if (thread != NULL) {
+        struct hw__spin *spin = &thread->spin;
+        bool spun = spin->until_ns != 0 && since_ns - spin->until_ns < SAME_WAIT_NS &&
+                    (spin->park.lock == park->lock || spin->park.lock == 0);
+        if (spun) {
+            spin->until_ns = 0;
+            begin_wait(thread, park, spin->node, spin->since_ns);
+        } else {
+            hw__parks_flush(thread);
+            begin_wait(thread, park, stack_of(thread, park->thread_state), since_ns);
+        }
+    }
+    atomic_fetch_sub(&telling, 1);
+    return thread != NULL;
+}
+
+void hw__on_unpark(const struct hw__park *park) {
+    int64_t now = hw_now_ns();
+    if (!begin_telling()) {
+        return;
+    }
+    struct hw__thread *thread =
+        atomic_load(&hw__session.inherited) == 0 ? hw__thread_known() : NULL;
+    if (thread != NULL && thread->waiting_since_ns != 0) {
+        end_wait(thread, park, now);
+    }
+    atomic_fetch_sub(&telling, 1);
+}
+
+bool hw__spin_goes_on(uintptr_t lock, int64_t from_ns) {
+    if (!begin_telling()) {
+        return true;
+    }
+    struct hw__thread *thread =
+        atomic_load(&hw__session.inherited) == 0 ? hw__thread_known() : NULL;
+    bool goes_on = thread != NULL && thread->spin.until_ns != 0 && thread->spin.park.lock == lock &&
+                   from_ns - thread->spin.until_ns < SAME_SPIN_NS;
+    if (goes_on) {
+        thread->spin.until_ns = hw_now_ns();
+    }
+    atomic_fetch_sub(&telling, 1);
+    return goes_on;
+}
+
+const struct hw__park *hw__last_spin(void) {
+    const struct hw__thread *thread = hw__thread_known();
+    return thread != NULL && thread->spin.park.lock != 0 ? &thread->spin.park : NULL;
+}
+
+void hw__on_spin(const struct hw__park *park, int64_t from_ns) {
+    if (!begin_telling()) {
+        return;
+    }
+    struct hw__thread *thread = hw__thread_self();
+    if (thread != NULL) {
+        hw__parks_flush(thread);
+        if (&thread->spin.park != park) {
+            thread->spin.park = *park;
+        }
+        thread->spin.node = stack_of(thread, park->thread_state);
+        thread->spin.since_ns = from_ns;
+        thread->spin.until_ns = hw_now_ns(); /* it looks for the lock only now */
+    }
+    atomic_fetch_sub(&telling, 1);
+}
+
+void hw__write_name(int32_t tid, const char *name) {
+    struct hw__gil *gil = &hw__gils[0];
+    struct hw__gil_memory *memory = atomic_load(&gil->memory);
+    if (memory == NULL) {
+        gil = &no_gil;
+    }
+    pthread_mutex_t *mutex = memory != NULL ? &memory->mutex : &free_meta;
+    size_t bytes = strlen(name);
+    pthread_mutex_lock(mutex);
+    struct hw__meta_name *record = hw__meta_begin(gil, HW__META_NAME, sizeof *record + bytes);
+    if (record != NULL) {
+        record->tid = tid;
+        record->name_bytes = (uint32_t)bytes;
+        record->time_ns = hw_now_ns();
+        memcpy(record + 1, name, bytes);
+        hw__meta_commit(gil, record);
+    }
+    pthread_mutex_unlock(mutex);
+}

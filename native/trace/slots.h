@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+/* The counters of a live thread (struct hw__slot of format.h), as its own thread writes them. Each
+ * has one writer, so an addition is a load and a store. Relaxed: a reader in another process may
+ * see one of them newer than another. */
+#ifndef HEADWAY_TRACE_SLOTS_H
+#define HEADWAY_TRACE_SLOTS_H
+
+#include "trace/thread.h"
+
+#define HW__ADD(counter, amount)                                                                   \
+    atomic_store_explicit(&(counter),                                                              \
+                          atomic_load_explicit(&(counter), memory_order_relaxed) + (amount),       \
+                          memory_order_relaxed)
+#define HW__SET(counter, value) atomic_store_explicit(&(counter), (value), memory_order_relaxed)
+
+static inline void hw__slot_change(struct hw__thread *thread, uint32_t state, int64_t now_ns) {
+    HW__SET(thread->slot->since_ns, now_ns);
+    HW__SET(thread->slot->state, state);
+}
+
+static inline void hw__slot_count_wait(struct hw__slot *slot, uint64_t wait_ns) {
+    HW__ADD(slot->waits, 1);
+    HW__ADD(slot->wait_ns, wait_ns);
+    if (wait_ns > atomic_load_explicit(&slot->worst_wait_ns, memory_order_relaxed)) {
+        HW__SET(slot->worst_wait_ns, wait_ns);
+    }
+    unsigned bits = wait_ns == 0 ? 0 : 64 - (unsigned)__builtin_clzll(wait_ns);
+    HW__ADD(slot->wait_buckets[bits < HW__WAIT_BUCKETS ? bits : HW__WAIT_BUCKETS - 1], 1);
+}
+
+#endif

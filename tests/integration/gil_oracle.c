@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+/* Waits for the GIL, timed by themselves: from the call that takes it to its return. It knows nothing of the recorder.
+ *
+ * Called through ctypes.PyDLL, so with the GIL held. */
+#include <stdint.h>
+#include <time.h>
+
+extern void *PyEval_SaveThread(void);
+extern void PyEval_RestoreThread(void *);
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void busy(int64_t ns) {
+    int64_t until = now_ns() + ns;
+    while (now_ns() < until) {
+    }
+}
+
+/* What one thread waited, how often it took the GIL, and what taking it took at the least. */
+struct waited {
+    int64_t total_ns, count, least_ns;
+};
+
+/* Lets the GIL go for a while and holds it for a while, until `until_ns`. */
+void turns(int64_t hold_ns, int64_t away_ns, int64_t until_ns, struct waited *waited) {
+    *waited = (struct waited){0, 0, INT64_MAX};
+    while (now_ns() < until_ns) {
+        void *state = PyEval_SaveThread();
+        busy(away_ns);
+        int64_t begin = now_ns();
+        PyEval_RestoreThread(state);
+        int64_t took = now_ns() - begin;
+        waited->total_ns += took;
+        waited->count++;
+        if (took < waited->least_ns) {
+            waited->least_ns = took;
+        }
+        busy(hold_ns);
+    }
+}
