@@ -153,7 +153,9 @@ def found(figure: str, blocks: list[dict[str, dict[str, float]]], side: str) -> 
     ]
     if not ratios:
         return None
-    value, low, high = median_interval(ratios) if len(ratios) >= 6 else (statistics.median(ratios), min(ratios), max(ratios))
+    value, low, high = (
+        median_interval(ratios) if len(ratios) >= 6 else (statistics.median(ratios), min(ratios), max(ratios))
+    )
     least, most = WITHIN[figure]
     return Found(value, low, high, low <= 1 <= high or least <= low <= high <= most)
 
@@ -181,7 +183,10 @@ def main() -> int:
     except subprocess.CalledProcessError:
         return 2  # uv has said why
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    print(f"{interpreter.version}, {arguments.launches} launches a side of {arguments.seconds:g} s, load averages {load}", flush=True)
+    print(
+        f"{interpreter.version}, {arguments.launches} launches a side of {arguments.seconds:g} s, load averages {load}",
+        flush=True,
+    )
     failed, rows = 0, []
     sides = [BARE, *arguments.side]
     for cell in chosen:

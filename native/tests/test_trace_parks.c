@@ -3,6 +3,7 @@
 #include "gil/parking.h"
 #include "gil/spinning.h"
 #include "gil_world.h"
+#include "trace/parks.h"
 #include "trace_file.h"
 
 #define SPINS 40
@@ -61,26 +62,36 @@ static void test_a_spin_before_the_threads_end(void) {
 }
 
 /* The session's end tells it, too; and the yields of one spin are one wait, from the first one's
- * call to the last one's return. A thread that is interrupted between two has two waits. */
-static void test_a_spin_is_one_wait(void) {
+ * call to the last one's return. */
+static void check_spin(int64_t same_spin_ns, uint64_t waits) {
+    int64_t usual_ns = hw__parks_same_spin_ns;
+    hw__parks_same_spin_ns = same_spin_ns;
     begin("one.hwt");
     int64_t before_ns = hw_now_ns();
     fake_spin(SPINS);
     int64_t after_ns = hw_now_ns();
     struct trace trace = end("one.hwt");
-    T_TRUE(trace.kinds[HW__PARK] >= 1 && trace.kinds[HW__PARK] < SPINS);
-    T_EQ(trace.kinds[HW__PARK], trace.kinds[HW__UNPARK]);
-    int64_t first_ns = 0, last_ns = 0;
+    hw__parks_same_spin_ns = usual_ns;
+    T_EQ(waits, trace.kinds[HW__PARK]);
+    T_EQ(waits, trace.kinds[HW__UNPARK]);
+    int64_t waited_ns = 0;
     for (size_t i = 0; i < trace.event_count; i++) {
         const struct hw__event *event = &trace.events[i].event;
-        if (event->kind == HW__PARK && first_ns == 0) {
-            first_ns = event->time_ns;
+        if (event->kind == HW__PARK) {
+            T_TRUE(before_ns <= event->time_ns);
+            waited_ns -= event->time_ns;
         } else if (event->kind == HW__UNPARK) {
-            last_ns = event->time_ns;
+            T_TRUE(event->time_ns <= after_ns);
+            waited_ns += event->time_ns;
         }
     }
-    T_TRUE(before_ns <= first_ns && last_ns <= after_ns && first_ns < last_ns);
+    T_TRUE(waited_ns > 0 && waited_ns <= after_ns - before_ns);
     trace_close(&trace);
+}
+
+static void test_a_spin_is_one_wait(void) {
+    check_spin(INT64_MAX, 1);
+    check_spin(0, SPINS);
 }
 
 /* os.sched_yield(): the thread has let go of its state. */

@@ -13,8 +13,9 @@
 #include "trace/slots.h"
 #include "trace/stacks.h"
 
-/* Between two yields of one spin there is a look at a byte, and our reading of the clock. */
-#define SAME_SPIN_NS 150
+/* Between two yields of one spin there is a look at a byte, and our reading of the clock; before
+ * another lock can be wanted, there is much more. */
+int64_t hw__parks_same_spin_ns = 150;
 
 /* Between the last yield and the sleep in the parking lot there is a bucket's lock, and the thread
  * is detached. */
@@ -234,7 +235,7 @@ bool hw__spin_goes_on(uintptr_t lock, int64_t from_ns) {
     struct hw__thread *thread =
         atomic_load(&hw__session.inherited) == 0 ? hw__thread_known() : NULL;
     bool goes_on = thread != NULL && thread->spin.until_ns != 0 && thread->spin.park.lock == lock &&
-                   from_ns - thread->spin.until_ns < SAME_SPIN_NS;
+                   from_ns - thread->spin.until_ns < hw__parks_same_spin_ns;
     if (goes_on) {
         thread->spin.until_ns = hw_now_ns();
     }

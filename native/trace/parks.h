@@ -30,6 +30,10 @@ void hw__on_unpark(const struct hw__park *park);
  * Else hw__on_spin() is to follow. */
 bool hw__spin_goes_on(uintptr_t lock, int64_t from_ns);
 
+/* Yields are one spin where no more is between the end of one and the beginning of the next.
+ * Written by tests, while there is no session. */
+extern int64_t hw__parks_same_spin_ns;
+
 /* ... what the lock of its last spin was found to be, where it spun since the session began. The
  * same lock, or another one of an object of that type, is known without a look. */
 const struct hw__park *hw__last_spin(void);

@@ -20,14 +20,14 @@ static void busy(int64_t ns) {
     }
 }
 
-/* What one thread waited, how often it took the GIL, and what taking it took at the least. */
+/* What one thread waited, and how often it took the GIL. */
 struct waited {
-    int64_t total_ns, count, least_ns;
+    int64_t total_ns, count;
 };
 
 /* Lets the GIL go for a while and holds it for a while, until `until_ns`. */
 void turns(int64_t hold_ns, int64_t away_ns, int64_t until_ns, struct waited *waited) {
-    *waited = (struct waited){0, 0, INT64_MAX};
+    *waited = (struct waited){0, 0};
     while (now_ns() < until_ns) {
         void *state = PyEval_SaveThread();
         busy(away_ns);
@@ -36,9 +36,6 @@ void turns(int64_t hold_ns, int64_t away_ns, int64_t until_ns, struct waited *wa
         int64_t took = now_ns() - begin;
         waited->total_ns += took;
         waited->count++;
-        if (took < waited->least_ns) {
-            waited->least_ns = took;
-        }
         busy(hold_ns);
     }
 }

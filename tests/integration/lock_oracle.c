@@ -31,16 +31,15 @@ static void busy(int64_t ns) {
     }
 }
 
-/* What one thread waited: in all, and what an acquire of a free lock took at the least. */
+/* What one thread waited, and how often it took a lock. */
 struct waited {
-    int64_t total_ns, least_ns;
+    int64_t total_ns, count;
 };
 
 /* Takes one of `locks` mutexes in turn, or the object's lock where there is one, until `until_ns`. */
 void contend(int first, int locks, void *object, int64_t hold_ns, int64_t pause_ns, int64_t until_ns,
              struct waited *waited) {
-    waited->total_ns = 0;
-    waited->least_ns = INT64_MAX;
+    *waited = (struct waited){0, 0};
     for (int i = first; now_ns() < until_ns; i++) {
         PyMutex *mutex = &mutexes[i % locks];
         PyCriticalSection section;
@@ -52,9 +51,7 @@ void contend(int first, int locks, void *object, int64_t hold_ns, int64_t pause_
         }
         int64_t took = now_ns() - begin;
         waited->total_ns += took;
-        if (took < waited->least_ns) {
-            waited->least_ns = took;
-        }
+        waited->count++;
         busy(hold_ns);
         if (object != 0) {
             PyCriticalSection_End(&section);

@@ -20,7 +20,7 @@ os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 class Waited(ctypes.Structure):
     """struct waited."""
 
-    _fields_ = [("total_ns", ctypes.c_int64), ("least_ns", ctypes.c_int64)]
+    _fields_ = [("total_ns", ctypes.c_int64), ("count", ctypes.c_int64)]
 
 
 class Contended:
@@ -47,4 +47,4 @@ for one in crowd:
     one.start()
 for one in crowd:
     one.join()
-print(json.dumps({"waited_ns": sum(one.total_ns for one in found)}))
+print(json.dumps({"waited_ns": sum(one.total_ns for one in found), "count": sum(one.count for one in found)}))

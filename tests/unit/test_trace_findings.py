@@ -46,6 +46,44 @@ def test_a_convoy_is_told_with_names_lines_and_figures():
     assert (one.cost_ns, one.threads, one.frame) == (100 * MS, ("reader", "cruncher"), COMPUTE)
 
 
+def test_a_convoys_advice_names_our_own_remedy():
+    """`headway run` is among what to try, with what it gave in measured cases."""
+    advice = told(convoy())["convoy"].advice
+
+    assert "under `headway run`, reader has the GIL at once" in advice
+    assert "p99 of 0.006 to 0.13" in advice
+
+
+def connections(threads, *, computes=True):
+    """Return a trace of that many connections: each waits for another one that runs the same function for 4 ms."""
+    script, now = Script(), 0.0
+    for number in range(threads):
+        script.hold(number, now, now + 4, stack=AT_COMPUTE if computes else AT_RECV)
+        if number + 1 < threads:
+            script.wait(number + 1, now, stack=AT_RECV)
+        now += 4
+    return script.trace(now, *[f"Thread-{number} (process_request)" for number in range(threads)])
+
+
+@pytest.mark.parametrize("threads", [20, 300])
+def test_the_function_behind_which_most_waited_comes_first(threads):
+    """It is the first finding whatever the number of threads that ran it, which are told as one role."""
+    first = analyse(connections(threads)).findings[0]
+
+    assert first.kind == "behind-a-function"
+    assert first.fact.startswith("100 % of all waiting for the GIL, ")
+    assert "was while `compute` held it" in first.fact
+    assert "in Thread-* (process_request)" in first.fact
+    assert first.fact.endswith("at app.py:12 compute")
+    assert first.frame == COMPUTE
+    assert first.threads == ("Thread-* (process_request)",)
+
+
+def test_a_function_of_which_another_finding_speaks_is_not_told_again():
+    """A convoy names the line: there is one finding about it."""
+    assert "behind-a-function" not in told(convoy())
+
+
 def test_waiters_of_one_kind_are_told_together():
     """Two readers behind the same thread are one finding with the sums of both."""
     one = told(convoy(rounds=30, waiters=("reader-0", "reader-1")))["convoy"]

@@ -23,7 +23,7 @@ _NARROW = (14, 7, 6, 6, 7, 8, 8, 7, 8)
 
 @dataclass(frozen=True)
 class Row:
-    """One thread: what stands in each column, and by what each sorts."""
+    """One thread, or those that ended: what stands in each column, and by what each sorts."""
 
     key: str
     cells: tuple[str, ...]
@@ -49,7 +49,23 @@ def rows(samples: "Sequence[Sample]") -> list[Row]:
             _row(sample.pid, one, over.get(one.now.serial, one), alone=len(samples) == 1)
             for one in sample.interval.threads
         ]
+        if sample.interval.ended.count:
+            found.append(_ended_row(sample, alone=len(samples) == 1))
     return found
+
+
+def _ended_row(sample: "Sample", *, alone: bool) -> Row:
+    """Return the row of the threads that ended in the last interval: many may have lived for less than that."""
+    ended = sample.interval.ended
+    threads = f"{ended.count} thread{'s' * (ended.count > 1)}"
+    name = threads if alone else f"{sample.pid} {threads}"
+    worst = ended.worst_wait_ns or None
+    figures = (f"{100 * ended.hold_share:.1f}", f"{100 * ended.wait_share:.1f}", _rate(ended.waits_per_s))
+    if not ended.known:
+        figures = ("-", "-", "-")
+    cells = (name, "ended", *figures, "-", "-", _duration(worst), _rate(ended.forced_per_s) if ended.known else "-")
+    order = (name, "ended", ended.hold_share, ended.wait_share, ended.waits_per_s, 0.0, 0.0, float(worst or 0))
+    return Row(f"{sample.pid}:ended", cells, (*order, ended.forced_per_s))
 
 
 def _row(pid: int, one: "ThreadRates", over: "ThreadRates", *, alone: bool) -> Row:
@@ -165,6 +181,15 @@ def _process(sample: "Sample") -> dict[str, Any]:
         ],
         "came": [one.name for one in interval.came],
         "went": [one.name for one in interval.went],
+        "ended": {
+            "threads": interval.ended.count,
+            "known": interval.ended.known,
+            "hold_share": interval.ended.hold_share,
+            "wait_share": interval.ended.wait_share,
+            "waits_per_s": interval.ended.waits_per_s,
+            "forced_per_s": interval.ended.forced_per_s,
+            "worst_wait_s": interval.ended.worst_wait_ns / 1e9,
+        },
         "threads": [_thread(one, over.get(one.now.serial, one)) for one in interval.threads],
     }
 

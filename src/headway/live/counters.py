@@ -16,6 +16,7 @@ import numpy as np
 from headway.traces import format as fmt
 
 __all__ = [
+    "EndedRates",
     "GilRates",
     "Rates",
     "Snapshot",
@@ -122,6 +123,23 @@ class GilRates:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedRates:
+    """What threads did together that ended between two snapshots, also those that had begun after the first one."""
+
+    count: int
+    """How many threads."""
+    known: int
+    """Of how many the rest is known: later threads may have overwritten the counters of the others."""
+    hold_share: float
+    """Of the wall time; above 1 where they held several GILs."""
+    wait_share: float
+    """Above 1 where several waited at a time."""
+    waits_per_s: float
+    forced_per_s: float
+    worst_wait_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rates:
     """What went on between two snapshots of one process."""
 
@@ -135,6 +153,8 @@ class Rates:
     """Threads that were not there at the first snapshot."""
     went: tuple[ThreadCounters, ...]
     """Threads that were, and no longer are."""
+    ended: EndedRates
+    """Those that went, and those that came and went meanwhile."""
 
 
 def _text(raw: bytes) -> str:
@@ -282,4 +302,17 @@ def difference(old: Snapshot, new: Snapshot) -> Rates:
         gils=tuple(gils) if new.has_gil else (),
         came=tuple(one for serial, one in there.items() if serial not in then),
         went=tuple(one for serial, one in then.items() if serial not in there),
+        ended=_ended(over, len(then) + new.thread_count - old.thread_count - len(there)),
+    )
+
+
+def _ended(known: Sequence[ThreadRates], count: int) -> EndedRates:
+    return EndedRates(
+        count=max(count, len(known)),
+        known=len(known),
+        hold_share=sum(one.hold_share for one in known),
+        wait_share=sum(one.wait_share for one in known),
+        waits_per_s=sum(one.waits_per_s for one in known),
+        forced_per_s=sum(one.forced_per_s for one in known),
+        worst_wait_ns=max((one.worst_wait_ns for one in known), default=0),
     )

@@ -22,7 +22,7 @@ from headway.traces.analysis.intervals import Holds, Intervals, SwitchInterval
 from headway.traces.analysis.threads import Distribution, distribution
 from headway.traces.model import Frame, Trace
 
-__all__ = ["Convoy", "convoys", "role", "roles"]
+__all__ = ["LEAST", "Convoy", "convoys", "role", "roles"]
 
 WAIT_SHARE = 0.8
 """Of the interval: the timer of a wait begins a little after the holder's hold did."""

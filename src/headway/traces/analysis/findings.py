@@ -5,8 +5,8 @@ Rules are functions that yield findings; `RULES` lists them. That there is nothi
 
 from collections.abc import Callable, Iterator
 
-from headway.traces.analysis.advice import another_gil, in_parallel, shorter_interval
-from headway.traces.analysis.convoys import Convoy, role
+from headway.traces.analysis.advice import another_gil, by_policy, in_parallel, shorter_interval
+from headway.traces.analysis.convoys import LEAST, Convoy, role
 from headway.traces.analysis.hotspots import LATE_INTERVALS, Place, own_frame
 from headway.traces.analysis.notes import NOTES
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
@@ -33,6 +33,8 @@ OFF_CORE = 0.05
 DEFAULT_INTERVAL_NS = 5_000_000
 LOW_USE = 0.5
 """A GIL held for less of the time should be there when it is wanted."""
+BEHIND = 0.25
+"""Of all waiting: a function with less of it is not the one to begin with."""
 LATE_SHARE = 0.5
 """Of the waiting, while nobody held: more than that is not the GIL's doing."""
 
@@ -40,6 +42,7 @@ LATE_SHARE = 0.5
 def findings(analysis: Analysis) -> tuple[Finding, ...]:
     """Return what the analysis tells: problems, the costliest first, then that all is well, then notes."""
     found = [finding for rule in RULES for finding in rule(analysis)]
+    found += _behind_a_function(analysis, [one.frame for one in found if one.frame is not None])
     if not any(one.weight == "problem" for one in found):
         found += _nothing_to_improve(analysis)
     found += [finding for note in NOTES for finding in note(analysis)]
@@ -98,7 +101,7 @@ def _convoy(analysis: Analysis, gil: GilSummary, group: list[Convoy]) -> Finding
             f"a convoy: {first.holder} computes{work} and lets go only when asked, a switch interval after each return of "
             f"{first.waiter} from a blocking call{_where(first.waiter_stack)}"
         ),
-        advice=f"{move}; or {shorter}" if shorter else move,
+        advice="; or ".join(filter(None, [move, shorter, by_policy(first.waiter)])),
         cost_ns=cost_ns,
         gil=gil.index,
         threads=(*waiters, *holders),
@@ -255,6 +258,38 @@ def _off_core(analysis: Analysis) -> Iterator[Finding]:
             cost_ns=gil.off_core_ns,
             gil=gil.index,
         )
+
+
+def _behind_a_function(analysis: Analysis, told: list[Frame]) -> Iterator[Finding]:
+    """Yield the function behind which most of the waiting was, whatever the number of threads that ran it.
+
+    None where it has less than `BEHIND` of it, or where a finding is about a line of that function already.
+    """
+    waits = sum(gil.waits.count for gil in analysis.gils)
+    if not analysis.behind or waits < LEAST or analysis.wait_ns < WORTH * analysis.wall_ns:
+        return
+    one = analysis.behind[0]
+    known = any((frame.filename, frame.function) == (one.frame.filename, one.frame.function) for frame in told)
+    if known or one.blocked_ns < BEHIND * analysis.wait_ns:
+        return
+    names = list(dict.fromkeys(map(role, one.threads)))
+    yield Finding(
+        kind="behind-a-function",
+        weight="problem",
+        fact=(
+            f"{share(one.blocked_ns, analysis.wait_ns)} of all waiting for the GIL, {duration(one.blocked_ns)}, was while "
+            f"`{one.frame.function}` held it: {duration(one.held_ns)} in {number(one.holds, 'hold')}, in {listed(names)}; most of "
+            f"the waiting was{_where(one.stack)}"
+        ),
+        cause=f"whoever wants the GIL meanwhile waits: {number(len(analysis.threads), 'thread')} shared it",
+        advice=(
+            f"make `{one.frame.function}` shorter, let what it calls release the GIL, or run it elsewhere: "
+            f"{another_gil(analysis.process)}"
+        ),
+        cost_ns=one.blocked_ns,
+        threads=tuple(names),
+        frame=one.frame,
+    )
 
 
 def _nothing_to_improve(analysis: Analysis) -> Iterator[Finding]:

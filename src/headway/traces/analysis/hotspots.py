@@ -18,8 +18,10 @@ from headway.traces.model import Frame, Trace
 __all__ = [
     "LATE_INTERVALS",
     "PLACES",
+    "Behind",
     "LongHold",
     "Place",
+    "blocking_functions",
     "held_places",
     "longest_holds",
     "own_frame",
@@ -32,6 +34,7 @@ PLACES = 20
 """Places that are kept for each way to put them in order."""
 
 _STACK_THREADS = 3
+_FUNCTIONS = 5
 _LIBRARIES = ("/lib/python3", "/lib64/python3", "/site-packages/", "/dist-packages/")
 
 
@@ -82,6 +85,28 @@ class LongHold:
     stack: tuple[Frame, ...]
 
 
+@final
+@dataclass(frozen=True)
+class Behind:
+    """A function of the program, and how long threads waited for a GIL while it held that, by itself or in what it called.
+
+    Attributes:
+        stack: The stack, innermost first, behind which most of it was.
+        frame: The function's line in that stack.
+        blocked_ns: How long threads waited, all their times together.
+        held_ns: How long the function held meanwhile and at other times.
+        holds: How often.
+        threads: Labels of the threads that did so longest.
+    """
+
+    stack: tuple[Frame, ...]
+    frame: Frame
+    blocked_ns: int
+    held_ns: int
+    holds: int
+    threads: tuple[str, ...]
+
+
 def own_frame(stack: Sequence[Frame]) -> Frame | None:
     """Return the innermost frame that is of the program, not of the standard library or an installed package."""
 
@@ -102,6 +127,41 @@ def held_places(
     overrun_ns = holds.overrun_ns
     late_ns = np.where(overrun_ns > LATE_INTERVALS * interval_ns, blocked_ns, 0)
     return _places(trace, holds, names, overrun_ns, blocked_ns, late_ns)
+
+
+def blocking_functions(
+    trace: Trace, holds: Holds, blocked_ns: NDArray[np.int64], names: Sequence[str]
+) -> tuple[Behind, ...]:
+    """Return the functions of the program behind which threads waited most; where none is known, those of libraries."""
+    stacks = len(trace.stack_frame)
+    blocked = np.bincount(holds.stack, weights=blocked_ns, minlength=stacks)
+    functions: dict[tuple[str, str], list[int]] = {}
+    for number in np.flatnonzero(blocked > 0).tolist():
+        frame = _owner(trace.stack(number))
+        if frame is not None:
+            functions.setdefault((frame.filename, frame.function), []).append(number)
+    most = sorted(functions.values(), key=lambda mine: -blocked[mine].sum())[:_FUNCTIONS]
+    found = []
+    for mine in most:
+        at = np.isin(holds.stack, mine)
+        stack = trace.stack(max(mine, key=lambda one: float(blocked[one])))
+        frame = _owner(stack)
+        assert frame is not None
+        found.append(
+            Behind(
+                stack=stack,
+                frame=frame,
+                blocked_ns=int(blocked[mine].sum()),
+                held_ns=int(holds.length_ns[at].sum()),
+                holds=int(np.count_nonzero(at)),
+                threads=_most(holds.thread[at], holds.length_ns[at], names),
+            )
+        )
+    return tuple(found)
+
+
+def _owner(stack: Sequence[Frame]) -> Frame | None:
+    return own_frame(stack) or (stack[0] if stack else None)
 
 
 def waited_places(trace: Trace, waits: Intervals, names: Sequence[str]) -> tuple[Place, ...]:

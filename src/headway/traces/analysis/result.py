@@ -6,7 +6,7 @@ from typing import Literal, final
 from headway.traces.analysis.blame import Blame
 from headway.traces.analysis.contention import Contention
 from headway.traces.analysis.convoys import Convoy
-from headway.traces.analysis.hotspots import LongHold, Place
+from headway.traces.analysis.hotspots import Behind, LongHold, Place
 from headway.traces.analysis.threads import Distribution, ThreadSummary
 from headway.traces.analysis.utilisation import Timeline
 from headway.traces.model import Frame, Loss, Process
@@ -104,6 +104,7 @@ class Analysis:
         held: Where the GIL was held, most time first.
         waited: Where threads waited for it, most time first.
         longest: The longest single holds.
+        behind: Functions that held the GIL while threads waited for it, most waiting first.
         contention: Waits for locks, on a build without a GIL.
         loss: What the trace does not have.
         unpaired: Events whose other end was lost.
@@ -123,6 +124,7 @@ class Analysis:
     held: tuple[Place, ...]
     waited: tuple[Place, ...]
     longest: tuple[LongHold, ...]
+    behind: tuple[Behind, ...]
     contention: Contention
     loss: Loss
     unpaired: int

@@ -10,7 +10,7 @@ from headway.traces.analysis.blame import blame, meet, waited_during
 from headway.traces.analysis.contention import contention
 from headway.traces.analysis.convoys import convoys
 from headway.traces.analysis.findings import findings
-from headway.traces.analysis.hotspots import held_places, longest_holds, waited_places
+from headway.traces.analysis.hotspots import blocking_functions, held_places, longest_holds, waited_places
 from headway.traces.analysis.intervals import Holds, Intervals, Recorded, recorded
 from headway.traces.analysis.result import Analysis, GilSummary
 from headway.traces.analysis.threads import distribution, thread_summaries
@@ -58,6 +58,7 @@ def analyse(
         held=held_places(trace, holds, blocked_ns, found.interval.main_ns(trace.end_ns), names),
         waited=waited_places(trace, waits, names),
         longest=longest_holds(trace, holds, names),
+        behind=blocking_functions(trace, holds, blocked_ns, names),
         contention=contention(trace, start_ns, end_ns),
         loss=trace.loss,
         unpaired=found.unpaired,
