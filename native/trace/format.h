@@ -210,6 +210,9 @@ struct hw__meta_code {
     uint16_t reserved;
 };
 
+/* Frames of a stack, from the innermost; what calls them is left out. */
+#define HW__MAX_DEPTH 128
+
 /* A stack: `code` at `offset`, called by the stack `parent`. In the ids of its GIL. */
 struct hw__meta_node {
     struct hw__meta meta;

@@ -19,8 +19,6 @@
 #include "gil/parking.h"
 #include "trace/session.h"
 
-#define HW__MAX_DEPTH 128 /* frames of a stack, from the innermost; what calls them is left out */
-
 #define HW__RECENT 8 /* stacks of a thread that are found without looking in the table */
 
 /* One frame of the last stack that was taken. */

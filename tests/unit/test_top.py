@@ -80,6 +80,33 @@ def test_the_app_fits_80_columns():
     assert state.startswith("holding 2 s")
 
 
+def test_threads_that_ended_have_a_row():
+    """Those that lived shorter than the interval, too: how many, what they held and waited, as far as it is known."""
+    main = {"serial": 1, "name": "main"}
+    old = make_snapshot(S, main, {"serial": 2, "name": "short", "hold_ns": 0})
+    short = [
+        {
+            "serial": serial,
+            "name": "short",
+            "state": "exited",
+            "hold_ns": S // 10,
+            "wait_ns": S // 20,
+            "worst_wait_ns": 7,
+        }
+        for serial in (2, 3, 4)
+    ]
+    new = replace(make_snapshot(2 * S, main, *short), thread_count=6)
+    rates = difference(old, new)
+    one = Sample(1, "app.py", True, rates, rates)
+    ended = top_view.rows([one])[-1]
+
+    assert (rates.ended.count, rates.ended.known) == (5, 3)
+    assert ended.cells[:4] == ("5 threads", "ended", "30.0", "15.0")
+    assert top_view.to_json([one])["processes"][0]["ended"]["threads"] == 5
+    assert len(ended.order) == len(top_view.COLUMNS) == len(ended.cells)
+    assert top_view.rows([sample("main")])[-1].cells[0] == "main"
+
+
 def test_a_name_is_no_markup():
     """A thread's name cannot bind an action to a click, nor colour anything."""
 

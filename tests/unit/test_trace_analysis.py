@@ -10,10 +10,9 @@ from made_traces import MS, START_NS, made_trace
 from told_traces import AT_COMPUTE, AT_RECV, AT_SERVE, COMPUTE, RECV, SERVE, Script, convoy
 
 from headway.traces.analysis import analyse, as_json
-from headway.traces.analysis.convoys import roles
 from headway.traces.analysis.intervals import recorded
 from headway.traces.analysis.threads import NOTHING, Distribution, distribution
-from headway.traces.analysis.words import duration, labels, listed, number, place, share
+from headway.traces.analysis.words import duration, labels, listed, number, place, roles, share
 from headway.traces.model import Frame, Gil, Kind, Park, Thread
 
 
@@ -204,8 +203,28 @@ def test_roles_are_for_many_threads_only():
     """Up to eight threads keep their names; of more, names that differ in numbers are one."""
     few, many = [f"w-{n}" for n in range(8)], [f"w-{n}" for n in range(9)]
 
-    assert roles(few, few) == tuple(few)
-    assert set(roles(many, many)) == {"w-*"}
+    def threads(names):
+        return [Thread(number, number, name, 0, None) for number, name in enumerate(names, 1)]
+
+    assert roles(threads(few), few) == tuple(few)
+    assert set(roles(threads(many), many)) == {"w-*"}
+
+
+def test_a_pool_is_summed_up_by_role():
+    """Nine threads of a pool are one summary with all their holds and waits; who is of no pool has its own."""
+    script = Script()
+    for worker in range(9):
+        script.wait(worker, 0).hold(worker, 10 * worker, 10 * worker + 1 + worker)
+    script.hold(9, 95, 96)
+    found = analyse(script.trace(100, *[f"w-{number}" for number in range(9)], "main"))
+    pool, main = found.roles
+
+    assert (pool.label, pool.threads, main.label, main.threads) == ("w-*", 9, "main", 1)
+    assert (pool.holds.count, pool.holds.total_ns, pool.holds.max_ns) == (9, 45 * MS, 9 * MS)
+    assert (pool.waits.count, pool.waits.total_ns) == (9, 360 * MS)
+    assert pool.holds.total_ns == sum(one.holds.total_ns for one in found.threads if one.label != "main")
+    assert [one.threads for one in found.threads] == [1] * 10
+    assert analyse(convoy()).roles == ()
 
 
 def test_sub_interpreters_are_told_apart():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hwt_writer import CHUNKS_OFFSET, record, write
 from made_traces import MS, START_NS, made_process, made_trace, small
+from told_traces import Script
 
 from headway.errors import TraceError
 from headway.traces import format as hwt
@@ -18,6 +19,7 @@ from headway.traces import mending, reader
 from headway.traces.invariants import violations
 from headway.traces.model import Flag, Frame, Gil, Kind, Loss, Thread, Trace
 from headway.traces.reader import read, read_family
+from headway.traces.records import CUT
 
 W, A, R, EXIT = Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT
 REQUEST, INTERVAL = Kind.REQUEST, Kind.INTERVAL
@@ -547,3 +549,23 @@ def test_a_family_needs_the_named_one(tmp_path):
     """That the others could be read does not help."""
     with pytest.raises(TraceError):
         read_family(tmp_path / "app.hwt")
+
+
+@pytest.mark.parametrize("depth", [127, 128])
+def test_a_stack_that_is_cut_says_so(depth, tmp_path):
+    """As many frames as are ever recorded are not the whole stack; fewer are, and so are other stacks of the file."""
+    frames = (Frame("", 0, "?"), Frame("app.py", 3, "deeper"), Frame("app.py", 9, "shallow"))
+    script = Script().hold(0, 0, 1, stack=depth).hold(0, 2, 3, stack=depth + 1)
+    trace = dataclasses.replace(
+        script.trace(4, "main"),
+        frames=frames,
+        stack_parent=np.array([0, *range(depth), 0]),
+        stack_frame=np.array([0, *[1] * depth, 2]),
+    )
+    found = read(write(trace, tmp_path / "deep.hwt"))
+    deep, shallow = (found.stack(int(one)) for one in found.events["value"][found.events["kind"] == Kind.RELEASE])
+
+    assert [one.function for one in deep[:depth]] == ["deeper"] * depth
+    assert deep[depth:] == ((CUT,) if depth == 128 else ())
+    assert [one.function for one in shallow] == ["shallow"]
+    assert violations(found) == []

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from dataclasses import replace
 
 import hwt_writer
 import pytest
@@ -60,12 +61,25 @@ def test_tables_hold_the_figures():
 def test_long_tables_are_cut_unless_all_is_asked_for():
     """Ten rows of sixty, and how many more there are; with `every` all of them, within the terminal's width."""
     found = analyse(made_trace(threads=60, events=6000))
+    found = replace(found, roles=())  # their names differ in numbers only
     few, every = (text_of(render_traces([found], every=one), 90) for one in (False, True))
 
     assert f"... and {len(found.threads) - 10} more: `--all` shows them" in few
     assert "--all" not in every
     assert all(f"{thread.label} [{thread.tid}]" in every for thread in found.threads)
     assert max(map(cell_len, every.splitlines())) <= 90
+
+
+def test_a_pool_is_one_row_unless_all_is_asked_for():
+    """Sixty threads of few roles are as many rows, with how many threads each is."""
+    found = analyse(made_trace(threads=60, events=6000))
+    few, every = (text_of(render_traces([found], every=one), 200) for one in (False, True))
+
+    assert [one.label for one in found.roles if one.threads > 1] == ["cpu-*", "io-*"]
+    for one in found.roles:
+        assert f"{one.label} x {one.threads}" in few or one.threads == 1
+    assert "`--all` shows each" in few
+    assert all(f"{thread.label} [{thread.tid}]" in every for thread in found.threads)
 
 
 def test_many_gils_are_cut_unless_all_is_asked_for():

@@ -29,6 +29,7 @@ __all__ = [
     "HOLD",
     "INTERVAL",
     "MAGIC",
+    "MAX_DEPTH",
     "META_CODE",
     "META_CODE_DTYPE",
     "META_DTYPE",
@@ -123,6 +124,7 @@ META_CODE = 3
 META_NODE = 4
 META_NAME = 5
 META_TYPE = 6
+MAX_DEPTH = 128
 
 HEADER_DTYPE = np.dtype(
     [

@@ -15,7 +15,7 @@ from headway.traces import format as hwt
 from headway.traces.linetable import lines
 from headway.traces.model import Frame, Gil
 
-__all__ = ["Name", "Records", "Tables", "text"]
+__all__ = ["CUT", "Name", "Records", "Tables", "text"]
 
 _MOST_GILS = 256
 """An event's `gil` is a byte."""
@@ -48,6 +48,23 @@ def text(data: bytes, encoding: str = "utf-8") -> str:
         else "backslashreplace",
     )
     return found.encode("utf-8", "backslashreplace").decode()
+
+
+CUT = Frame("", 0, f"(what calls these {hwt.MAX_DEPTH} frames is not recorded)")
+"""The outermost frame of a stack that was deeper than what is recorded."""
+
+
+def _cut_roots(parent: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the outermost frames of the stacks that are as deep as any that is recorded, as indices."""
+    if len(parent) <= hwt.MAX_DEPTH:
+        return np.zeros(0, dtype=np.int64)
+    # The frame MAX_DEPTH - 1 calls further out: by 1, 3, 7, 15, ... calls.
+    outer, step = parent, parent
+    for _ in range(hwt.MAX_DEPTH.bit_length() - 2):
+        step = step[step]
+        outer = outer[step]
+    found: NDArray[np.int64] = np.unique(outer)
+    return found[found > 0]
 
 
 class Name(NamedTuple):
@@ -238,14 +255,23 @@ class Records:
             stack_ids[gil] = (ids, first)
             first += len(ids)
 
+        stack_parent, stack_frame = np.concatenate(parents), np.concatenate(innermost)
+        roots = _cut_roots(stack_parent)
+        if len(roots):
+            # Stack 1 is what stands for the rest; all others move up.
+            stack_parent = np.insert(np.where(stack_parent > 0, stack_parent + 1, 0), 1, 0)
+            stack_frame = np.insert(stack_frame, 1, frames.setdefault(CUT, len(frames)))
+            stack_parent[roots + 1] = 1
+            stack_ids = {gil: (ids, first + 1) for gil, (ids, first) in stack_ids.items()}
+
         types: dict[str, int] = {"": 0}
         type_indices = {
             gil: {number: types.setdefault(name, len(types)) for number, name in sorted(known.items())}
             for gil, known in sorted(self._types.items())
         }
         return Tables(
-            stack_parent=np.concatenate(parents),
-            stack_frame=np.concatenate(innermost),
+            stack_parent=stack_parent,
+            stack_frame=stack_frame,
             frames=tuple(frames),
             types=tuple(types),
             stack_ids=stack_ids,

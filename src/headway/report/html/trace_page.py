@@ -22,9 +22,8 @@ from headway.report.trace.tables import (
     waited_table,
 )
 from headway.traces.analysis import Analysis
-from headway.traces.analysis.convoys import role
 from headway.traces.analysis.intervals import Intervals, recorded
-from headway.traces.analysis.words import duration, number, place, share
+from headway.traces.analysis.words import duration, number, place, role, share
 from headway.traces.export.parks import parks
 from headway.traces.model import Frame, Trace
 

@@ -8,7 +8,7 @@ from headway.printable import printable
 from headway.report.figures import EMPTY, Table, amount
 from headway.traces.analysis import Analysis, GilSummary
 from headway.traces.analysis.hotspots import Place, own_frame
-from headway.traces.analysis.threads import Distribution
+from headway.traces.analysis.threads import Distribution, ThreadSummary
 from headway.traces.analysis.words import duration, place, share
 from headway.traces.model import Park
 
@@ -59,28 +59,40 @@ def _spread(times: Distribution) -> _Row:
     return tuple(map(_time, (times.p50_ns, times.p90_ns, times.p99_ns, times.max_ns)))
 
 
+def _thread_name(one: ThreadSummary) -> str:
+    if one.threads > 1:
+        return f"{one.label} x {one.threads}"
+    return one.label if str(one.tid) in one.label else f"{one.label} [{one.tid}]"
+
+
 def threads_table(analysis: Analysis, *, every: bool = False, threads: Collection[int] | None = None) -> Table | None:
     """Return what each thread held and waited, or None where none did."""
     columns = ["", "held", "of the time", "waited", "of the time", "holds", "forced", "waits"]
     columns += [f"wait {name}" for name in ("p50", "p90", "p99", "max")]
     columns += [f"hold {name}" for name in ("p50", "p90", "p99", "max")]
+    # A pool is one row, but for who asks for all rows or names threads.
+    grouped = bool(analysis.roles) and not every and threads is None
     rows = [
         (
-            one.label if str(one.tid) in one.label else f"{one.label} [{one.tid}]",
+            _thread_name(one),
             _time(one.holds.total_ns),
-            share(one.holds.total_ns, analysis.wall_ns),
+            share(one.holds.total_ns, one.threads * analysis.wall_ns),
             _time(one.waits.total_ns),
-            share(one.waits.total_ns, analysis.wall_ns),
+            share(one.waits.total_ns, one.threads * analysis.wall_ns),
             _count(one.holds.count),
             _count(one.forced),
             _count(one.waits.count),
             *_spread(one.waits),
             *_spread(one.holds),
         )
-        for one in analysis.threads
+        for one in (analysis.roles if grouped else analysis.threads)
         if threads is None or one.index in threads
     ]
     caption = "by time held and waited; [native id]; forced: another thread had asked; percentiles are nearest-rank"
+    if grouped:
+        caption += (
+            "\nthe threads of a pool are one row, their share of the time is of all their times; `--all` shows each"
+        )
     return _table(columns, rows, caption, every=every)
 
 

@@ -7,7 +7,6 @@ least `HELD_SHARE` of it, one of them was forced to let go during it, all who we
 it is a long C call, which no shorter interval helps), and the waiter's own holds are short.
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,13 +15,13 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.printable import printable
 from headway.traces.analysis.blame import Met
 from headway.traces.analysis.intervals import Holds, Intervals, SwitchInterval
 from headway.traces.analysis.threads import Distribution, distribution
+from headway.traces.analysis.words import roles
 from headway.traces.model import Frame, Trace
 
-__all__ = ["LEAST", "Convoy", "convoys", "role", "roles"]
+__all__ = ["LEAST", "Convoy", "convoys"]
 
 WAIT_SHARE = 0.8
 """Of the interval: the timer of a wait begins a little after the holder's hold did."""
@@ -35,8 +34,6 @@ SHORT_HOLD = 0.1
 LEAST = 10
 """Fewer waits of a thread or pool are no pattern."""
 _SIXTEEN_BITS = 1 << 16
-POOL = 8
-"""More threads than this whose names differ in numbers only are one role: a pool."""
 
 
 @final
@@ -69,18 +66,6 @@ class Convoy:
     holder_stack: tuple[Frame, ...]
 
 
-def role(name: str) -> str:
-    """Return a name with `*` for its numbers."""
-    return re.sub(r"\d+", "*", name)
-
-
-def roles(names: Sequence[str], labels: Sequence[str]) -> tuple[str, ...]:
-    """Return what to group threads by: their label, or for pools the name with `*` for its numbers."""
-    normalised = [role(name) for name in names]
-    members = Counter(normalised)
-    return tuple(name if members[name] > POOL else label for name, label in zip(normalised, labels, strict=True))
-
-
 def convoys(
     trace: Trace, gil: int, holds: Holds, waits: Intervals, met: Met, interval: SwitchInterval, labels: Sequence[str]
 ) -> tuple[Convoy, ...]:
@@ -101,7 +86,7 @@ def convoys(
     which, release = _in_convoys(holds, waits, met, interval_ns, len(trace.threads))
     if len(which) < LEAST:
         return ()
-    role_of = roles([printable(one.name) for one in trace.threads], labels)
+    role_of = roles(trace.threads, labels)
     members: dict[tuple[str, str], list[int]] = defaultdict(list)
     for pair in _pairs(waits.thread[which], holds.thread[release]):
         members[role_of[pair.waiter], role_of[pair.holder]] += pair.at.tolist()

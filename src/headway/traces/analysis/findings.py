@@ -6,11 +6,11 @@ Rules are functions that yield findings; `RULES` lists them. That there is nothi
 from collections.abc import Callable, Iterator
 
 from headway.traces.analysis.advice import another_gil, by_policy, in_parallel, shorter_interval
-from headway.traces.analysis.convoys import LEAST, Convoy, role
+from headway.traces.analysis.convoys import LEAST, Convoy
 from headway.traces.analysis.hotspots import LATE_INTERVALS, Place, own_frame
 from headway.traces.analysis.notes import NOTES
 from headway.traces.analysis.result import Analysis, Finding, GilSummary
-from headway.traces.analysis.words import duration, listed, number, place, share
+from headway.traces.analysis.words import duration, listed, number, place, role, share
 from headway.traces.model import Frame
 
 __all__ = ["RULES", "findings"]

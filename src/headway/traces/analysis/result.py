@@ -100,6 +100,7 @@ class Analysis:
         interval_ns: The switch interval that was in force longest.
         labels: What to call each thread, by index.
         threads: Those that held or waited, longest first.
+        roles: The same with the threads of a pool as one; () where there is no pool.
         gils: Those that were held or waited for, the busiest first.
         held: Where the GIL was held, most time first.
         waited: Where threads waited for it, most time first.
@@ -120,6 +121,7 @@ class Analysis:
     interval_ns: int
     labels: tuple[str, ...]
     threads: tuple[ThreadSummary, ...]
+    roles: tuple[ThreadSummary, ...]
     gils: tuple[GilSummary, ...]
     held: tuple[Place, ...]
     waited: tuple[Place, ...]

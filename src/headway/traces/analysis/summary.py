@@ -13,7 +13,7 @@ from headway.traces.analysis.findings import findings
 from headway.traces.analysis.hotspots import blocking_functions, held_places, longest_holds, waited_places
 from headway.traces.analysis.intervals import Holds, Intervals, Recorded, recorded
 from headway.traces.analysis.result import Analysis, GilSummary
-from headway.traces.analysis.threads import distribution, thread_summaries
+from headway.traces.analysis.threads import distribution, role_summaries, thread_summaries
 from headway.traces.analysis.utilisation import timeline
 from headway.traces.analysis.words import labels
 from headway.traces.model import Gil, Trace
@@ -54,6 +54,7 @@ def analyse(
         interval_ns=found.interval.main_ns(trace.end_ns),
         labels=names,
         threads=thread_summaries(trace, found),
+        roles=role_summaries(trace, found),
         gils=gils,
         held=held_places(trace, holds, blocked_ns, found.interval.main_ns(trace.end_ns), names),
         waited=waited_places(trace, waits, names),

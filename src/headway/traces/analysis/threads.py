@@ -4,17 +4,25 @@ Percentiles are nearest-rank: the smallest recorded value that at least so many 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.intervals import Intervals, Recorded
-from headway.traces.analysis.words import labels
+from headway.traces.analysis.words import labels, roles
 from headway.traces.model import Trace
 
-__all__ = ["NOTHING", "Distribution", "ThreadSummary", "distribution", "distributions", "thread_summaries"]
+__all__ = [
+    "NOTHING",
+    "Distribution",
+    "ThreadSummary",
+    "distribution",
+    "distributions",
+    "role_summaries",
+    "thread_summaries",
+]
 
 _SIXTEEN_BITS = 1 << 16
 
@@ -38,14 +46,15 @@ NOTHING = Distribution()
 @final
 @dataclass(frozen=True)
 class ThreadSummary:
-    """One thread's holds and waits, over all GILs.
+    """One thread's holds and waits, over all GILs; or those of a pool of threads together.
 
     Attributes:
-        index: Of the thread in `Trace.threads`.
+        index: Of the thread in `Trace.threads`; of a pool, of the first one.
         label: What to call it: its name, and its native id where others have the same name.
         name: As Python names it.
         tid: Native id.
         serial: Unique in its process.
+        threads: How many threads.
         gils: Indices of the GILs that it held or waited for.
         holds: The times that it held a GIL.
         waits: The times that it waited for one.
@@ -61,6 +70,7 @@ class ThreadSummary:
     name: str
     tid: int
     serial: int
+    threads: int
     gils: tuple[int, ...]
     holds: Distribution
     waits: Distribution
@@ -99,9 +109,24 @@ def distributions(lengths_ns: NDArray[np.int64], group: NDArray, groups: int) ->
 
 def thread_summaries(trace: Trace, found: Recorded) -> tuple[ThreadSummary, ...]:
     """Return every thread that held or waited, those first that did so longest."""
-    holds, waits, count = found.holds, found.waits, len(trace.threads)
-    if not count:
+    return _summaries(trace, found, labels(trace.threads))
+
+
+def role_summaries(trace: Trace, found: Recorded) -> tuple[ThreadSummary, ...]:
+    """Return the same with the threads of a pool as one; where there is no pool, ()."""
+    names = labels(trace.threads)
+    grouped = roles(trace.threads, names)
+    return _summaries(trace, found, grouped) if grouped != names else ()
+
+
+def _summaries(trace: Trace, found: Recorded, names: tuple[str, ...]) -> tuple[ThreadSummary, ...]:
+    """Return a summary of the threads of each name."""
+    if not names:
         return ()
+    known = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    group = np.array([known[name] for name in names])
+    holds, waits = (replace(one, thread=group[one.thread].astype(np.uint32)) for one in (found.holds, found.waits))
+    count = len(known)
     held_ns, waited_ns = holds.length_ns, waits.length_ns
     of_holds = distributions(held_ns, holds.thread, count)
     of_waits = distributions(waited_ns, waits.thread, count)
@@ -109,26 +134,31 @@ def thread_summaries(trace: Trace, found: Recorded) -> tuple[ThreadSummary, ...]
     pushed, pushed_ns = _marked(waits, waited_ns, count)
     voluntary = np.bincount(holds.thread[~holds.forced & ~holds.open], minlength=count)
     gils = [held | waited for held, waited in zip(_gils(holds, count), _gils(waits, count), strict=True)]
-    names = labels(trace.threads)
-    summaries = [
-        ThreadSummary(
-            index=index,
-            label=names[index],
-            name=thread.name,
-            tid=thread.tid,
-            serial=thread.serial,
-            gils=tuple(sorted(gils[index])),
-            holds=of_holds[index],
-            waits=of_waits[index],
-            forced=int(forced[index]),
-            forced_ns=int(forced_ns[index]),
-            voluntary=int(voluntary[index]),
-            pushed=int(pushed[index]),
-            pushed_ns=int(pushed_ns[index]),
+    members = np.bincount(group, minlength=count)
+    summaries = []
+    for name, number in known.items():
+        if not gils[number]:
+            continue
+        first = int(np.flatnonzero(group == number)[0]) if members[number] > 1 else names.index(name)
+        thread = trace.threads[first]
+        summaries.append(
+            ThreadSummary(
+                index=first,
+                label=name,
+                name=name if members[number] > 1 else thread.name,
+                tid=thread.tid,
+                serial=thread.serial,
+                threads=int(members[number]),
+                gils=tuple(sorted(gils[number])),
+                holds=of_holds[number],
+                waits=of_waits[number],
+                forced=int(forced[number]),
+                forced_ns=int(forced_ns[number]),
+                voluntary=int(voluntary[number]),
+                pushed=int(pushed[number]),
+                pushed_ns=int(pushed_ns[number]),
+            )
         )
-        for index, thread in enumerate(trace.threads)
-        if gils[index]
-    ]
     return tuple(sorted(summaries, key=lambda one: (-one.holds.total_ns - one.waits.total_ns, one.index)))
 
 

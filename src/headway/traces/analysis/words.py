@@ -1,12 +1,16 @@
-"""Figures in words, as findings and reports write them."""
+"""Figures in words, as findings and reports write them; and what threads are called, one by one and by role."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
 from headway.printable import printable
 from headway.traces.model import Frame, Thread
 
-__all__ = ["duration", "labels", "listed", "number", "place", "share"]
+__all__ = ["POOL", "duration", "labels", "listed", "number", "place", "role", "roles", "share"]
+
+POOL = 8
+"""More threads than this whose names differ in numbers only are one role: a pool."""
 
 _STEPS = ((1_000, 1, "ns"), (1_000_000, 1_000, "us"), (1_000_000_000, 1_000_000, "ms"))
 _PATH_PARTS = 3
@@ -58,6 +62,18 @@ def labels(threads: Sequence[Thread]) -> tuple[str, ...]:
         return told if ids[name, one.tid] == 1 else f"{told} #{one.serial}"
 
     return tuple(map(label, shown, threads))
+
+
+def role(name: str) -> str:
+    """Return a name with `*` for its numbers."""
+    return re.sub(r"\d+", "*", name)
+
+
+def roles(threads: Sequence[Thread], labels: Sequence[str]) -> tuple[str, ...]:
+    """Return what to group threads by: their label, or for pools the name with `*` for its numbers."""
+    names = [role(printable(one.name)) for one in threads]
+    members = Counter(names)
+    return tuple(name if members[name] > POOL else label for name, label in zip(names, labels, strict=True))
 
 
 def place(frame: Frame | None) -> str:
