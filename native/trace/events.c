@@ -249,9 +249,11 @@ void hw__on_acquire(struct hw__gil *gil) {
         }
         gil->interval_us = interval_us;
     }
-    /* Of those that waited, and those that compute: they do one of both at each turn. */
-    bool measured =
-        (thread->waiting_since_ns != 0 || thread->was_forced) && hw__allowed(HW__CALL_CLOCK);
+    /* Of those that waited, and those that compute: they do one of both at each turn. With a short
+     * switch interval holds are short, and turns so many that the system call would slow them. */
+    bool measured = interval_us >= LONG_HOLD_NS / 1000 &&
+                    (thread->waiting_since_ns != 0 || thread->was_forced) &&
+                    hw__allowed(HW__CALL_CLOCK);
     thread->cpu_at_acquire_ns = measured ? cpu_ns() : 0;
     if (thread->waiting_since_ns != 0) {
         uint64_t wait_ns = (uint64_t)(now - thread->waiting_since_ns);

@@ -1,7 +1,9 @@
 """Record a Python process that runs already, or schedule its GIL, for a while or until Ctrl-C.
 
 The process goes on as before, and is left as it was. CPython 3.14 and later: as a debugger does by PEP 768. Before: its
-main thread is stopped by ptrace for about a millisecond, on x86-64. Children that it forks meanwhile are followed.
+main thread is stopped by ptrace for about a millisecond, on x86-64. Children that it forks meanwhile are followed, and those
+processes of Python that it has started already are recorded, too: what a gunicorn, uvicorn or Celery parent does is done in its
+workers (--no-children leaves them alone). Each has a trace of its own, beside FILE.
 
 A process that has a seccomp filter of its own is left alone: what is run in it for us opens files and connects to us, and
 the filter may end it for that. A container's filter does not count.
@@ -16,6 +18,7 @@ before anything had begun.
 Examples:
   headway attach 4711 --duration 10
   headway attach 4711 -o slow.hwt
+  headway attach 4711 --no-children
   headway attach 4711 --policy fair
 """
 
@@ -34,11 +37,14 @@ from headway.cli.trace_command import add_output, summarise
 
 if TYPE_CHECKING:
     from headway.live import attach
+    from headway.live.collect import Door
 
 __all__ = ["add_despite_filter", "add_patience", "prepare", "run"]
 
 _SIGNALLED = 128
 _LISTED = 10
+_PATIENCE_S = 3.0
+"""For each child process to run Python: one that does not is left out."""
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -55,6 +61,9 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--policy",
         metavar="NAME",
         help="schedule its GIL by this policy instead of recording (CPython 3.14 and later); see `headway policies`",
+    )
+    parser.add_argument(
+        "--no-children", action="store_true", help="record this process alone, not those that it has started already"
     )
     add_patience(parser)
     add_despite_filter(parser)
@@ -134,19 +143,66 @@ def _record(target: "attach.Target", arguments: argparse.Namespace, signals: _Si
     else:
         file = files.check_new(files.unused_name(Path.cwd(), f"pid-{arguments.pid}"))
     how_long = f"for {arguments.duration:g} s" if arguments.duration else "until Ctrl-C"
-    with collecting(file, max_bytes=arguments.max_size, at_once=True, only=target.pid, say=console.say) as door:
+    with (
+        collecting(file, max_bytes=arguments.max_size, at_once=True, only=target.pid, say=console.say) as door,
+        contextlib.ExitStack() as held_ones,
+    ):
         held = attach.attach(target, door, patience_s=arguments.patience, despite_filter=arguments.despite_filter)
+        held_ones.enter_context(contextlib.closing(held))
         signals.wait_for()
-        with contextlib.closing(held):
-            console.say(f"recording process {target.pid} {how_long}")
-            others = attach.children(target.pid)
-            if others:
-                some = ", ".join(map(str, others[:_LISTED])) + (", ..." if len(others) > _LISTED else "")
-                console.say(f"its {len(others)} child processes are not recorded, and may do the work: {some}")
-            alive = _wait(target.pid, held, signals, arguments.duration)
-            code = _end(target, held, arguments, policy=False) if alive else 0
+        console.say(f"recording process {target.pid} {how_long}")
+        workers = _workers(target, door, arguments, signals, held_ones)
+        alive = _wait(target.pid, held, signals, arguments.duration)
+        code = _end(target, held, arguments, policy=False) if alive else 0
+        for worker, also_held in workers:
+            if Path(f"/proc/{worker.pid}").exists():
+                code = _end(worker, also_held, arguments, policy=False) or code
     summarise(file, brief=arguments.no_summary)
     return code
+
+
+def _workers(
+    target: "attach.Target",
+    door: "Door",
+    arguments: argparse.Namespace,
+    signals: _Signals,
+    held_ones: contextlib.ExitStack,
+) -> "list[tuple[attach.Target, attach.Attachment]]":
+    """Have the Python processes below it recorded, too, as far as they can be; say which, and which not and why."""
+    from headway.errors import RecordingError
+    from headway.live import attach
+
+    below = attach.python_descendants(target.pid)
+    if arguments.no_children:
+        if below:
+            is_one = len(below) == 1
+            console.say(
+                f"its {len(below)} child process{'' if is_one else 'es'} {'is' if is_one else 'are'} not recorded, and may do"
+                f" the work: {_some(below)}"
+            )
+        return []
+    found: list[tuple[attach.Target, attach.Attachment]] = []
+    for pid in below:
+        if signals.came:
+            break
+        try:
+            worker = attach.look_at(pid)
+            patience_s = min(arguments.patience, _PATIENCE_S)
+            held = attach.attach(worker, door, patience_s=patience_s, despite_filter=arguments.despite_filter)
+        except RecordingError as error:
+            console.say(f"its child process {pid} is not recorded: {error.message}")
+        else:
+            held_ones.enter_context(contextlib.closing(held))
+            found.append((worker, held))
+    if found:
+        is_one = len(found) == 1
+        pids = [worker.pid for worker, _ in found]
+        console.say(f"and {len(found)} child process{'' if is_one else 'es'} of it: {_some(pids)}")
+    return found
+
+
+def _some(pids: list[int]) -> str:
+    return ", ".join(map(str, pids[:_LISTED])) + (", ..." if len(pids) > _LISTED else "")
 
 
 def _wait(pid: int, held: "attach.Attachment", signals: _Signals, duration_s: float | None) -> bool:

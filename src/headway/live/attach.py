@@ -22,13 +22,14 @@ from headway.errors import RecordingError
 from headway.live import filters
 from headway.live.channel import Answer, Channel, close_all, is_seen
 from headway.live.collect import PROCESS_MEMORY_BYTES, Door
+from headway.live.files import descendants
 from headway.live.inject import check_state, run_soon
 from headway.live.lease import SPAN_S, Ended, Lease
 from headway.live.memory import status
 from headway.live.remote import Request
 from headway.native import library_path
 
-__all__ = ["Attachment", "Target", "attach", "children", "count", "detach", "look_at", "schedule"]
+__all__ = ["Attachment", "Target", "attach", "count", "detach", "look_at", "python_descendants", "schedule"]
 
 _ASKED = (3, 14)
 """From here on a process can be asked."""
@@ -244,19 +245,13 @@ def detach(
     return answer.text
 
 
-def children(pid: int) -> list[int]:
-    """Return the processes of Python that a process has started and that run still."""
+def python_descendants(pid: int) -> list[int]:
+    """Return the processes of Python below a process that run still: its children, theirs, and so on."""
     found = []
-    with contextlib.suppress(OSError):
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError):
-                listed = Path(f"/proc/{pid}/task/{task}/children").read_text(encoding="ascii")
-                found += [int(child) for child in listed.split()]
-    pythons = []
-    for child in sorted(found):
+    for one in descendants(pid):
         with contextlib.suppress(RecordingError):
-            pythons.append(look_at(child).pid)
-    return pythons
+            found.append(look_at(one).pid)
+    return found
 
 
 def _check_filter(

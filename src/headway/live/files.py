@@ -1,4 +1,4 @@
-"""Trace files on disk: names, and what is to be done to one whose process is gone."""
+"""Trace files on disk: names, and what is to be done to one whose process is gone; and the processes of a launch."""
 
 import contextlib
 import fcntl
@@ -13,6 +13,7 @@ from headway.errors import UsageError
 __all__ = [
     "begin_ticks",
     "check_new",
+    "descendants",
     "family_files",
     "lock",
     "lock_path",
@@ -104,6 +105,19 @@ def parent_of(pid: int) -> int | None:
         return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[_PARENT])
     except (OSError, IndexError, ValueError):
         return None
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes below a process that run still: its children, theirs, and so on."""
+    found: set[int] = set()
+    waiting = [pid]
+    while waiting:
+        for path in Path(f"/proc/{waiting.pop()}/task").glob("*/children"):
+            with contextlib.suppress(OSError):
+                children = {int(word) for word in path.read_text(encoding="ascii").split()} - found - {pid}
+                found |= children
+                waiting += children
+    return sorted(found)
 
 
 def lock_path(path: Path) -> Path:

@@ -23,6 +23,7 @@ import numpy as np
 
 from headway.errors import RecordingError
 from headway.live.counters import Rates, Snapshot, decode, difference
+from headway.live.files import descendants
 from headway.traces import format as fmt
 
 __all__ = [
@@ -375,7 +376,7 @@ class Monitor:
 
     def sample(self) -> list[Sample]:
         """Read all counters; a process has a sample from its second reading on."""
-        pids = [self.pid, *(_descendants(self.pid) if self._children else ())]
+        pids = [self.pid, *(descendants(self.pid) if self._children else ())]
         for pid in set(self._watches) - set(pids):
             self._drop(pid)
         self._tries = {pid: tries for pid, tries in self._tries.items() if pid in pids}
@@ -422,16 +423,3 @@ class Monitor:
         known = self._watches.pop(pid, None)
         if known is not None:
             known[0].close()
-
-
-def _descendants(pid: int) -> list[int]:
-    found: list[int] = []
-    waiting = [pid]
-    while waiting:
-        one = waiting.pop()
-        for path in Path(f"/proc/{one}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                children = [int(word) for word in path.read_text(encoding="utf-8").split()]
-                found += children
-                waiting += children
-    return sorted(set(found))
