@@ -54,14 +54,15 @@ def test_a_convoys_advice_names_our_own_remedy():
     assert "p99 of 0.006 to 0.13" in advice
 
 
-def connections(threads, *, computes=True):
-    """Return a trace of that many connections: each waits for another one that runs the same function for 4 ms."""
+def connections(threads, *, asked=True):
+    """Return a trace of that many connections, each of which waits for the one before: `compute` for 8 ms, then `recv` for 4."""
     script, now = Script(), 0.0
     for number in range(threads):
-        script.hold(number, now, now + 4, stack=AT_COMPUTE if computes else AT_RECV)
+        script.hold(number, now, now + 8, stack=AT_COMPUTE if asked else AT_RECV, forced=asked)
+        script.hold(number, now + 8, now + 12, stack=AT_RECV)
         if number + 1 < threads:
             script.wait(number + 1, now, stack=AT_RECV)
-        now += 4
+        now += 12
     return script.trace(now, *[f"Thread-{number} (process_request)" for number in range(threads)])
 
 
@@ -71,12 +72,21 @@ def test_the_function_behind_which_most_waited_comes_first(threads):
     first = analyse(connections(threads)).findings[0]
 
     assert first.kind == "behind-a-function"
-    assert first.fact.startswith("100 % of all waiting for the GIL, ")
-    assert "was while `compute` held it" in first.fact
+    assert first.fact.startswith("67 % of all waiting for the GIL, ")
+    assert "was while `compute` ran with it: " in first.fact
     assert "in Thread-* (process_request)" in first.fact
     assert first.fact.endswith("at app.py:12 compute")
     assert first.frame == COMPUTE
     assert first.threads == ("Thread-* (process_request)",)
+
+
+def test_where_holds_end_is_not_what_they_ran():
+    """Of holds that nobody asked to end it is known where they ended: the finding says that, and no more."""
+    first = analyse(connections(20, asked=False)).findings[0]
+
+    assert first.kind == "behind-a-function"
+    assert "was in holds that ended in `serve`" in first.fact
+    assert "what such a hold ran before is not recorded" in first.cause
 
 
 def test_a_function_of_which_another_finding_speaks_is_not_told_again():

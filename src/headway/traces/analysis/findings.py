@@ -266,26 +266,27 @@ def _behind_a_function(analysis: Analysis, told: list[Frame]) -> Iterator[Findin
     None where it has less than `BEHIND` of it, or where a finding is about a line of that function already.
     """
     waits = sum(gil.waits.count for gil in analysis.gils)
-    if not analysis.behind or waits < LEAST or analysis.wait_ns < WORTH * analysis.wall_ns:
+    enough = [one for one in analysis.behind if one.blocked_ns >= BEHIND * analysis.wait_ns]
+    if not enough or waits < LEAST or analysis.wait_ns < WORTH * analysis.wall_ns:
         return
-    one = analysis.behind[0]
-    known = any((frame.filename, frame.function) == (one.frame.filename, one.frame.function) for frame in told)
-    if known or one.blocked_ns < BEHIND * analysis.wait_ns:
+    one = enough[0]
+    if any((frame.filename, frame.function) == (one.frame.filename, one.frame.function) for frame in told):
         return
+    name = f"`{one.frame.function}`"
     names = list(dict.fromkeys(map(role, one.threads)))
+    of_it = f"{duration(one.held_ns)} in {number(one.holds, 'hold')}, in {listed(names)}; most of the waiting was{_where(one.stack)}"
+    during = f"while {name} ran with it" if one.ran else f"in holds that ended in {name}"
+    shared = f"{number(len(analysis.threads), 'thread')} shared it"
     yield Finding(
         kind="behind-a-function",
         weight="problem",
-        fact=(
-            f"{share(one.blocked_ns, analysis.wait_ns)} of all waiting for the GIL, {duration(one.blocked_ns)}, was while "
-            f"`{one.frame.function}` held it: {duration(one.held_ns)} in {number(one.holds, 'hold')}, in {listed(names)}; most of "
-            f"the waiting was{_where(one.stack)}"
-        ),
-        cause=f"whoever wants the GIL meanwhile waits: {number(len(analysis.threads), 'thread')} shared it",
-        advice=(
-            f"make `{one.frame.function}` shorter, let what it calls release the GIL, or run it elsewhere: "
-            f"{another_gil(analysis.process)}"
-        ),
+        fact=f"{share(one.blocked_ns, analysis.wait_ns)} of all waiting for the GIL, {duration(one.blocked_ns)}, was {during}: {of_it}",
+        cause=f"whoever wants the GIL meanwhile waits: {shared}"
+        if one.ran
+        else f"{shared}; what such a hold ran before is not recorded, as nobody asked for its end",
+        advice=f"make {name} shorter, let what it calls release the GIL, or run it elsewhere: {another_gil(analysis.process)}"
+        if one.ran
+        else f"look at what runs before {name} lets go, and make that shorter, or run it elsewhere: {another_gil(analysis.process)}",
         cost_ns=one.blocked_ns,
         threads=tuple(names),
         frame=one.frame,

@@ -34,7 +34,6 @@ PLACES = 20
 """Places that are kept for each way to put them in order."""
 
 _STACK_THREADS = 3
-_FUNCTIONS = 5
 _LIBRARIES = ("/lib/python3", "/lib64/python3", "/site-packages/", "/dist-packages/")
 
 
@@ -88,9 +87,13 @@ class LongHold:
 @final
 @dataclass(frozen=True)
 class Behind:
-    """A function of the program, and how long threads waited for a GIL while it held that, by itself or in what it called.
+    """A function of the program, and how long threads waited for a GIL during its holds.
+
+    Of a hold that somebody asked to end it is known what it ran: the holder let go within microseconds. Of any other one it is known
+    where it ended, which is mostly the call that blocked, and not what it computed before.
 
     Attributes:
+        ran: These are holds that were asked to end, so this is what they ran; else it is where holds ended.
         stack: The stack, innermost first, behind which most of it was.
         frame: The function's line in that stack.
         blocked_ns: How long threads waited, all their times together.
@@ -99,6 +102,7 @@ class Behind:
         threads: Labels of the threads that did so longest.
     """
 
+    ran: bool
     stack: tuple[Frame, ...]
     frame: Frame
     blocked_ns: int
@@ -132,32 +136,38 @@ def held_places(
 def blocking_functions(
     trace: Trace, holds: Holds, blocked_ns: NDArray[np.int64], names: Sequence[str]
 ) -> tuple[Behind, ...]:
-    """Return the functions of the program behind which threads waited most; where none is known, those of libraries."""
-    stacks = len(trace.stack_frame)
-    blocked = np.bincount(holds.stack, weights=blocked_ns, minlength=stacks)
+    """Return the function that threads waited for most in holds that were asked to end, and that in which most holds ended."""
+    asked = holds.forced
+    found = [_behind(trace, holds.chosen(asked), blocked_ns[asked], names, ran=True)]
+    found.append(_behind(trace, holds, blocked_ns, names, ran=False))
+    return tuple(one for one in found if one is not None)
+
+
+def _behind(
+    trace: Trace, holds: Holds, blocked_ns: NDArray[np.int64], names: Sequence[str], *, ran: bool
+) -> Behind | None:
+    blocked = np.bincount(holds.stack, weights=blocked_ns, minlength=len(trace.stack_frame))
     functions: dict[tuple[str, str], list[int]] = {}
     for number in np.flatnonzero(blocked > 0).tolist():
         frame = _owner(trace.stack(number))
         if frame is not None:
             functions.setdefault((frame.filename, frame.function), []).append(number)
-    most = sorted(functions.values(), key=lambda mine: -blocked[mine].sum())[:_FUNCTIONS]
-    found = []
-    for mine in most:
-        at = np.isin(holds.stack, mine)
-        stack = trace.stack(max(mine, key=lambda one: float(blocked[one])))
-        frame = _owner(stack)
-        assert frame is not None
-        found.append(
-            Behind(
-                stack=stack,
-                frame=frame,
-                blocked_ns=int(blocked[mine].sum()),
-                held_ns=int(holds.length_ns[at].sum()),
-                holds=int(np.count_nonzero(at)),
-                threads=_most(holds.thread[at], holds.length_ns[at], names),
-            )
-        )
-    return tuple(found)
+    if not functions:
+        return None
+    mine = max(functions.values(), key=lambda stacks: float(blocked[stacks].sum()))
+    at = np.isin(holds.stack, mine)
+    stack = trace.stack(max(mine, key=lambda one: float(blocked[one])))
+    frame = _owner(stack)
+    assert frame is not None
+    return Behind(
+        ran=ran,
+        stack=stack,
+        frame=frame,
+        blocked_ns=int(blocked[mine].sum()),
+        held_ns=int(holds.length_ns[at].sum()),
+        holds=int(np.count_nonzero(at)),
+        threads=_most(holds.thread[at], holds.length_ns[at], names),
+    )
 
 
 def _owner(stack: Sequence[Frame]) -> Frame | None:

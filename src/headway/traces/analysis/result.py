@@ -105,7 +105,7 @@ class Analysis:
         held: Where the GIL was held, most time first.
         waited: Where threads waited for it, most time first.
         longest: The longest single holds.
-        behind: Functions that held the GIL while threads waited for it, most waiting first.
+        behind: The functions that threads waited for most: of what holds ran, and of where they ended.
         contention: Waits for locks, on a build without a GIL.
         loss: What the trace does not have.
         unpaired: Events whose other end was lost.
