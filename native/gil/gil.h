@@ -67,6 +67,7 @@ struct hw__gil {
     bool ending;               /* the interpreter is in its finalization ... */
     struct hw__thread *ender;  /* ... which this thread does; NULL: not known */
     uint32_t interval_us;      /* as last recorded */
+    uint32_t quiet_releases;   /* since a thread last waited, while it is recorded */
     int64_t last_ns;           /* when its last event was; 0: there was none */
     struct hw__ticks ticks;    /* what time it is */
     struct hw__stacks *stacks; /* NULL: none for this GIL */

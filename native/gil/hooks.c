@@ -136,6 +136,28 @@ static int wait_at_rest(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex
     return result;
 }
 
+/* After so many releases in a row that nobody waited for, nobody is expected to wait for a GIL's
+ * mutex either. */
+#define QUIET_RELEASES 4096
+
+static bool try_change(void);
+static void end_change(void);
+
+/* Has waits for GILs' mutexes seen or not seen. The hook of pthread_mutex_lock() costs a program
+ * that lets go of the GIL every 100 ns a twentieth of its speed, and where nobody waits for a GIL
+ * there is nothing for it to see. The first who has to wait brings it back. A policy wants it
+ * always. */
+static void watch_mutexes(bool on) {
+    if (hw__patch_is_paused(&lock_patch) == on && try_change()) {
+        if (users == HW__FOR_TRACE && on) {
+            hw__patch_resume(&lock_patch);
+        } else if (users == HW__FOR_TRACE) {
+            hw__patch_pause(&lock_patch);
+        }
+        end_change();
+    }
+}
+
 static int look_and_wait(pthread_cond_t *cond, pthread_mutex_t *mutex,
                          const struct timespec *deadline) {
     bool acquire;
@@ -171,7 +193,9 @@ static int look_and_wait(pthread_cond_t *cond, pthread_mutex_t *mutex,
             return wait_for_it(gil, cond, mutex, deadline);
         }
         hw__on_wait(gil);
+        gil->quiet_releases = 0;
         hw__gil_leave(gil);
+        watch_mutexes(true);
     }
 
     struct hw__gil_memory *memory = hw__gil_of_cond(cond);
@@ -277,6 +301,9 @@ __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *co
             hw__on_acquire(gil);
         } else {
             hw__on_release(gil);
+            if (__builtin_expect(++gil->quiet_releases == QUIET_RELEASES, 0)) {
+                watch_mutexes(false);
+            }
         }
         hw__gil_leave(gil);
     }
@@ -436,6 +463,7 @@ int hw__hooks_install(const void *runtime, unsigned user) {
         static const struct hw__patch_entry lock = {"pthread_mutex_lock", (uintptr_t)hook_lock,
                                                     true, true};
         (void)hw__patch_install(&lock_patch, runtime, &lock, 1);
+        hw__patch_resume(&lock_patch);
     }
     if (error == 0 && user == HW__FOR_SCHEDULE) {
         /* Without it a wake is made with the mutex held, which costs, and does no harm. */

@@ -367,14 +367,14 @@ int hw_trace_walk(const struct hw_stack_layout *where, const void *thread_state,
 
 static bool have_tables(struct hw__gil *gil) { return gil->stacks != NULL || add_level(gil); }
 
-/* Gives the frames of thread->frames from `from` (the outermost is 0) on their nodes. Returns the
+/* Gives the thread's frames from `from` (the outermost is 0) on their nodes. Returns the
  * innermost one's, or 0 where there was no room: then less deep ones are kept. */
 static uint32_t number(struct hw__gil *gil, struct hw__thread *thread, uint32_t from) {
-    uint32_t node = from == 0 ? 0 : thread->frames[from - 1].node;
+    uint32_t node = from == 0 ? 0 : hw__frame_at(thread, from - 1)->node;
     /* The GIL may have got other tables since this thread's last stack, or none. */
     bool room = have_tables(gil);
     for (uint32_t i = from; i < thread->depth; i++) {
-        struct hw__frame *frame = &thread->frames[i];
+        struct hw__frame *frame = hw__frame_at(thread, i);
         struct code code = look_at(frame->code);
         uint32_t print = print_of(&code);
         if (frame->code_id == 0 || frame->code_print != print) {
@@ -415,7 +415,7 @@ static uint32_t number(struct hw__gil *gil, struct hw__thread *thread, uint32_t 
 static bool same_calls(struct hw__thread *thread, uintptr_t frame, uint32_t *from) {
     *from = thread->depth;
     for (uint32_t i = thread->depth; i-- > 0;) {
-        struct hw__frame *then = &thread->frames[i];
+        struct hw__frame *then = hw__frame_at(thread, i);
         uintptr_t at = then->frame;
         if (frame != at && past_shim(frame) != at &&
             (python_frame(&layout, &frame) == 0 || frame != at)) {
@@ -438,29 +438,38 @@ static bool same_calls(struct hw__thread *thread, uintptr_t frame, uint32_t *fro
     return frame == 0 || thread->depth == HW__MAX_DEPTH || python_frame(&layout, &frame) == 0;
 }
 
-/* Reads the thread's frames anew, of which the outermost `known` may be what they were. Returns how
- * many are. */
-static HW__APART uint32_t walk(struct hw__thread *thread, uintptr_t frame, uint32_t known) {
-    struct hw__frame found[HW__MAX_DEPTH]; /* from the innermost */
+/* How many frames there are from this one on, HW__MAX_DEPTH at most. */
+static uint32_t depth_from(uintptr_t frame) {
     uint32_t depth = 0;
-    for (; depth < HW__MAX_DEPTH; depth++) {
-        uintptr_t code = python_frame(&layout, &frame);
-        if (code == 0) {
-            break;
-        }
-        found[depth] = (struct hw__frame){
-            .frame = frame, .code = code, .offset = offset_in(&layout, frame, code)};
+    while (depth < HW__MAX_DEPTH && python_frame(&layout, &frame) != 0) {
         frame = pointer_at(frame, layout.frame_previous);
+        depth++;
     }
-    uint32_t same = 0;
-    for (; same < depth && same < known; same++) {
-        const struct hw__frame *now = &found[depth - 1 - same], *then = &thread->frames[same];
-        if (now->frame != then->frame || now->code != then->code || now->offset != then->offset) {
-            break;
+    return depth;
+}
+
+/* Reads the thread's frames anew, of which the outermost `known` may be what they were. Returns how
+ * many are. In two rounds and in place: a copy on the thread's own stack would touch pages there
+ * that nobody else does, of each of hundreds of threads. */
+static HW__APART uint32_t walk(struct hw__thread *thread, uintptr_t frame, uint32_t known) {
+    uint32_t depth = depth_from(frame);
+    if (!hw__frames_have(thread, depth)) {
+        thread->depth = 0;
+        atomic_fetch_add_explicit(&hw__session.header->lost_stacks, 1, memory_order_relaxed);
+        return 0;
+    }
+    uint32_t same = depth < known ? depth : known;
+    for (uint32_t i = depth; i-- > 0;) {
+        uintptr_t code = python_frame(&layout, &frame);
+        struct hw__frame *then = hw__frame_at(thread, i);
+        struct hw__frame now = {
+            .frame = frame, .code = code, .offset = offset_in(&layout, frame, code)};
+        if (i >= known || now.frame != then->frame || now.code != then->code ||
+            now.offset != then->offset) {
+            *then = now;
+            same = i < same ? i : same;
         }
-    }
-    for (uint32_t i = same; i < depth; i++) {
-        thread->frames[i] = found[depth - 1 - i];
+        frame = pointer_at(frame, layout.frame_previous);
     }
     thread->depth = (uint16_t)depth;
     return same;
@@ -481,7 +490,7 @@ bool hw__stacks_look(struct hw__gil *gil, struct hw__thread *thread, const void 
     if (!same_calls(thread, frame, &look->from)) {
         look->from = walk(thread, frame, look->from);
     } else if (look->from == thread->depth) {
-        look->node = look->from == 0 ? 0 : thread->frames[look->from - 1].node;
+        look->node = look->from == 0 ? 0 : hw__frame_at(thread, look->from - 1)->node;
         return true;
     }
     return false;

@@ -41,6 +41,10 @@
 /* RECENT records are mapped at first, more when so many threads are alive. */
 static struct hw__parts records = {.item_bytes = sizeof(struct hw__thread), .first = RECENT};
 
+/* Frames of deep stacks, by record. */
+static struct hw__parts deep = {.item_bytes = (HW__MAX_DEPTH - HW__NEAR) * sizeof(struct hw__frame),
+                                .first = RECENT};
+
 static _Atomic uint32_t high_water; /* no record at or above it was ever used in this session */
 /* Where to look first for one of the RECENT; any value will do. Begins at 0 in each session, so
  * that no slot is used above as many as there were threads. Relaxed. */
@@ -358,6 +362,13 @@ struct hw__thread *hw__thread_known(void) {
 struct hw__thread *hw__thread_self(void) {
     struct hw__thread *thread = hw__thread_known();
     return thread != NULL ? thread : begin();
+}
+
+bool hw__frames_have(struct hw__thread *thread, uint32_t depth) {
+    if (depth > HW__NEAR && thread->far == NULL && hw__parts_have(&deep, thread->index)) {
+        thread->far = hw__parts_at(&deep, thread->index);
+    }
+    return depth <= HW__NEAR || thread->far != NULL;
 }
 
 void hw__threads_each(void (*function)(struct hw__thread *)) {

@@ -31,6 +31,10 @@ struct hw__frame {
     uint32_t code_print;
 };
 
+/* So many frames of a stack, the outermost ones, stand in a thread's record itself; most stacks are
+ * no deeper, and of hundreds of threads each record is touched. */
+#define HW__NEAR 16
+
 /* A stack that was looked up not long ago. */
 struct hw__recent {
     uint32_t parent;
@@ -59,7 +63,7 @@ struct hw__thread {
     uint64_t hold_ns;  /* in holds and waits that ended, in this session */
     uint32_t node;     /* its stack when it last let a GIL go ... */
     uint16_t node_gil; /* ... in the ids of this one */
-    uint16_t depth;    /* of `frames`, which stand from the outermost */
+    uint16_t depth;    /* of its frames */
     bool was_forced;   /* its last release was */
     bool named;        /* its slot's name is Python's ... */
     bool asked;        /* ... or the one that the OS knew when it was asked */
@@ -83,8 +87,17 @@ struct hw__thread {
     int32_t tid;
     struct hw__spin spin;
     struct hw__recent recent[HW__RECENT];
-    struct hw__frame frames[HW__MAX_DEPTH];
+    /* Its frames, from the outermost: see hw__frame_at(). */
+    struct hw__frame near[HW__NEAR];
+    struct hw__frame *far; /* the others', or NULL; they stay when the record gets another owner */
 };
+
+static inline struct hw__frame *hw__frame_at(struct hw__thread *thread, uint32_t i) {
+    return i < HW__NEAR ? &thread->near[i] : &thread->far[i - HW__NEAR];
+}
+
+/* There is room for a stack of that depth. */
+bool hw__frames_have(struct hw__thread *thread, uint32_t depth);
 
 /* The calling thread's record; makes it.
  *
