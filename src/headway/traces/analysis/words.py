@@ -79,10 +79,10 @@ def roles(threads: Sequence[Thread], labels: Sequence[str]) -> tuple[str, ...]:
 def place(frame: Frame | None) -> str:
     """Return a code location with at most the last folders of its path: `app/views.py:12 show`; `?` for the unknown.
 
-    As it may be printed.
+    As it may be printed. What stands for frames that are not recorded has no file, and is told in words.
     """
     if frame is None or not frame.filename:
-        return "?"
+        return "?" if frame is None else printable(frame.function) or "?"
     parts = frame.filename.rsplit("/", _PATH_PARTS)
     short = "/".join(["...", *parts[1:]]) if len(parts) > _PATH_PARTS else frame.filename
     return printable(f"{short}:{frame.line or '?'} {frame.function}")
