@@ -293,3 +293,20 @@ def test_findings_stand_in_order_of_their_cost():
 
     assert [one.kind for one in found][:2] == ["long-hold", "convoy"]
     assert costs == sorted(costs, reverse=True)
+
+
+def test_a_program_that_recording_slows_is_told():
+    """A thread that lets go every microsecond is told what recording took; one that does so now and then is not."""
+
+    def trips(each_ms):
+        script = Script()
+        for number in range(200):
+            script.hold(0, number * each_ms, (number + 0.5) * each_ms)
+        return told(script.trace(200 * each_ms, "main"))
+
+    assert trips(0.001)["slowed"].fact == (
+        "recording itself took about 6.0 % of the time: 200 round trips at some 60 ns each"
+    )
+    assert trips(0.001)["slowed"].weight == "note"
+    assert "slowed" not in trips(0.1)
+    assert "slowed" not in told(convoy())

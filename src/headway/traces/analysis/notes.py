@@ -14,6 +14,13 @@ CONTENDED = 0.01
 """Of the wall time: less blocking on a lock is not worth a change."""
 MOST_PLACES = 3
 
+ROUND_TRIP_NS = 60
+"""What recording costs a thread that lets a GIL go and takes it back, and finds it free (docs/internals/recorder.md)."""
+HAND_OVER_NS = 1_000
+"""The same where it has to wait: the code of hooks is cold then (bench/trace_shift.py, the convoys at 10 us)."""
+FELT = 0.02
+"""Of the wall time: a program that recording slows by less keeps its rates within what launches differ by."""
+
 _LOCKS = {Park.OBJECT: "the lock of", Park.MUTEX: "an internal lock"}
 
 
@@ -58,6 +65,22 @@ def _no_stacks(analysis: Analysis) -> Iterator[Finding]:
             kind="no-stacks",
             weight="note",
             fact=f"no lines of code: this recording of Python {analysis.process.python} has no stacks",
+        )
+
+
+def _slowed(analysis: Analysis) -> Iterator[Finding]:
+    waits = sum(gil.waits.count for gil in analysis.gils)
+    trips = max(0, sum(gil.holds.count for gil in analysis.gils) - waits)
+    cost_ns = trips * ROUND_TRIP_NS + waits * HAND_OVER_NS
+    if cost_ns >= FELT * analysis.wall_ns > 0:
+        each = [f"{number(trips, 'round trip')} at some {ROUND_TRIP_NS} ns"] * (trips > 0)
+        each += [f"{number(waits, 'wait')} at some {duration(HAND_OVER_NS)}"] * (waits > 0)
+        yield Finding(
+            kind="slowed",
+            weight="note",
+            fact=f"recording itself took about {share(cost_ns, analysis.wall_ns)} of the time: {' and '.join(each)} each",
+            cause="this program lets go of the GIL so often that what each event costs adds up: without recording it is quicker by as much",
+            advice="compare rates without recording; who waits for whom is as it is here",
         )
 
 
@@ -162,4 +185,11 @@ def _lock(analysis: Analysis, one: ParkPlace) -> Finding:
     )
 
 
-NOTES: tuple[Callable[[Analysis], Iterator[Finding]], ...] = (_losses, _unfinished, _no_stacks, _free_threaded, _locks)
+NOTES: tuple[Callable[[Analysis], Iterator[Finding]], ...] = (
+    _losses,
+    _unfinished,
+    _no_stacks,
+    _slowed,
+    _free_threaded,
+    _locks,
+)
