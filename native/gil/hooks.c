@@ -136,9 +136,7 @@ static int wait_at_rest(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex
     return result;
 }
 
-/* After so many releases in a row that nobody waited for, nobody is expected to wait for a GIL's
- * mutex either. */
-#define QUIET_RELEASES 4096
+uint32_t hw__hooks_quiet = 4096;
 
 static bool try_change(void);
 static void end_change(void);
@@ -301,7 +299,7 @@ __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *co
             hw__on_acquire(gil);
         } else {
             hw__on_release(gil);
-            if (__builtin_expect(++gil->quiet_releases == QUIET_RELEASES, 0)) {
+            if (__builtin_expect(++gil->quiet_releases == hw__hooks_quiet, 0)) {
                 watch_mutexes(false);
             }
         }

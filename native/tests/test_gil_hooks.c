@@ -258,6 +258,26 @@ static void test_the_mutex_is_waited_for(void) {
     trace_close(&trace);
 }
 
+/* Waits for the mutex are looked for while threads wait for the GIL, and some releases longer. */
+static void test_the_mutex_is_watched_while_threads_wait(void) {
+    uint32_t usual = hw__hooks_quiet;
+    hw__hooks_quiet = 3;
+    world_start("watched.hwt");
+    for (int i = 0; i < 3; i++) {
+        T_TRUE(world_hooks("pthread_mutex_lock"));
+        world_yield();
+    }
+    T_TRUE(!world_hooks("pthread_mutex_lock"));
+    world_yield();
+    T_TRUE(!world_hooks("pthread_mutex_lock"));
+    send_to_sleep();
+    T_TRUE(world_hooks("pthread_mutex_lock"));
+    world_join(sleeper.thread);
+    T_EQ(0, hw_trace_stop());
+    T_TRUE(!world_hooks("pthread_mutex_lock"));
+    hw__hooks_quiet = usual;
+}
+
 /* Of a crowd of waiters only so many wake as early as the interpreter wants them to. */
 enum { WAITERS = 200, PUNCTUAL = 128, CROWD_FROM = 150, LATE_AT_MOST = WAITERS - PUNCTUAL };
 #define EACH_NS 50000
@@ -461,6 +481,7 @@ int main(void) {
     T_RUN(test_asked_while_sessions_come_and_go);
     T_RUN(test_who_is_asked_signals_first);
     T_RUN(test_the_mutex_is_waited_for);
+    T_RUN(test_the_mutex_is_watched_while_threads_wait);
     T_RUN(test_many_wait);
     T_RUN(test_another_mutex);
     T_RUN(test_image_is_closed);

@@ -61,6 +61,33 @@ static void check_child(const char *name, pid_t pid, pid_t parent, bool ended) {
     trace_close(&trace);
 }
 
+static void stop(void) { T_EQ(0, hw_trace_stop()); }
+
+/* A child in which a thread of its parent's had just begun to take a hook out, or to put it back:
+ * it can do so itself. */
+static void test_fork_while_hooks_come_and_go(void) {
+    struct world_worker workers[2];
+    atomic_bool over = false;
+    uint32_t usual = hw__hooks_quiet;
+    hw__hooks_quiet = 1;
+    world_collect("come-and-go.hwt");
+    memset(workers, 0, sizeof workers);
+    for (int i = 0; i < 2; i++) {
+        workers[i].gil = fake_main_gil();
+        workers[i].stop = &over;
+        world_go(&workers[i]);
+    }
+    for (int i = 0; i < 100; i++) {
+        world_await(&workers[0].taken, 1);
+        world_wait(world_fork(stop));
+    }
+    atomic_store(&over, true);
+    world_join(workers[0].thread);
+    world_join(workers[1].thread);
+    T_EQ(0, hw_trace_stop());
+    hw__hooks_quiet = usual;
+}
+
 /* A child begins with its taking of the GIL; the parent's file has the parent's events alone. */
 static void test_child(void) {
     world_collect("app.hwt");
@@ -444,6 +471,7 @@ int main(void) {
     world_begin();
     world_enter();
     T_RUN(test_child);
+    T_RUN(test_fork_while_hooks_come_and_go);
     T_RUN(test_ways_to_end);
     T_RUN(test_child_without_events);
     T_RUN(test_child_of_a_child);

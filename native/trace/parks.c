@@ -194,6 +194,16 @@ void hw__parks_flush(struct hw__thread *thread) {
     }
 }
 
+void hw__parks_flush_own(void) {
+    if (begin_telling()) {
+        struct hw__thread *thread = hw__thread_known();
+        if (thread != NULL) {
+            hw__parks_flush(thread);
+        }
+        atomic_fetch_sub(&telling, 1);
+    }
+}
+
 bool hw__on_park(const struct hw__park *park, int64_t since_ns) {
     if (!begin_telling()) {
         return false;
@@ -255,9 +265,7 @@ void hw__on_spin(const struct hw__park *park, int64_t from_ns) {
     struct hw__thread *thread = hw__thread_self();
     if (thread != NULL) {
         hw__parks_flush(thread);
-        if (&thread->spin.park != park) {
-            thread->spin.park = *park;
-        }
+        thread->spin.park = *park;
         thread->spin.node = stack_of(thread, park->thread_state);
         thread->spin.since_ns = from_ns;
         thread->spin.until_ns = hw_now_ns(); /* it looks for the lock only now */

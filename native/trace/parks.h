@@ -39,8 +39,10 @@ extern int64_t hw__parks_same_spin_ns;
 const struct hw__park *hw__last_spin(void);
 void hw__on_spin(const struct hw__park *park, int64_t from_ns);
 
-/* Writes what is kept back. By the thread itself, or when it is in no hook; the session lasts. */
+/* Writes what is kept back. By the thread itself, or when it is in no hook; the session lasts. The
+ * second is for the calling thread, where a session may end meanwhile. */
 void hw__parks_flush(struct hw__thread *thread);
+void hw__parks_flush_own(void);
 
 /* Lets no further park be told: nobody wants any more. */
 void hw__parks_close(void);

@@ -31,6 +31,7 @@ static void after_fork_in_parent(void) {
 static void after_fork_in_child(void) {
     hw__registry_after_fork(true);
     hw__say_after_fork();
+    hw__hooks_after_fork();
     hw__parks_reset_in_child();
     for (int i = 0; i < hw__gil_count(); i++) {
         /* None of those is here. */
@@ -60,6 +61,7 @@ static void await_collector(void) {
  * exec() do not come by here. */
 __attribute__((destructor)) static void at_exit(void) {
     if (hw__session.active && !atomic_load(&hw__session.inherited)) {
+        hw__parks_flush_own();
         int64_t none = 0; /* else it is over already, as its lease is */
         atomic_compare_exchange_strong(&hw__session.header->end_ns, &none, hw_now_ns());
         if (hw__session.header->pid == FIRST_PID && hw__session.door[0] != '\0') {
