@@ -41,6 +41,10 @@ static struct hw__patch patch;
 /* The interpreter's calls that lock a mutex; and those that unlock one, while a policy is on. */
 static struct hw__patch lock_patch, unlock_patch;
 
+/* The mutex of the GIL that threads wait for, while a trace alone wants the hooks; else NULL.
+ * Written by who has set `changing`. Relaxed: a hook that sees an older one looks further. */
+static _Atomic(pthread_mutex_t *) watched;
+
 /* See hw__hooks_rest(). Written last when a GIL goes to rest, and when it is roused. */
 static _Atomic(struct hw__gil_memory *) resting;
 
@@ -141,19 +145,83 @@ uint32_t hw__hooks_quiet = 4096;
 static bool try_change(void);
 static void end_change(void);
 
-/* Has waits for GILs' mutexes seen or not seen. The hook of pthread_mutex_lock() costs a program
- * that lets go of the GIL every 100 ns a twentieth of its speed, and where nobody waits for a GIL
- * there is nothing for it to see. The first who has to wait brings it back. A policy wants it
- * always. */
-static void watch_mutexes(bool on) {
-    if (hw__patch_is_paused(&lock_patch) == on && try_change()) {
-        if (users == HW__FOR_TRACE && on) {
-            hw__patch_resume(&lock_patch);
-        } else if (users == HW__FOR_TRACE) {
-            hw__patch_pause(&lock_patch);
+/* Has waits for GILs' mutexes seen, that of this GIL quickest; NULL: not seen. The hook of
+ * pthread_mutex_lock() costs a program that lets go of the GIL every 100 ns a twentieth of its
+ * speed, and where nobody waits for a GIL there is nothing for it to see. The first who has to wait
+ * brings it back. A policy wants it always. */
+static void watch_mutexes(struct hw__gil_memory *memory) {
+    pthread_mutex_t *mutex = memory == NULL ? NULL : &memory->mutex;
+    bool as_it_is = hw__patch_is_paused(&lock_patch) == (memory == NULL) &&
+                    atomic_load_explicit(&watched, memory_order_relaxed) == mutex;
+    if (!as_it_is && users == HW__FOR_TRACE && try_change()) {
+        if (users == HW__FOR_TRACE) {
+            atomic_store_explicit(&watched, mutex, memory_order_relaxed);
+            if (mutex != NULL) {
+                hw__patch_resume(&lock_patch);
+            } else {
+                hw__patch_pause(&lock_patch);
+            }
         }
         end_change();
     }
+}
+
+/* The GIL that the calling thread has just asked the holder of to let go: the interpreter waits for
+ * it again at once. */
+static __thread struct hw__gil *again __attribute__((tls_model("initial-exec")));
+
+/* The condition of a GIL whose holder is asked to let go: its next release signals first. Written
+ * with that GIL's mutex held; of several GILs it is the last one. Relaxed: where a hook sees an
+ * older one, the release finds out itself that it was asked. */
+static _Atomic(const pthread_cond_t *) asked;
+
+HW__APART static void tell_request(struct hw__gil *gil) {
+    if (hw__gil_enter(gil)) {
+        hw__on_request(gil);
+        hw__gil_leave(gil);
+    }
+}
+
+static int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+                          const struct timespec *deadline);
+
+/* Waits, and tells where that was for an interval in vain: then the interpreter asks the holder,
+ * and calls again at once.
+ *
+ * In few lines of the cache: all waiters wake at about the same time, each has the GIL's mutex from
+ * here until it sleeps again, and the holder that was asked waits for that: see look_and_signal().
+ */
+HW__APART static int wait_and_ask(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex,
+                                  const struct timespec *deadline) {
+    struct hw__gil_memory *memory = hw__gil_of_cond(cond);
+    unsigned long switches = HW__READ(memory->switch_number);
+    int result = wait_for_it(gil, cond, mutex, deadline);
+    /* The mutex is held again. The interpreter asks for a drop under this very condition
+     * (take_gil() in Python/ceval_gil.c). The record may have been given to another GIL in the
+     * meantime. */
+    if (result != ETIMEDOUT || HW__READ(memory->locked) == 0 ||
+        HW__READ(memory->switch_number) != switches ||
+        atomic_load_explicit(&gil->memory, memory_order_relaxed) != memory) {
+        return result;
+    }
+    again = gil;
+    if (!is_scheduled(gil)) {
+        __builtin_prefetch((const void *)(uintptr_t)hook_timedwait);
+        __builtin_prefetch((const void *)(uintptr_t)wait_and_ask);
+        atomic_store_explicit(&asked, cond, memory_order_relaxed);
+    }
+    if (!atomic_load_explicit(&gil->request_told, memory_order_relaxed)) {
+        tell_request(gil);
+    }
+    return result;
+}
+
+/* The calling thread goes on with its wait: nothing has changed that look_and_wait() would see. */
+static bool may_wait_on(const struct hw__gil *gil, const pthread_cond_t *cond) {
+    const struct hw__gil_memory *memory = hw__gil_of_cond(cond);
+    return atomic_load_explicit(&gil->memory, memory_order_relaxed) == memory &&
+           atomic_load_explicit(&gil->recorded, memory_order_relaxed) && !is_scheduled(gil) &&
+           hw__hooks_resting() == NULL && hw__waits_already(gil);
 }
 
 static int look_and_wait(pthread_cond_t *cond, pthread_mutex_t *mutex,
@@ -193,29 +261,19 @@ static int look_and_wait(pthread_cond_t *cond, pthread_mutex_t *mutex,
         hw__on_wait(gil);
         gil->quiet_releases = 0;
         hw__gil_leave(gil);
-        watch_mutexes(true);
+        watch_mutexes(hw__gil_of_cond(cond));
     }
 
-    struct hw__gil_memory *memory = hw__gil_of_cond(cond);
-    unsigned long switches = HW__READ(memory->switch_number);
-    int result = wait_for_it(gil, cond, mutex, deadline);
-    /* The mutex is held again. The interpreter asks for a drop under this very condition
-     * (take_gil() in Python/ceval_gil.c). The record may have been given to another GIL in the
-     * meantime. */
-    if (result == ETIMEDOUT && HW__READ(memory->locked) != 0 &&
-        HW__READ(memory->switch_number) == switches &&
-        !atomic_load_explicit(&gil->request_told, memory_order_relaxed) &&
-        atomic_load_explicit(&gil->memory, memory_order_relaxed) == memory && hw__gil_enter(gil)) {
-        hw__on_request(gil);
-        hw__gil_leave(gil);
-    }
-    return result;
+    return wait_and_ask(gil, cond, mutex, deadline);
 }
 
 static int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
                           const struct timespec *deadline) {
     int saved = errno;
-    int result = look_and_wait(cond, mutex, deadline);
+    struct hw__gil *gil = again;
+    again = NULL;
+    int result = gil != NULL && may_wait_on(gil, cond) ? wait_and_ask(gil, cond, mutex, deadline)
+                                                       : look_and_wait(cond, mutex, deadline);
     errno = saved;
     return result;
 }
@@ -264,8 +322,8 @@ HW__RARE static struct hw__gil *meet(struct hw__gil_memory *memory) {
  * With recording before the signal it was too late: an echo server beside two CPU-bound threads
  * answered 2.6 times as often as bare. A release that nobody asked for has no such waiter; there
  * the signal comes last, so that from it to the thread's next step is as long as bare. */
-__attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *cond,
-                                                              uintptr_t site) {
+__attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *cond, uintptr_t site,
+                                                              bool signalled) {
     bool acquire;
     int saved = errno;
     struct hw__sighting *sighting = watching;
@@ -276,31 +334,34 @@ __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *co
     struct hw__gil *gil = hw__gil_find(cond, &acquire);
     if (gil == NULL) {
         if (hw__gil_without_room(cond)) {
-            return hw__real.signal(cond);
+            return signalled ? 0 : hw__real.signal(cond);
         }
         struct hw__gil_memory *memory = hw__gil_of_switch_cond(cond);
         if (!hw__gil_knows_site(site) && !hw__gil_in_runtime(memory)) {
-            return hw__real.signal(cond);
+            return signalled ? 0 : hw__real.signal(cond);
         }
         if (!hw__gil_plausible(memory, &memory->mutex)) {
-            return hw__real.signal(cond);
+            return signalled ? 0 : hw__real.signal(cond);
         }
         gil = meet(memory);
         errno = saved;
         if (gil == NULL) {
-            return hw__real.signal(cond);
+            return signalled ? 0 : hw__real.signal(cond);
         }
         acquire = true;
     }
-    bool early = !acquire && hw__gil_is_asked(gil) && !is_scheduled(gil);
-    int result = early ? hw__real.signal(cond) : 0;
+    int result = 0;
+    if (!signalled && !acquire && hw__gil_is_asked(gil) && !is_scheduled(gil)) {
+        result = hw__real.signal(cond);
+        signalled = true;
+    }
     if (hw__gil_enter(gil)) {
         if (acquire) {
             hw__on_acquire(gil);
         } else {
             hw__on_release(gil);
             if (__builtin_expect(++gil->quiet_releases == hw__hooks_quiet, 0)) {
-                watch_mutexes(false);
+                watch_mutexes(NULL);
             }
         }
         hw__gil_leave(gil);
@@ -317,7 +378,7 @@ __attribute__((flatten, noinline)) static int look_and_signal(pthread_cond_t *co
     }
     errno = saved;
     /* Also under a policy: someone may sleep in the C library from before. */
-    return early ? result : hw__real.signal(cond);
+    return signalled ? result : hw__real.signal(cond);
 }
 
 static int hook_signal(pthread_cond_t *cond) {
@@ -325,7 +386,14 @@ static int hook_signal(pthread_cond_t *cond) {
     if (at_rest != NULL && (cond == &at_rest->cond || cond == &at_rest->switch_cond)) {
         return hw__real.signal(cond);
     }
-    return look_and_signal(cond, (uintptr_t)__builtin_return_address(0));
+    uintptr_t site = (uintptr_t)__builtin_return_address(0);
+    if (cond == atomic_load_explicit(&asked, memory_order_relaxed)) {
+        int result = hw__real.signal(cond);
+        atomic_store_explicit(&asked, NULL, memory_order_relaxed);
+        look_and_signal(cond, site, true);
+        return result;
+    }
+    return look_and_signal(cond, site, false);
 }
 
 static int hook_wait(pthread_cond_t *cond, pthread_mutex_t *mutex) {
@@ -377,7 +445,17 @@ static int lock_gil(struct hw__gil *gil, pthread_mutex_t *mutex) {
     return result;
 }
 
+/* Somebody has the mutex of a GIL that a trace alone watches. */
+HW__RARE static int lock_taken(pthread_mutex_t *mutex) {
+    struct hw__gil *gil = hw__gil_of_mutex(mutex);
+    return gil == NULL ? pthread_mutex_lock(mutex) : lock_gil(gil, mutex);
+}
+
 static int hook_lock(pthread_mutex_t *mutex) {
+    /* First, and with little code: a holder that was asked to let go comes by here. */
+    if (mutex == atomic_load_explicit(&watched, memory_order_relaxed)) {
+        return pthread_mutex_trylock(mutex) == 0 ? 0 : lock_taken(mutex);
+    }
     struct hw__gil *gil = hw__gil_of_mutex(mutex);
     return gil == NULL ||
                    atomic_load_explicit(&gil->memory, memory_order_relaxed) == hw__hooks_resting()
@@ -446,6 +524,7 @@ int hw__hooks_install(const void *runtime, unsigned user) {
     }
     hw__allowed_look();
     begin_change();
+    atomic_store_explicit(&watched, NULL, memory_order_relaxed);
     hw__gil_set_runtime(runtime);
 #define HW__ENTRY(name, symbol, required, pauses, parameters)                                      \
     {#symbol, (uintptr_t)hook_##name, required, pauses},
@@ -510,6 +589,7 @@ void hw__hooks_after_fork(void) {
 
 int hw__hooks_remove(unsigned user) {
     begin_change();
+    atomic_store_explicit(&watched, NULL, memory_order_relaxed);
     users &= ~user;
     if (user == HW__FOR_SCHEDULE) {
         hw__wake_unlocks(false);

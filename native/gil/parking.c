@@ -235,16 +235,16 @@ static int hook_yield(uintptr_t lock) {
     /* A thread that yields in another place has let go of its state first: os.sched_yield(). */
     const void *state = attached_state();
     if (state != NULL && !hw__spin_goes_on(lock, from_ns) && hw__parks_wanted()) {
-        const struct hw__park *last = hw__last_spin();
-        struct hw__park park = {.kind = HW__PARK_MUTEX};
-        if (last != NULL && lock != 0 && is_like_last(last, lock)) {
-            park = *last;
-            park.lock = lock;
+        struct hw__park park;
+        bool known = lock != 0 && hw__last_spin(&park) && is_like_last(&park, lock);
+        if (!known) {
+            park = (struct hw__park){.kind = HW__PARK_MUTEX};
         }
         park.thread_state = state;
-        if (lock != 0 && park.lock == 0) {
+        if (lock != 0 && !known) {
             look_at(lock, true, &park);
         }
+        park.lock = lock;
         hw__on_spin(&park, from_ns);
     }
     errno = saved;

@@ -61,7 +61,7 @@ static void check_child(const char *name, pid_t pid, pid_t parent, bool ended) {
     trace_close(&trace);
 }
 
-static void stop(void) { T_EQ(0, hw_trace_stop()); }
+static void remove_hooks(void) { T_EQ(0, hw__hooks_remove(HW__FOR_TRACE)); }
 
 /* A child in which a thread of its parent's had just begun to take a hook out, or to put it back:
  * it can do so itself. */
@@ -70,7 +70,7 @@ static void test_fork_while_hooks_come_and_go(void) {
     atomic_bool over = false;
     uint32_t usual = hw__hooks_quiet;
     hw__hooks_quiet = 1;
-    world_collect("come-and-go.hwt");
+    world_start("come-and-go.hwt");
     memset(workers, 0, sizeof workers);
     for (int i = 0; i < 2; i++) {
         workers[i].gil = fake_main_gil();
@@ -79,7 +79,7 @@ static void test_fork_while_hooks_come_and_go(void) {
     }
     for (int i = 0; i < 100; i++) {
         world_await(&workers[0].taken, 1);
-        world_wait(world_fork(stop));
+        world_wait(world_fork(remove_hooks));
     }
     atomic_store(&over, true);
     world_join(workers[0].thread);

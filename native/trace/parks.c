@@ -253,9 +253,18 @@ bool hw__spin_goes_on(uintptr_t lock, int64_t from_ns) {
     return goes_on;
 }
 
-const struct hw__park *hw__last_spin(void) {
-    const struct hw__thread *thread = hw__thread_known();
-    return thread != NULL && thread->spin.park.lock != 0 ? &thread->spin.park : NULL;
+bool hw__last_spin(struct hw__park *park) {
+    if (!begin_telling()) {
+        return false;
+    }
+    const struct hw__thread *thread =
+        atomic_load(&hw__session.inherited) == 0 ? hw__thread_known() : NULL;
+    bool found = thread != NULL && thread->spin.park.lock != 0;
+    if (found) {
+        *park = thread->spin.park;
+    }
+    atomic_fetch_sub(&telling, 1);
+    return found;
 }
 
 void hw__on_spin(const struct hw__park *park, int64_t from_ns) {

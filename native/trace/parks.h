@@ -34,9 +34,9 @@ bool hw__spin_goes_on(uintptr_t lock, int64_t from_ns);
  * Written by tests, while there is no session. */
 extern int64_t hw__parks_same_spin_ns;
 
-/* ... what the lock of its last spin was found to be, where it spun since the session began. The
- * same lock, or another one of an object of that type, is known without a look. */
-const struct hw__park *hw__last_spin(void);
+/* What the lock of the caller's last spin in this session was found to be: the same lock, or another
+ * one of an object of that type, is known without a look. Returns whether there was one. */
+bool hw__last_spin(struct hw__park *park);
 void hw__on_spin(const struct hw__park *park, int64_t from_ns);
 
 /* Writes what is kept back. By the thread itself, or when it is in no hook; the session lasts. The
