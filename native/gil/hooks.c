@@ -142,9 +142,6 @@ static int wait_at_rest(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex
 
 uint32_t hw__hooks_quiet = 4096;
 
-static bool try_change(void);
-static void end_change(void);
-
 /* Has waits for GILs' mutexes seen, that of this GIL quickest; NULL: not seen. The hook of
  * pthread_mutex_lock() costs a program that lets go of the GIL every 100 ns a twentieth of its
  * speed, and where nobody waits for a GIL there is nothing for it to see. The first who has to wait
@@ -153,7 +150,7 @@ static void watch_mutexes(struct hw__gil_memory *memory) {
     pthread_mutex_t *mutex = memory == NULL ? NULL : &memory->mutex;
     bool as_it_is = hw__patch_is_paused(&lock_patch) == (memory == NULL) &&
                     atomic_load_explicit(&watched, memory_order_relaxed) == mutex;
-    if (!as_it_is && users == HW__FOR_TRACE && try_change()) {
+    if (!as_it_is && users == HW__FOR_TRACE && hw__hooks_try_change()) {
         if (users == HW__FOR_TRACE) {
             atomic_store_explicit(&watched, mutex, memory_order_relaxed);
             if (mutex != NULL) {
@@ -162,7 +159,7 @@ static void watch_mutexes(struct hw__gil_memory *memory) {
                 hw__patch_pause(&lock_patch);
             }
         }
-        end_change();
+        hw__hooks_end_change();
     }
 }
 
@@ -278,11 +275,11 @@ static int hook_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
     return result;
 }
 
-static bool try_change(void) {
+bool hw__hooks_try_change(void) {
     return !atomic_exchange_explicit(&changing, true, memory_order_acquire);
 }
 
-static void end_change(void) { atomic_store_explicit(&changing, false, memory_order_release); }
+void hw__hooks_end_change(void) { atomic_store_explicit(&changing, false, memory_order_release); }
 
 /* What is out is put back. */
 static void put_back(void) {
@@ -303,12 +300,12 @@ static void end_rest(void) {
 /* A GIL that is not known yet. Nobody has the hooks taken out, or sees that there is no other GIL,
  * while it becomes known. Returns NULL where that cannot be now; its next acquire tries again. */
 HW__RARE static struct hw__gil *meet(struct hw__gil_memory *memory) {
-    if (!try_change()) {
+    if (!hw__hooks_try_change()) {
         return NULL;
     }
     end_rest();
     struct hw__gil *gil = hw__on_new_gil(memory);
-    end_change();
+    hw__hooks_end_change();
     return gil;
 }
 
@@ -488,19 +485,20 @@ bool hw__hooks_rouse(void) {
     if (hw__hooks_resting() == NULL) {
         return true;
     }
-    if (!try_change()) {
+    if (!hw__hooks_try_change()) {
         return false;
     }
     end_rest();
-    end_change();
+    hw__hooks_end_change();
     return true;
 }
 
-/* Rouses it, too. Who calls need not have the main GIL: until end_change() it does not go to rest.
+/* Rouses it, too. Who calls need not have the main GIL: until hw__hooks_end_change() it does not go
+ * to rest.
  */
 static void begin_change(void) {
     unsigned rounds = 0;
-    while (!try_change()) {
+    while (!hw__hooks_try_change()) {
         hw__pause(&rounds); /* another thread rouses it */
     }
     end_rest();
@@ -549,19 +547,19 @@ int hw__hooks_install(const void *runtime, unsigned user) {
         hw__wake_unlocks(lock_patch.count > 0 &&
                          hw__patch_install(&unlock_patch, runtime, &unlock, 1) == 0);
     }
-    end_change();
+    hw__hooks_end_change();
     return error;
 }
 
 int hw__hooks_repair(void) {
     begin_change();
     int repaired = hw__patch_repair(&patch);
-    end_change();
+    hw__hooks_end_change();
     return repaired;
 }
 
 bool hw__hooks_rest(struct hw__gil_memory *memory, bool idle) {
-    if (!try_change()) {
+    if (!hw__hooks_try_change()) {
         return false;
     }
     bool rests = users == HW__FOR_SCHEDULE;
@@ -577,12 +575,12 @@ bool hw__hooks_rest(struct hw__gil_memory *memory, bool idle) {
         atomic_store_explicit(&resting_idle, idle, memory_order_relaxed);
         atomic_store(&resting, memory);
     }
-    end_change();
+    hw__hooks_end_change();
     return rests;
 }
 
 void hw__hooks_after_fork(void) {
-    end_change(); /* who was at it is not here, and may have come halfway */
+    hw__hooks_end_change(); /* who was at it is not here, and may have come halfway */
     put_back();
     atomic_store(&resting, NULL);
 }
@@ -599,7 +597,7 @@ int hw__hooks_remove(unsigned user) {
         hw__patch_remove(&lock_patch);
     }
     int error = users != 0 ? 0 : hw__patch_remove(&patch);
-    end_change();
+    hw__hooks_end_change();
     return error;
 }
 

@@ -23,6 +23,11 @@
  * or hw__got_write_all(), with the image as it was. */
 int hw__hooks_install(const void *runtime, unsigned user);
 
+/* The calling thread is the one that changes hooks, if no other is at it; until it has ended that,
+ * nobody else takes one out or puts one back. Any thread; async-signal-safe. */
+bool hw__hooks_try_change(void);
+void hw__hooks_end_change(void);
+
 /* Puts the hooks back that something has overwritten: the loader does when it binds a function
  * lazily, in a call that had begun before hw__hooks_install().
  *
