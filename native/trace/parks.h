@@ -34,8 +34,8 @@ bool hw__spin_goes_on(uintptr_t lock, int64_t from_ns);
  * Written by tests, while there is no session. */
 extern int64_t hw__parks_same_spin_ns;
 
-/* What the lock of the caller's last spin in this session was found to be: the same lock, or another
- * one of an object of that type, is known without a look. Returns whether there was one. */
+/* What the lock of the caller's last spin in this session was found to be: the same lock, or
+ * another one of an object of that type, is known without a look. Returns whether there was one. */
 bool hw__last_spin(struct hw__park *park);
 void hw__on_spin(const struct hw__park *park, int64_t from_ns);
 
