@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * native/trace/events.c: threads of a free-threaded build that tell of a park, and a session that
+ * native/trace/parks.c: threads of a free-threaded build that tell of a park, and a session that
  * ends meanwhile. There is no GIL's mutex: who tells counts itself in `telling`, then looks whether
  * the door is open; who ends the session closes the door, then waits for the count to be 0.
  *
- * teller() is hw__parks_wanted(), then hw__on_park() or hw__on_unpark(): begin_telling(), the event,
- * the count again.
+ * teller() is hw__parks_wanted(), then hw__on_park(), hw__on_unpark(), or hw__on_spin():
+ * begin_telling(), the event, the count again. What a spin keeps back is written by its own thread,
+ * which is such an event, or by the session's end when the count is 0: after all of them.
  * session() is hw__parks_begin(), then hw__parks_stop(), after which the memory is unmapped.
- * CHILD: a forked child instead, whose first event makes the session its own (adopt()) and finds
+ * CHILD: a forked child instead, whose first event makes the session its own (hw__adopt()) and finds
  * that it cannot.
  *
  * Checked: nobody tells without memory, and who ends the session sees all events. */
