@@ -549,26 +549,22 @@ work()
 """
 
 
-def _forked(*arguments, processes):
-    """Start a program that forks at once; return it, and the pids of its children."""
+@contextlib.contextmanager
+def forked(*arguments, processes):
+    """Run a program that forks at once; give it, and the pids of its children. All of them are ended, whatever happens."""
     command = [BY_NAME["3.14"].executable, "-c", FORKED, *arguments]
-    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    pids = {int(parent.stdout.readline()) for _ in range(processes)}
-    return parent, sorted(pids - {parent.pid})
-
-
-def _end_all(parent, children):
-    for pid in (parent.pid, *children):
-        os.kill(pid, signal.SIGKILL)
-    parent.wait()
-    parent.stdout.close()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as parent:
+        try:
+            pids = {int(parent.stdout.readline()) for _ in range(processes)}
+            yield parent, sorted(pids - {parent.pid})
+        finally:
+            os.killpg(parent.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("arguments", [(), ("deep",)])
 def test_children_that_do_the_work_are_recorded(tmp_path, arguments):
     """What a process has started before, and what that has, is recorded with it and left as it was; each has a trace with its lines."""
-    parent, children = _forked(*arguments, processes=4 if arguments else 2)
-    try:
+    with forked(*arguments, processes=4 if arguments else 2) as (parent, children):
         done = run("attach", parent.pid, "-o", tmp_path / "trace.hwt", "--duration", "0.5", "--no-summary")
         assert done.returncode == 0, done.stderr
         some = f"{len(children)} child process{'es' * (len(children) > 1)}"
@@ -578,24 +574,18 @@ def test_children_that_do_the_work_are_recorded(tmp_path, arguments):
         for trace in traces:
             assert violations(trace) == []
             assert "work" in {frame.function for frame in trace.frames}
-        for pid in children:
-            assert not is_recorded(pid)
-    finally:
-        _end_all(parent, children)
+        assert not any(map(is_recorded, children))
 
 
 def test_children_may_be_left_alone(tmp_path):
     """With --no-children they are not touched, and it is said which processes those are."""
-    parent, (child,) = _forked(processes=2)
-    try:
+    with forked(processes=2) as (parent, (child,)):
         done = run(
             "attach", parent.pid, "-o", tmp_path / "trace.hwt", "--duration", "0.1", "--no-summary", "--no-children"
         )
         assert done.returncode == 0, done.stderr
         assert f"its 1 child process is not recorded, and may do the work: {child}" in done.stderr
         assert [one.process.pid for one in read_family(tmp_path / "trace.hwt")] == [parent.pid]
-    finally:
-        _end_all(parent, [child])
 
 
 def test_a_child_that_cannot_be_recorded(tmp_path):
