@@ -160,10 +160,7 @@ static int64_t began_ns(const struct hw__gil *gil, struct hw__thread *thread, in
     if (mutex_of != gil || since_ns > now_ns) {
         return now_ns;
     }
-    int64_t start_ns = hw__session.header->start_ns;
-    since_ns = since_ns < start_ns ? start_ns : since_ns; /* noted in the session before */
-    hw__thread_was_there(thread, since_ns);
-    return since_ns < thread->last_ns ? thread->last_ns : since_ns;
+    return hw__thread_was_there(thread, since_ns);
 }
 
 /* The calling thread has begun to wait for the GIL. It has run no Python since it let it go: it is

@@ -159,8 +159,7 @@ static uint32_t stack_of(struct hw__thread *thread, const void *thread_state) {
 
 static void begin_wait(struct hw__thread *thread, const struct hw__park *park, uint32_t node,
                        int64_t since_ns) {
-    hw__thread_was_there(thread, since_ns);
-    int64_t at_ns = since_ns > thread->last_ns ? since_ns : thread->last_ns;
+    int64_t at_ns = hw__thread_was_there(thread, since_ns);
     thread->waiting_since_ns = at_ns;
     hw__thread_emit(thread, HW__PARK, HW__NO_GIL, node, park->kind, at_ns);
     if (contention(park)) {

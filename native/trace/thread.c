@@ -423,6 +423,15 @@ HW__RARE static bool make_room(struct hw__thread *thread) {
     return true;
 }
 
+int64_t hw__thread_was_there(struct hw__thread *thread, int64_t since_ns) {
+    int64_t start_ns = hw__session.header->start_ns;
+    since_ns = since_ns < start_ns ? start_ns : since_ns;
+    if (thread->last_ns == thread->start_ns && since_ns < thread->start_ns) {
+        thread->start_ns = thread->last_ns = since_ns;
+    }
+    return since_ns < thread->last_ns ? thread->last_ns : since_ns;
+}
+
 int64_t hw__thread_now(const struct hw__thread *thread) {
     int64_t now = hw_now_ns();
     return now > thread->last_ns ? now : thread->last_ns;

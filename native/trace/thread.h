@@ -119,12 +119,10 @@ void hw__threads_end_left(void);
 /* The time for an event of the calling thread that is not about a GIL: not before its last one. */
 int64_t hw__thread_now(const struct hw__thread *thread);
 
-/* The calling thread has been waiting since then: where it has no event yet, it began no later. */
-static inline void hw__thread_was_there(struct hw__thread *thread, int64_t since_ns) {
-    if (thread->last_ns == thread->start_ns && since_ns < thread->start_ns) {
-        thread->start_ns = thread->last_ns = since_ns;
-    }
-}
+/* The calling thread has been waiting since then: where it has no event yet, it began no later.
+ * Returns the time for an event of that moment: not before the session began, which another thread
+ * or a fork may have done meanwhile, and not before the thread's last event. */
+int64_t hw__thread_was_there(struct hw__thread *thread, int64_t since_ns);
 
 /* Writes one event of the calling thread, not before its last one. This function can't fail: it
  * counts what it drops. */

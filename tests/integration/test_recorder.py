@@ -18,6 +18,7 @@ from headway.live.launch import environment
 from headway.traces.invariants import violations
 from headway.traces.model import Kind
 from headway.traces.reader import read, read_family
+from headway.traces.records import CUT
 
 PROGRAM = str(Path(__file__).with_name("lifecycle_program.py"))
 FOUND = select(discover()[0], ["all"])
@@ -134,8 +135,9 @@ def test_stacks_name_file_line_and_function(interpreter, tmp_path):
     assert [("日本.py", 1, "<module>"), ("stacks.py", 8, "Größe.messen"), ("stacks.py", 13, "<module>")] in named
     assert [("stacks.py", 5, "deep"), *[("stacks.py", 4, "deep")] * 3, top] in named
     assert [("stacks.py", 15, "<lambda>"), ("stacks.py", 15, "<module>")] in named
-    # Of a very deep one, the innermost frames.
-    assert any(len(stack) == 128 and stack[0] == ("stacks.py", 5, "deep") for stack in stacks)
+    # Of a very deep one, the innermost frames, and that there were more.
+    cut = (Path(CUT.filename).name, CUT.line, CUT.function)
+    assert any(len(stack) == 129 and stack[0] == ("stacks.py", 5, "deep") and stack[-1] == cut for stack in stacks)
 
 
 def test_what_cannot_be_recorded_runs_and_says_why(tmp_path):

@@ -5,6 +5,7 @@ Rules are functions that yield findings; `RULES` lists them. That there is nothi
 
 from collections.abc import Callable, Iterator
 
+from headway.printable import printable
 from headway.traces.analysis.advice import another_gil, by_policy, in_parallel, shorter_interval
 from headway.traces.analysis.convoys import LEAST, Convoy
 from headway.traces.analysis.hotspots import LATE_INTERVALS, Place, own_frame
@@ -272,7 +273,7 @@ def _behind_a_function(analysis: Analysis, told: list[Frame]) -> Iterator[Findin
     one = enough[0]
     if any((frame.filename, frame.function) == (one.frame.filename, one.frame.function) for frame in told):
         return
-    name = f"`{one.frame.function}`"
+    name = f"`{printable(one.frame.function)}`"
     names = list(dict.fromkeys(map(role, one.threads)))
     of_it = f"{duration(one.held_ns)} in {number(one.holds, 'hold')}, in {listed(names)}; most of the waiting was{_where(one.stack)}"
     during = f"while {name} ran with it" if one.ran else f"in holds that ended in {name}"
