@@ -28,6 +28,7 @@
 #define THREAD_STATE_BYTES 1024 /* a lock within so much of a PyThreadState is its own */
 #define OBJECT_MUTEX 10         /* PyObject of 3.13t on: ob_tid, two bytes, ob_mutex */
 #define OBJECT_ALIGNMENT 16
+#define LOOK_NS 100000           /* a spin of so long is looked at as a park is */
 #define OBJECT_LINE 64           /* what is in one line of the cache is in one page */
 #define TYPE_NAME 8              /* PyTypeObject: after PyVarObject's head and size */
 #define LOCK_TYPE "_thread.lock" /* a threading.Lock is a PyMutex right after the head (3.14t) */
@@ -148,6 +149,45 @@ static struct parked_for parked_for(sem_t *semaphore, uintptr_t caller) {
     return found;
 }
 
+/* Types that a look has found, for spins. A look makes a system call that the program need not make
+ * by itself, and a filter of the program's own may end it for that (docs/decisions/013). So who
+ * spins does not look, but where it spins for long: on one core, mostly. An entry is
+ * claimed by its `state`, and never changes when that is 2. */
+#define SEEN_TYPES 64
+static struct seen_type {
+    _Atomic int state; /* 0: free; 1: being written; 2: there. Release and acquire */
+    uintptr_t type;
+    char name[sizeof(((struct hw__park *)0)->type_name)];
+} seen_types[SEEN_TYPES];
+
+static const struct seen_type *seen_type(uintptr_t type) {
+    for (int i = 0; i < SEEN_TYPES; i++) {
+        if (atomic_load_explicit(&seen_types[i].state, memory_order_acquire) != 2) {
+            return NULL;
+        }
+        if (seen_types[i].type == type) {
+            return &seen_types[i];
+        }
+    }
+    return NULL;
+}
+
+static void remember_type(const struct hw__park *park) {
+    for (int i = 0; park->type != 0 && i < SEEN_TYPES; i++) {
+        struct seen_type *seen = &seen_types[i];
+        int state = 0;
+        if (atomic_compare_exchange_strong(&seen->state, &state, 1)) {
+            seen->type = park->type;
+            memcpy(seen->name, park->type_name, sizeof seen->name);
+            atomic_store_explicit(&seen->state, 2, memory_order_release);
+            return;
+        }
+        if (state == 1 || seen->type == park->type) {
+            return; /* another thread writes one: next time */
+        }
+    }
+}
+
 /* A hook is over when the real function is: what it left in errno is what the caller finds, and a
  * wait that succeeded leaves it as it was. CPython looks at errno after it has attached its thread
  * again, which is such a wait. */
@@ -164,6 +204,7 @@ static bool begin(sem_t *semaphore, uintptr_t caller, struct hw__park *park) {
         park->thread_state = this_thread_state();
         if (what.lock != 0) {
             look_at(what.lock, what.argument != 0, park);
+            remember_type(park);
         } else if (within(lock_acquire, caller) || within(lock_acquire_retries, caller)) {
             park->kind = HW__PARK_LOCK;
         }
@@ -213,19 +254,22 @@ static int hook_clockwait(sem_t *semaphore, clockid_t clock, const struct timesp
     return result;
 }
 
-/* An object of the type that the lock of the last spin was found to be of; nothing is read that the
- * spin itself does not read, or that lies right behind it. */
-static bool is_like_last(const struct hw__park *last, uintptr_t lock) {
-    if (last->lock == lock && last->kind != HW__PARK_OBJECT) {
-        return true;
-    }
-    uintptr_t at = lock - OBJECT_MUTEX + (uintptr_t)layout.object_type, type;
-    bool same_line = at / OBJECT_LINE == lock / OBJECT_LINE;
-    if (last->kind != HW__PARK_OBJECT || lock % OBJECT_ALIGNMENT != OBJECT_MUTEX || !same_line) {
+/* Whether an object's head lies so many bytes before a lock: its type has been seen. Nothing is
+ * read that is not in the lock's own line of the cache, which the spin itself reads. */
+static bool is_seen_object(uintptr_t lock, uintptr_t before, struct hw__park *park) {
+    uintptr_t at = lock - before + (uintptr_t)layout.object_type;
+    if (!has_layout || (lock - before) % OBJECT_ALIGNMENT != 0 ||
+        at / OBJECT_LINE != lock / OBJECT_LINE) {
         return false;
     }
-    type = __atomic_load_n((const uintptr_t *)at, __ATOMIC_RELAXED);
-    return type == last->type;
+    const struct seen_type *seen =
+        seen_type(__atomic_load_n((const uintptr_t *)at, __ATOMIC_RELAXED));
+    if (seen == NULL) {
+        return false;
+    }
+    park->type = seen->type;
+    memcpy(park->type_name, seen->name, sizeof park->type_name);
+    return true;
 }
 
 static int hook_yield(uintptr_t lock) {
@@ -235,17 +279,23 @@ static int hook_yield(uintptr_t lock) {
     /* A thread that yields in another place has let go of its state first: os.sched_yield(). */
     const void *state = attached_state();
     if (state != NULL && !hw__spin_goes_on(lock, from_ns) && hw__parks_wanted()) {
-        struct hw__park park;
-        bool known = lock != 0 && hw__last_spin(&park) && is_like_last(&park, lock);
-        if (!known) {
-            park = (struct hw__park){.kind = HW__PARK_MUTEX};
+        struct hw__park park = {.kind = HW__PARK_MUTEX, .lock = lock, .thread_state = state};
+        if (lock != 0 && is_seen_object(lock, OBJECT_MUTEX, &park)) {
+            park.kind = HW__PARK_OBJECT;
+        } else if (lock != 0 && is_seen_object(lock, (uintptr_t)layout.object_bytes, &park) &&
+                   strcmp(park.type_name, LOCK_TYPE) == 0) {
+            park.kind = HW__PARK_LOCK;
+        } else {
+            park.type = 0;
         }
-        park.thread_state = state;
-        if (lock != 0 && !known) {
-            look_at(lock, true, &park);
-        }
-        park.lock = lock;
         hw__on_spin(&park, from_ns);
+    }
+    int64_t since_ns = state == NULL ? 0 : hw__spin_unknown_since(lock);
+    if (since_ns != 0 && hw_now_ns() - since_ns >= LOOK_NS && type_type != NULL) {
+        struct hw__park park = {.thread_state = state};
+        look_at(lock, true, &park);
+        remember_type(&park);
+        hw__spin_is(&park);
     }
     errno = saved;
     return result;

@@ -252,18 +252,36 @@ bool hw__spin_goes_on(uintptr_t lock, int64_t from_ns) {
     return goes_on;
 }
 
-bool hw__last_spin(struct hw__park *park) {
-    if (!begin_telling()) {
-        return false;
-    }
-    const struct hw__thread *thread =
+/* The calling thread's spin for that lock, or NULL; who calls is telling. */
+static struct hw__spin *spin_for(uintptr_t lock) {
+    struct hw__thread *thread =
         atomic_load(&hw__session.inherited) == 0 ? hw__thread_known() : NULL;
-    bool found = thread != NULL && thread->spin.park.lock != 0;
-    if (found) {
-        *park = thread->spin.park;
+    bool is_it = thread != NULL && lock != 0 && thread->spin.until_ns != 0 &&
+                 thread->spin.park.lock == lock && thread->spin.park.type == 0 &&
+                 !thread->spin.looked;
+    return is_it ? &thread->spin : NULL;
+}
+
+int64_t hw__spin_unknown_since(uintptr_t lock) {
+    if (!begin_telling()) {
+        return 0;
     }
+    const struct hw__spin *spin = spin_for(lock);
+    int64_t since_ns = spin == NULL ? 0 : spin->since_ns;
     atomic_fetch_sub(&telling, 1);
-    return found;
+    return since_ns;
+}
+
+void hw__spin_is(const struct hw__park *park) {
+    if (begin_telling()) {
+        struct hw__spin *spin = spin_for(park->lock);
+        if (spin != NULL) {
+            spin->park = *park;
+            spin->looked = true;
+            spin->until_ns = hw_now_ns();
+        }
+        atomic_fetch_sub(&telling, 1);
+    }
 }
 
 void hw__on_spin(const struct hw__park *park, int64_t from_ns) {
@@ -274,6 +292,7 @@ void hw__on_spin(const struct hw__park *park, int64_t from_ns) {
     if (thread != NULL) {
         hw__parks_flush(thread);
         thread->spin.park = *park;
+        thread->spin.looked = false;
         thread->spin.node = stack_of(thread, park->thread_state);
         thread->spin.since_ns = from_ns;
         thread->spin.until_ns = hw_now_ns(); /* it looks for the lock only now */

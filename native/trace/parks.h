@@ -30,13 +30,15 @@ void hw__on_unpark(const struct hw__park *park);
  * Else hw__on_spin() is to follow. */
 bool hw__spin_goes_on(uintptr_t lock, int64_t from_ns);
 
+/* Since when the calling thread has been in a spin for that lock of which it is not known what it
+ * is; 0: it is in none. It may then be told. */
+int64_t hw__spin_unknown_since(uintptr_t lock);
+void hw__spin_is(const struct hw__park *park);
+
 /* Yields are one spin where no more is between the end of one and the beginning of the next.
  * Written by tests, while there is no session. */
 extern int64_t hw__parks_same_spin_ns;
 
-/* What the lock of the caller's last spin in this session was found to be: the same lock, or
- * another one of an object of that type, is known without a look. Returns whether there was one. */
-bool hw__last_spin(struct hw__park *park);
 void hw__on_spin(const struct hw__park *park, int64_t from_ns);
 
 /* Writes what is kept back. By the thread itself, or when it is in no hook; the session lasts. The

@@ -47,7 +47,8 @@ struct hw__recent {
 struct hw__spin {
     int64_t since_ns, until_ns; /* 0: none is kept back */
     uint32_t node;              /* where */
-    struct hw__park park;       /* what for; it stays known after the spin */
+    bool looked;                /* at the lock, while it lasts */
+    struct hw__park park;       /* what for */
 };
 
 struct hw__thread {
