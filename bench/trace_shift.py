@@ -10,7 +10,8 @@ Sides: `trace`, as `headway trace` starts it; `bare again`, which is bare under 
 noise; or a policy's name, `stock` being the hooks alone.
 
 A figure is the median ratio to bare of the same block, with the sign test's interval. It agrees where the interval holds 1
-or lies within 0.97 to 1.03 (rates) and 0.9 to 1.1 (p50, p99). What does not agree comes first.
+or lies within 0.97 to 1.03 (rates) and 0.9 to 1.1 (p50, p99); below six launches the interval is the range. Rows appear on stderr
+as they come; the tables have what does not agree first.
 Exit status: 0; 1, `trace` does not agree somewhere; 2, a launch failed.
 """
 
@@ -30,7 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent_overhead import median_interval
-from policy_corpus import LOCK, Bench, LaunchError, Program, corpus, interpreter_of
+from policy_corpus import LEAST_LAUNCHES, LOCK, Bench, LaunchError, Program, corpus, interpreter_of
 
 from headway.errors import HeadwayError
 from headway.live.collect import collecting
@@ -153,9 +154,10 @@ def found(figure: str, blocks: list[dict[str, dict[str, float]]], side: str) -> 
     ]
     if not ratios:
         return None
-    value, low, high = (
-        median_interval(ratios) if len(ratios) >= 6 else (statistics.median(ratios), min(ratios), max(ratios))
-    )
+    if len(ratios) >= LEAST_LAUNCHES:
+        value, low, high = median_interval(ratios)
+    else:
+        value, low, high = statistics.median(ratios), min(ratios), max(ratios)
     least, most = WITHIN[figure]
     return Found(value, low, high, low <= 1 <= high or least <= low <= high <= most)
 
@@ -210,12 +212,13 @@ def main() -> int:
             row = {figure: one for figure in WITHIN if (one := found(figure, blocks, side))}
             bare = statistics.median(block[BARE]["rate"] for block in blocks if BARE in block)
             figures = "  ".join(f"{name.removesuffix('_s')} {one}" for name, one in row.items())
-            text = f"  {cell.name:44} {side:11} {figures}"
+            text = f"  {cell.name:44} {side:11} {figures}  bare {bare:,.4g}/s"
             rows.append((all(one.agrees for one in row.values()), side, text))
-            print(f"{text}  bare {bare:,.4g}/s", flush=True)
+            print(text, file=sys.stderr, flush=True)
     for side in sides[1:]:
-        unlike = [text for agrees, of, text in rows if of == side and not agrees]
+        alike, unlike = ([text for agrees, of, text in rows if of == side and agrees is told] for told in (True, False))
         print(f"\n{side}: {len(unlike)} of {len(chosen)} cells do not agree", *unlike, sep="\n")
+        print(" agree:", *alike, sep="\n")
     return 2 if failed else int(any(not agrees for agrees, side, _ in rows if side == TRACE))
 
 

@@ -150,8 +150,8 @@ static struct parked_for parked_for(sem_t *semaphore, uintptr_t caller) {
 }
 
 /* Types that a look has found, for spins. A look makes a system call that the program need not make
- * by itself, and a filter of the program's own may end it for that (docs/decisions/013). So who
- * spins does not look, but where it spins for long: on one core, mostly. An entry is
+ * by itself, and a filter of the program's own may end it for that (docs/decisions/013). So a
+ * thread that spins looks only where it spins for long, which is mostly on one core. An entry is
  * claimed by its `state`, and never changes when that is 2. */
 #define SEEN_TYPES 64
 static struct seen_type {
@@ -291,7 +291,7 @@ static int hook_yield(uintptr_t lock) {
         hw__on_spin(&park, from_ns);
     }
     int64_t since_ns = state == NULL ? 0 : hw__spin_unknown_since(lock);
-    if (since_ns != 0 && hw_now_ns() - since_ns >= LOOK_NS && type_type != NULL) {
+    if (since_ns != 0 && hw_now_ns() - since_ns >= LOOK_NS) {
         struct hw__park park = {.thread_state = state};
         look_at(lock, true, &park);
         remember_type(&park);

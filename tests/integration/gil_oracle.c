@@ -2,28 +2,10 @@
 /* Waits for the GIL, timed by themselves: from the call that takes it to its return. It knows nothing of the recorder.
  *
  * Called through ctypes.PyDLL, so with the GIL held. */
-#include <stdint.h>
-#include <time.h>
+#include "oracle.h"
 
 extern void *PyEval_SaveThread(void);
 extern void PyEval_RestoreThread(void *);
-
-static int64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-static void busy(int64_t ns) {
-    int64_t until = now_ns() + ns;
-    while (now_ns() < until) {
-    }
-}
-
-/* What one thread waited, and how often it took the GIL. */
-struct waited {
-    int64_t total_ns, count;
-};
 
 /* Lets the GIL go for a while and holds it for a while, until `until_ns`. */
 void turns(int64_t hold_ns, int64_t away_ns, int64_t until_ns, struct waited *waited) {

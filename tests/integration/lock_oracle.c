@@ -2,8 +2,7 @@
 /* Waits for locks of a free-threaded interpreter, timed by themselves: from the call to its return. It knows nothing of the recorder.
  *
  * Called through ctypes.PyDLL, so with the thread attached, as the interpreter's own code is. */
-#include <stdint.h>
-#include <time.h>
+#include "oracle.h"
 
 typedef struct {
     uint8_t bits;
@@ -18,23 +17,6 @@ extern void PyCriticalSection_Begin(PyCriticalSection *, void *);
 extern void PyCriticalSection_End(PyCriticalSection *);
 
 static PyMutex mutexes[64];
-
-static int64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
-static void busy(int64_t ns) {
-    int64_t until = now_ns() + ns;
-    while (now_ns() < until) {
-    }
-}
-
-/* What one thread waited, and how often it took a lock. */
-struct waited {
-    int64_t total_ns, count;
-};
 
 /* Takes one of `locks` mutexes in turn, or the object's lock where there is one, until `until_ns`. */
 void contend(int first, int locks, void *object, int64_t hold_ns, int64_t pause_ns, int64_t until_ns,
