@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -12,6 +11,7 @@ from headway.cli.simulate_words import figure, shown
 from headway.printable import printable
 from headway.report import Table, render_table
 from headway.sim.result import LEAST
+from headway.sim.scenario import walk
 
 if TYPE_CHECKING:
     from headway.sim.machine import Costs
@@ -49,13 +49,11 @@ _LOG_FROM = 50
 def single(scenario: "Scenario", costs: "Costs", summary: "Summary") -> RenderableType:
     """Return the tables of one scenario."""
     head = ("", "threads", *(title for _, title in _COLUMNS))
-    clients = {part.name for part in summary.outcomes[0].parts if part.client}
     rows = []
-    for name, figures in summary.parts.items():
-        threads = figures["threads"]
-        cells = [f"{threads.median:g}" if threads else ""]
-        cells += [_cell(key, figures[key], done=figures["done_per_s"]) for key, _ in _COLUMNS]
-        rows.append((printable(f"{name} (client)" if name in clients else name), *cells))
+    for part in summary.outcomes[0].parts:
+        figures = summary.parts[part.name]
+        cells = [_cell(key, figures[key], done=figures["done_per_s"]) for key, _ in _COLUMNS]
+        rows.append((printable(f"{part.name} (client)" if part.client else part.name), f"{part.threads:,}", *cells))
     gils = [
         (printable(name), *(figure(key, figures[key]) for key, _ in _GIL_COLUMNS))
         for name, figures in summary.gils.items()
@@ -117,11 +115,12 @@ def sweep(
     scenario: "Scenario", costs: "Costs", axes: "Sequence[Axis]", swept: "Sequence[tuple[Point, Summary]]"
 ) -> RenderableType:
     """Return the table and the curves of a sweep."""
+    serving = {role.name for role in scenario.roles if any(step.word == "receive" for step in walk(role.program))}
     drawn = [
         (part, key)
         for part in swept[0][1].parts
         for key in _CURVES
-        if any(_worth(summary, part, key) for _, summary in swept)
+        if any(_worth(summary, part, key) for _, summary in swept) and not (key == "work_share" and part in serving)
     ]
     titles = dict(_COLUMNS)
     head = (*(axis.name for axis in axes), *(f"{part} {titles[key]}" for part, key in drawn))
@@ -152,24 +151,33 @@ def _values(
     return [(point.values, summary.parts[part][key]) for point, summary in swept]
 
 
+def _along(axes: "Sequence[Axis]") -> int:
+    """Return the axis that a curve goes along: that of most numbers, else the last one."""
+    numbers = [len(axis.numbers or ()) for axis in axes]
+    return numbers.index(max(numbers)) if any(numbers) else len(axes) - 1
+
+
 def _curve(
     title: str, axes: "Sequence[Axis]", values: list[tuple[tuple[str, ...], "Spread | None"]], key: str
 ) -> RenderableType:
-    """Return a bar for each point, those that differ on the last axis only next to each other."""
+    """Return a bar for each point, those that differ on one axis only below each other."""
     known = [spread.median for _, spread in values if spread is not None and spread.median > 0]
     most, least = max(known, default=0.0), min(known, default=0.0)
     logarithmic = least > 0 and most / least >= _LOG_FROM
     lines = [Text(f"\n{printable(title)}{', logarithmic' * logarithmic}", style="bold")]
-    width = max(len(values_of[-1]) for values_of, _ in values)
-    for group, members in groupby(values, key=lambda one: one[0][:-1]):
+    along = _along(axes)
+    width = max(len(point[along]) for point, _ in values)
+    groups: dict[tuple[str, ...], list[tuple[str, Spread | None]]] = {}
+    for point, spread in values:
+        groups.setdefault(point[:along] + point[along + 1 :], []).append((point[along], spread))
+    others = [axis.name for place, axis in enumerate(axes) if place != along]
+    for group, members in groups.items():
         if group:
-            lines.append(
-                Text(printable(" ".join(f"{axis.name}={one}" for axis, one in zip(axes, group, strict=False))))
-            )
-        for point, spread in members:
-            part = _part(spread, least, most, logarithmic=logarithmic)
-            label = printable(f"{axes[-1].name}={point[-1]:<{width}}")
-            lines.append(Text(f"  {label} {_bar(part)} {shown(key, spread)}".rstrip(), no_wrap=True))
+            lines.append(Text(printable(" ".join(map("=".join, zip(others, group, strict=True))))))
+        for value, spread in members:
+            bar = _bar(_part(spread, least, most, logarithmic=logarithmic))
+            said = f"  {printable(f'{axes[along].name}={value:<{width}}')} {bar} {shown(key, spread)}"
+            lines.append(Text(said, no_wrap=True))
     return Group(*lines)
 
 

@@ -21,6 +21,9 @@ class Spread:
     high: float
 
 
+_NO_FIGURES = ("name", "client", "threads")
+"""What is the same for every seed."""
+
 Figures = dict[str, Spread | None]
 """By the names of PartOutcome or GilOutcome; None where too few seeds have the figure."""
 
@@ -68,7 +71,7 @@ def summarise(outcomes: Sequence[Outcome]) -> Summary:
 
 
 def _figures(of_seeds: Sequence[PartOutcome] | Sequence[GilOutcome]) -> Figures:
-    names = [one.name for one in dataclasses.fields(of_seeds[0]) if one.name not in {"name", "client"}]
+    names = [one.name for one in dataclasses.fields(of_seeds[0]) if one.name not in _NO_FIGURES]
     return {name: _spread([getattr(one, name) for one in of_seeds]) for name in names}
 
 
