@@ -12,7 +12,7 @@ import pytest
 from headway import native_sim
 from headway.errors import ScenarioError
 from headway.native import ABI_VERSION
-from headway.native_sim import COSTS, EVENT_DTYPE, OF_DIST, Client, Gil, Op, OpKind, Role, Simulation, Spec
+from headway.native_sim import COSTS, EVENT_DTYPE, OF_DIST, Client, Gil, Op, OpKind, Role, Simulation, Spec, simulation
 
 ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "native" / "include"
@@ -157,9 +157,9 @@ def stand_in(built, monkeypatch, tmp_path):
     monkeypatch.setenv("HEADWAY_NATIVE", str(built))
     # The process's own environment, which C reads.
     monkeypatch.setenv("STAND_IN_SAYS", str(said))
-    native_sim._library.cache_clear()
+    simulation._library.cache_clear()
     yield said
-    native_sim._library.cache_clear()
+    simulation._library.cache_clear()
 
 
 SPEC = Spec(
@@ -210,12 +210,12 @@ def test_the_library_is_told_all(stand_in):
 
 def test_results_come_back(stand_in):
     """Counts, latencies and events are copies that outlive the machine."""
-    with Simulation(SPEC) as simulation:
-        simulation.run(70)
-        role, gil = simulation.role_result(2), simulation.gil_result(1)
-        none, some = simulation.latencies_ns(0), simulation.latencies_ns(2)
-        events, dropped = simulation.events()
-        steps = simulation.steps()
+    with Simulation(SPEC) as run:
+        run.run(70)
+        role, gil = run.role_result(2), run.gil_result(1)
+        none, some = run.latencies_ns(0), run.latencies_ns(2)
+        events, dropped = run.events()
+        steps = run.steps()
 
     assert role == native_sim.RoleResult(2, 1, 2, 3, 4, 5, 70)
     assert gil == native_sim.GilResult(70, 1, 1, 2)
@@ -236,5 +236,5 @@ def test_results_come_back(stand_in):
 )
 def test_what_the_library_refuses(stand_in, seed, message):
     """Its own words, or what its error number means."""
-    with pytest.raises(ScenarioError, match=re.escape(message)), Simulation(replace(SPEC, seed=seed)) as simulation:
-        simulation.run(100)
+    with pytest.raises(ScenarioError, match=re.escape(message)), Simulation(replace(SPEC, seed=seed)) as run:
+        run.run(100)

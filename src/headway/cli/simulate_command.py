@@ -124,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     if axes:
         console.print_rendered(simulate_view.sweep(scenario, costs, axes, swept))
     else:
-        console.print_rendered(simulate_view.single(scenario, costs, summaries[0]))
+        console.print_rendered(simulate_view.single(points[0].scenario, costs, summaries[0]))
     return 0
 
 
