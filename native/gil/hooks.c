@@ -30,8 +30,8 @@
 #include "elf/got.h"
 #include "elf/patch.h"
 #include "headway/clock.h"
-#include "schedule/engine.h"
-#include "schedule/wake.h"
+#include "engine/engine.h"
+#include "engine/wake.h"
 #include "trace/events.h"
 
 struct hw__real hw__real;

@@ -13,7 +13,7 @@
 static void refill(const struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     int64_t slice_ns = gil->options[SLICE] * 1000;
     thread->LEFT = slice_ns;
-    thread->DEADLINE = gil->now_ns + slice_ns * 1024 / hw__policy_weight(thread->priority);
+    thread->DEADLINE = gil->now_ns + slice_ns * 1024 / hw_policy_weight(thread->priority);
 }
 
 static void ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {

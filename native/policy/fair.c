@@ -87,7 +87,7 @@ static void set(struct hw_policy_thread *thread, int64_t mark, bool to) {
 }
 
 static int64_t scaled(const struct hw_policy_thread *thread, int64_t ns) {
-    return thread->priority == 0 ? ns : ns * 1024 / hw__policy_weight(thread->priority);
+    return thread->priority == 0 ? ns : ns * 1024 / hw_policy_weight(thread->priority);
 }
 
 /* What so much GIL time is in virtual time. */

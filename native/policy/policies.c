@@ -11,24 +11,13 @@ static const struct hw_policy *const built_in[] = {&hw__policy_fair, &hw__policy
                                                    &hw__policy_bfs, &hw__policy_stock};
 #define BUILT_IN (int)(sizeof built_in / sizeof *built_in)
 
-int64_t hw__policy_weight(int32_t priority) {
-    int64_t weight = 1024;
-    for (; priority < 0; priority++) {
-        weight = weight * 5 / 4;
-    }
-    for (; priority > 0; priority--) {
-        weight = weight * 4 / 5;
-    }
-    return weight;
-}
-
 const struct hw_policy *hw_policy_at(int index) {
     return index >= 0 && index < BUILT_IN ? built_in[index] : NULL;
 }
 
 static bool complete(const struct hw_policy *policy) {
     return policy->name != NULL && policy->options != NULL && policy->ready != NULL &&
-           policy->acquired != NULL && policy->released != NULL && policy->patience != NULL;
+           policy->patience != NULL;
 }
 
 /* Never unloaded: a thread may be in it at any time. */

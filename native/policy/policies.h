@@ -11,10 +11,6 @@ extern const struct hw_policy hw__policy_priority;
 extern const struct hw_policy hw__policy_bfs;
 extern const struct hw_policy hw__policy_fair;
 
-/* The share that a priority is worth beside 0, times 1024: a quarter more or less each step, as
- * Linux has it (sched_prio_to_weight in kernel/sched/core.c). */
-int64_t hw__policy_weight(int32_t priority);
-
 /* Used by policies whose patience is CPython's: an interval from when the waiter began to wait, or
  * from when the holder got the GIL where that is later. */
 static inline int64_t hw__policy_interval(struct hw_policy_gil *gil,

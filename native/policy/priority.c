@@ -15,14 +15,6 @@ static void ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     thread->key = hw__policy_turn(gil) + (computes(thread) ? COMPUTING : 0);
 }
 
-static void acquired(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
-    (void)gil, (void)thread;
-}
-
-static void released(struct hw_policy_gil *gil, struct hw_policy_thread *thread, int64_t held_ns) {
-    (void)gil, (void)thread, (void)held_ns;
-}
-
 static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread *waiter,
                         const struct hw_policy_thread *holder) {
     bool preempts = !computes(waiter) && computes(holder);
@@ -40,7 +32,5 @@ const struct hw_policy hw__policy_priority = {
     .bad_at = "threads that compute: busy servers, and threads that let go often, starve them",
     .options = options,
     .ready = ready,
-    .acquired = acquired,
-    .released = released,
     .patience = patience,
 };

@@ -8,14 +8,6 @@ static void ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     thread->key = hw__policy_turn(gil);
 }
 
-static void acquired(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
-    (void)gil, (void)thread;
-}
-
-static void released(struct hw_policy_gil *gil, struct hw_policy_thread *thread, int64_t held_ns) {
-    (void)gil, (void)thread, (void)held_ns;
-}
-
 static const struct hw_policy_option options[] = {{.name = NULL}};
 
 const struct hw_policy hw__policy_stock = {
@@ -28,7 +20,5 @@ const struct hw_policy hw__policy_stock = {
     .bad_at = "threads that do I/O beside threads that compute: the convoy effect",
     .options = options,
     .ready = ready,
-    .acquired = acquired,
-    .released = released,
     .patience = hw__policy_interval,
 };

@@ -19,14 +19,14 @@
 /* What is told apart of the last three releases, two bits each: back in less than a hand-over
  * takes (a receive that finds its data), back at once, and away. */
 #define SOONEST_NS 2500
-#define PAST_MASK (sizeof((struct hw__runner *)NULL)->away_ns / sizeof(uint16_t) - 1)
+#define PAST_MASK (HW__PASTS - 1u)
 
-bool hw__habits_short(const struct hw__sched *sched, const struct hw__runner *runner) {
-    int64_t run_ns = runner->seen.run_ns;
-    if (runner == sched->holder) {
-        run_ns += sched->view.now_ns - runner->seen.acquired_ns;
+bool hw__habits_short(const struct hw__ledger *ledger, const struct hw__waiter *waiter) {
+    int64_t run_ns = waiter->seen.run_ns;
+    if (waiter == ledger->holder) {
+        run_ns += ledger->view.now_ns - waiter->seen.acquired_ns;
     }
-    return runner->seen.burst_ns < SHORT_NS && run_ns < SHORT_NS;
+    return waiter->seen.burst_ns < SHORT_NS && run_ns < SHORT_NS;
 }
 
 /* A guess from 0 to 3, of which 2 and 3 are a yes. */
@@ -37,47 +37,47 @@ static uint8_t confirm(uint8_t guess, bool yes) {
     return guess > 0 ? guess - 1 : 0;
 }
 
-void hw__habits_learn(struct hw__runner *runner, int64_t now) {
-    if (runner->left_ns != 0) {
-        bool forced = now - runner->left_ns < 2 * AT_ONCE_NS;
-        runner->forced = confirm(runner->forced, forced);
-        runner->left_ns = 0;
+void hw__habits_learn(struct hw__waiter *waiter, int64_t now) {
+    if (waiter->left_ns != 0) {
+        bool forced = now - waiter->left_ns < 2 * AT_ONCE_NS;
+        waiter->forced = confirm(waiter->forced, forced);
+        waiter->left_ns = 0;
         if (!forced) {
-            runner->waiting = false; /* it did not want the GIL then */
+            waiter->stage = HW__STAGE_AWAY; /* it did not want the GIL then */
         }
     }
-    if (!runner->waiting && runner->seen.released_ns != 0 &&
-        (runner->seen.flags & HW_THREAD_FORCED) == 0) {
-        int64_t away_ns = now - runner->seen.released_ns;
+    if (!hw__waiter_waits(waiter) && waiter->seen.released_ns != 0 &&
+        (waiter->seen.flags & HW_THREAD_FORCED) == 0) {
+        int64_t away_ns = now - waiter->seen.released_ns;
         away_ns = away_ns < AWAY_NS ? away_ns : AWAY_NS;
-        uint16_t *guess = &runner->away_ns[runner->past & PAST_MASK];
+        uint16_t *guess = &waiter->away_ns[waiter->past & PAST_MASK];
         *guess = (uint16_t)((*guess + away_ns) / 2);
         int kind = away_ns < SOONEST_NS ? 0 : away_ns < AT_ONCE_NS ? 1 : 2;
-        runner->past = (uint8_t)(runner->past << 2 | kind);
+        waiter->past = (uint8_t)(waiter->past << 2 | kind);
     }
 }
 
-static bool holds_for(const struct hw__runner *runner, int64_t than_ns) {
-    return runner->seen.burst_ns > than_ns || runner->seen.run_ns > than_ns;
+static bool holds_for(const struct hw__waiter *waiter, int64_t than_ns) {
+    return waiter->seen.burst_ns > than_ns || waiter->seen.run_ns > than_ns;
 }
 
-bool hw__habits_computes(const struct hw__runner *runner) { return holds_for(runner, COMPUTES_NS); }
+bool hw__habits_computes(const struct hw__waiter *waiter) { return holds_for(waiter, COMPUTES_NS); }
 
-int64_t hw__habits_lets_go_after(const struct hw__runner *holder) {
+int64_t hw__habits_lets_go_after(const struct hw__waiter *holder) {
     return holds_for(holder, MODERATE_NS) ? 0 : MODERATE_NS;
 }
 
-int64_t hw__habits_away_ns(const struct hw__runner *runner) {
-    return runner->away_ns[runner->past & PAST_MASK];
+int64_t hw__habits_away_ns(const struct hw__waiter *waiter) {
+    return waiter->away_ns[waiter->past & PAST_MASK];
 }
 
-void hw__habits_forget(struct hw__runner *runner) {
-    runner->forced = 0;
-    runner->left_ns = 0;
-    runner->past = 0;
+void hw__habits_forget(struct hw__waiter *waiter) {
+    waiter->forced = 0;
+    waiter->left_ns = 0;
+    waiter->past = 0;
     for (unsigned i = 0; i <= PAST_MASK; i++) {
-        runner->away_ns[i] = AWAY_NS;
+        waiter->away_ns[i] = AWAY_NS;
     }
 }
 
-bool hw__habits_waits_on(const struct hw__runner *runner) { return runner->forced >= 2; }
+bool hw__habits_waits_on(const struct hw__waiter *waiter) { return waiter->forced >= 2; }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "schedule/watchdog.h"
 
-#include "base/text.h"
 #include "policy/policies.h"
 
-#define MS 1000000
+#define MS INT64_C(1000000)
 
 /* So often in a row, a waiter that finds the GIL free by itself is no accident. */
 #define MISSED_MOST 200
@@ -21,36 +20,36 @@ int64_t hw__watchdog_stuck_ns(int64_t held_ns) { return held_ns > STUCK_NS ? hel
 static int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Who is less urgent than another one waits for longer, and rightly so. */
-static int64_t starves_after(const struct hw__sched *sched, const struct hw__runner *runner,
+static int64_t starves_after(const struct hw__ledger *ledger, const struct hw__waiter *waiter,
                              int64_t limit_ns) {
     int32_t least = 0; /* of those that come and go, too, that we do not see here */
-    if (sched->holder != NULL && sched->holder->seen.priority < least) {
-        least = sched->holder->seen.priority;
+    if (ledger->holder != NULL && ledger->holder->seen.priority < least) {
+        least = ledger->holder->seen.priority;
     }
     for (int lane = 0; lane < HW_POLICY_LANES; lane++) {
-        for (uint32_t i = 0; i < sched->lanes[lane].count; i++) {
-            int32_t priority = sched->lanes[lane].members[i]->seen.priority;
+        for (uint32_t i = 0; i < ledger->lanes[lane].count; i++) {
+            int32_t priority = ledger->lanes[lane].members[i]->seen.priority;
             least = priority < least ? priority : least;
         }
     }
-    int64_t others = hw__policy_weight(least), own = hw__policy_weight(runner->seen.priority);
+    int64_t others = hw_policy_weight(least), own = hw_policy_weight(waiter->seen.priority);
     return others > own ? limit_ns * others / own : limit_ns;
 }
 
-void hw__watchdog_next_span(struct hw__sched *sched, int64_t span) {
-    struct hw__crowd *crowd = &sched->crowd;
+void hw__watchdog_next_span(struct hw__ledger *ledger, int64_t span) {
+    struct hw__crowd *crowd = &ledger->crowd;
     int64_t first = later(crowd->span + 1, span - HW__CROWD_SPANS + 1);
     for (int64_t i = first; i <= span; i++) {
         crowd->most[i % HW__CROWD_SPANS] =
-            hw__sched_waiting(sched); /* nobody came, some may have gone */
+            hw__ledger_waiting(ledger); /* nobody came, some may have gone */
     }
     crowd->span = span;
 }
 
 /* The most that waited at once since then. */
-static uint32_t most_since(const struct hw__sched *sched, int64_t since_ns) {
-    const struct hw__crowd *crowd = &sched->crowd;
-    uint32_t most = hw__sched_waiting(sched);
+static uint32_t most_since(const struct hw__ledger *ledger, int64_t since_ns) {
+    const struct hw__crowd *crowd = &ledger->crowd;
+    uint32_t most = hw__ledger_waiting(ledger);
     int64_t oldest = crowd->span - HW__CROWD_SPANS + 1;
     for (int64_t i = later(oldest, since_ns >> HW__CROWD_SHIFT); i <= crowd->span; i++) {
         uint32_t one = crowd->most[i % HW__CROWD_SPANS];
@@ -60,52 +59,38 @@ static uint32_t most_since(const struct hw__sched *sched, int64_t since_ns) {
 }
 
 /* Of the GIL, from which on this waiter is left out. */
-static uint64_t starves_after_releases(const struct hw__sched *sched,
-                                       const struct hw__runner *runner) {
-    return STARVED_TURNS * ((uint64_t)most_since(sched, runner->seen.ready_ns) + 1);
+static uint64_t starves_after_releases(const struct hw__ledger *ledger,
+                                       const struct hw__waiter *waiter) {
+    return STARVED_TURNS * ((uint64_t)most_since(ledger, waiter->seen.ready_ns) + 1);
 }
 
-const char *hw__watchdog_finds(struct hw__sched *sched, const struct hw__runner *runner,
-                               int64_t now_ns) {
-    int64_t limit_ns = hw__sched_options.watchdog_ns;
-    int64_t waited_ns = now_ns - later(runner->seen.ready_ns, sched->went_on_ns);
+const char *hw__watchdog_finds(struct hw__ledger *ledger, const struct hw__waiter *waiter,
+                               int64_t now_ns, bool locked) {
+    int64_t limit_ns = ledger->settings.watchdog_ns;
+    int64_t waited_ns = now_ns - later(waiter->seen.ready_ns, ledger->went_on_ns);
     if (limit_ns > 0 && waited_ns > limit_ns) {
-        const struct hw__runner *holder = sched->holder;
-        int64_t since_ns = holder == NULL ? sched->stranger_ns : holder->seen.acquired_ns;
-        int64_t held_ns = since_ns == 0 ? 0 : now_ns - later(since_ns, sched->went_on_ns);
+        const struct hw__waiter *holder = ledger->holder;
+        int64_t since_ns = holder == NULL ? ledger->stranger_ns : holder->seen.acquired_ns;
+        int64_t held_ns = since_ns == 0 ? 0 : now_ns - later(since_ns, ledger->went_on_ns);
         /* Neither is so where one thread is in a long call of C that cannot let go, or was. */
-        int64_t excused_ns = sched->stuck_ns - runner->stuck_ns;
-        excused_ns += sched->asked ? hw__watchdog_stuck_ns(held_ns) : held_ns; /* see below */
-        if (sched->releases - runner->releases > starves_after_releases(sched, runner) &&
-            waited_ns - excused_ns > starves_after(sched, runner, limit_ns)) {
+        int64_t excused_ns = ledger->stuck_ns - waiter->stuck_ns;
+        excused_ns += ledger->request.made ? hw__watchdog_stuck_ns(held_ns) : held_ns;
+        if (ledger->releases - waiter->releases > starves_after_releases(ledger, waiter) &&
+            waited_ns - excused_ns > starves_after(ledger, waiter, limit_ns)) {
             return "it let a thread starve";
         }
         /* A long patience that the program or its user chose (a switch interval, an option) is no
          * fault; one without an end, or that is always put off, is. */
-        bool overdue = sched->ask_by_ns == HW_NEVER ||
-                       (sched->ask_by_ns != 0 &&
-                        now_ns - later(sched->ask_by_ns, sched->went_on_ns) > limit_ns);
-        if (!sched->asked && held_ns > limit_ns && overdue) {
+        bool overdue = ledger->request.by_ns == HW_NEVER ||
+                       (ledger->request.by_ns != 0 &&
+                        now_ns - later(ledger->request.by_ns, ledger->went_on_ns) > limit_ns);
+        if (!ledger->request.made && held_ns > limit_ns && overdue) {
             return "it lets nobody ask for the GIL";
         }
     }
-    if (HW__READ(sched->memory->locked) == 0 && sched->called == NULL && !sched->graced &&
-        ++sched->missed > MISSED_MOST) {
+    if (!locked && ledger->called == NULL && ledger->phase != HW__PHASE_GRACE &&
+        ++ledger->missed > MISSED_MOST) {
         return "it does not wake who waits";
     }
     return NULL;
-}
-
-void hw__watchdog_text(const struct hw__sched *sched, const struct hw__runner *runner,
-                       const char *why, char *text, size_t room) {
-    text[0] = '\0';
-    hw__text_append(text, room, "the policy ");
-    hw__text_append(text, room, sched->policy->name);
-    hw__text_append(text, room, " is removed, CPython schedules again: ");
-    hw__text_append(text, room, why);
-    hw__text_append(text, room, " (thread ");
-    hw__text_append_number(text, room, runner->tid);
-    hw__text_append(text, room, ", ");
-    hw__text_append_number(text, room, (sched->view.now_ns - runner->seen.ready_ns) / MS);
-    hw__text_append(text, room, " ms)");
 }

@@ -3,25 +3,26 @@
 #ifndef HEADWAY_SCHEDULE_WATCHDOG_H
 #define HEADWAY_SCHEDULE_WATCHDOG_H
 
-#include <stddef.h>
+#include <stdbool.h>
+#include <stdint.h>
 
-#include "schedule/sched.h"
+#include "schedule/ledger.h"
 
 /* Of a hold, what no policy is to blame for: all of it where it is so long that it must be a call
  * of C that cannot let go. */
 int64_t hw__watchdog_stuck_ns(int64_t held_ns);
 
 /* For hw__watchdog_crowd(): what comes belongs to a later span. */
-void hw__watchdog_next_span(struct hw__sched *sched, int64_t span);
+void hw__watchdog_next_span(struct hw__ledger *ledger, int64_t span);
 
 /* So many wait now, or want to: they are remembered for those that have to wait for all of them,
  * and find few left when they look. */
-static inline void hw__watchdog_crowd(struct hw__sched *sched, uint32_t waiting, int64_t now_ns) {
-    struct hw__crowd *crowd = &sched->crowd;
+static inline void hw__watchdog_crowd(struct hw__ledger *ledger, uint32_t waiting, int64_t now_ns) {
+    struct hw__crowd *crowd = &ledger->crowd;
     int64_t span = now_ns >> HW__CROWD_SHIFT;
     uint32_t *most = &crowd->most[span % HW__CROWD_SPANS];
     if (span != crowd->span) {
-        hw__watchdog_next_span(sched, span);
+        hw__watchdog_next_span(ledger, span);
     }
     if (*most < waiting) {
         *most = waiting;
@@ -29,13 +30,8 @@ static inline void hw__watchdog_crowd(struct hw__sched *sched, uint32_t waiting,
 }
 
 /* What is wrong with the policy, found by a waiter that has slept and was not called; NULL:
- * nothing. */
-const char *hw__watchdog_finds(struct hw__sched *sched, const struct hw__runner *runner,
-                               int64_t now_ns);
-
-/* What is to be said of it, for hw__say(), while the policy is still there. The GIL's mutex must be
- * held. */
-void hw__watchdog_text(const struct hw__sched *sched, const struct hw__runner *runner,
-                       const char *why, char *text, size_t room);
+ * nothing. `locked`: somebody has the GIL. */
+const char *hw__watchdog_finds(struct hw__ledger *ledger, const struct hw__waiter *waiter,
+                               int64_t now_ns, bool locked);
 
 #endif

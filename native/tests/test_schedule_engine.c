@@ -6,8 +6,8 @@
 #include "gil_world.h"
 #include "headway/schedule.h"
 #include "policy/policies.h"
-#include "schedule/engine.h"
-#include "schedule/wake.h"
+#include "engine/engine.h"
+#include "engine/wake.h"
 #include "trace_file.h"
 
 #include <sys/mman.h>

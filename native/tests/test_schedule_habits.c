@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /* What the engine foretells of a thread, who may spin, who yields its core, and who starves. */
 #include "schedule/habits.h"
-#include "schedule/wake.h"
+#include "engine/wake.h"
 #include "schedule/watchdog.h"
-#include "schedule/yield.h"
+#include "engine/yield.h"
 #include "t.h"
 
 #include <sched.h>

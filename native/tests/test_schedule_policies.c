@@ -337,9 +337,9 @@ static void test_priority_hint(void) {
     run(2 * SPAN);
     ratio = (double)usual->used_ns / (double)background->used_ns;
     T_TRUE(ratio > 7.5 && ratio < 11.5);
-    T_EQ(1024, hw__policy_weight(0));
-    T_TRUE(hw__policy_weight(19) > 0);
-    T_TRUE(hw__policy_weight(-20) < 100000);
+    T_EQ(1024, hw_policy_weight(0));
+    T_TRUE(hw_policy_weight(19) > 0);
+    T_TRUE(hw_policy_weight(-20) < 100000);
 }
 
 /* Who is urgent goes before others that need as little. */

@@ -6,8 +6,8 @@
 #include "headway/clock.h"
 #include "headway/schedule.h"
 #include "policy/policies.h"
-#include "schedule/engine.h"
-#include "schedule/wake.h"
+#include "engine/engine.h"
+#include "engine/wake.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -7,7 +7,7 @@
 #include "headway/clock.h"
 #include "headway/schedule.h"
 #include "policy/policies.h"
-#include "schedule/engine.h"
+#include "engine/engine.h"
 #include "trace_file.h"
 
 #define WORKERS 4

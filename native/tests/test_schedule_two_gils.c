@@ -4,7 +4,7 @@
 #include "gil_world.h"
 #include "headway/schedule.h"
 #include "policy/policies.h"
-#include "schedule/engine.h"
+#include "engine/engine.h"
 
 #include <sys/mman.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* What the watchdog calls a fault, and what not, on made-up histories of a GIL. */
 #include "policy/policies.h"
-#include "schedule/sched.h"
+#include "engine/sched.h"
 #include "schedule/watchdog.h"
 #include "t.h"
 

@@ -14,7 +14,7 @@
 #include "base/lease.h"
 #include "base/rare.h"
 #include "headway/clock.h"
-#include "schedule/engine.h"
+#include "engine/engine.h"
 #include "trace/parks.h"
 #include "trace/slots.h"
 #include "trace/stacks.h"

@@ -26,7 +26,7 @@ __all__ = [
     "policies",
 ]
 
-ABI_VERSION = 8
+ABI_VERSION = 9
 """HW_ABI_VERSION of native/include/headway/version.h that this package was written for."""
 
 CHUNK_BYTES = 16384

@@ -6,20 +6,43 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a scheduling policy for the GIL is: a few functions that say who goes next and when the one
- * that has the GIL is to be asked for it. Everything else (waiting, waking, CPython's protocol, the
- * watchdog) is the engine's (native/schedule).
+/* A scheduling policy for the GIL: a few functions that say which waiter goes next and when the
+ * thread that has the GIL, the holder, is to be asked for it. Everything else (waiting, waking,
+ * CPython's protocol, the watchdog) is done for it.
  *
  * A policy of your own is a shared library that defines
  *
  *     const struct hw_policy headway_policy = {.abi = HW_POLICY_ABI, .name = "mine", ...};
  *
- * and is named by its path: `headway run --policy ./mine.so app.py`.
+ * and is named by its path: `headway run --policy ./mine.so app.py`. `headway simulate` takes it as
+ * well: try it in virtual time first.
  *
- * Its functions are called with the GIL's own mutex held, in any thread, in the middle of taking or
- * dropping the GIL: they must not block, allocate, print, or call anything of Python. They may be
- * called from a simulation, too: what they know of time is what they are told. All times are in
- * nanoseconds. */
+ * WHERE IT RUNS. Its functions are called with the GIL's own mutex held, in any thread, in the
+ * middle of taking or dropping the GIL. They must not block, allocate, print, keep anything
+ * outside `own`, or call anything of Python. The simulator calls them, too, for several GILs and
+ * runs: what a policy knows of time is what it is told. All times are in nanoseconds.
+ *
+ * WHAT HOLDS when a function is called; `gil->now_ns` is always the time of the call, and never
+ * goes back:
+ *
+ *     function  holder                 the thread that it is about
+ *     ready     whoever has the GIL,   not queued; `ready_ns` is now. After a forced release it is
+ *               or NULL                still the holder: it queues up before the next one is chosen
+ *     acquired  the thread             not queued; `acquired_ns` is now, or earlier where nobody
+ *                                      wanted the GIL when it was taken
+ *     released  the thread, still      `run_ns` and `used_ns` have grown by `held_ns`;
+ *                                      HW_THREAD_FORCED is that of this release; `released_ns` is
+ *                                      that of the last one
+ *     patience  the holder             the waiter is not queued, but for the first of the queue
+ *                                      when the GIL has just changed hands
+ *     lane      anybody or NULL        -; both lanes have a waiter. Also between other calls, and
+ *                                      several times at one time
+ *     grace     NULL                   `next` is first in the queue, `releaser` has just let go
+ *     idle      the thread that has    -
+ *               just acquired
+ *
+ * A thread that takes a GIL which nobody else wants, and lets it go before anybody does, is told to
+ * the policy by none of these calls: neither its hold nor its time. */
 
 /* Grows by one when a struct here changes. */
 #define HW_POLICY_ABI 2
@@ -81,15 +104,15 @@ struct hw_policy {
     const char *about, *good_for, *bad_at; /* a line each */
     const struct hw_policy_option *options;
 
-    /* The thread begins to wait: sets its `key`. */
+    /* The thread begins to wait: sets its `key`, and its `lane`. */
     void (*ready)(struct hw_policy_gil *gil, struct hw_policy_thread *thread);
 
-    /* The thread has the GIL; gil->holder is it. `acquired_ns` tells since when: nobody may have
-     * seen it take the GIL, and then this is called when it lets go. */
+    /* NULL, or: the thread has the GIL; gil->holder is it. `acquired_ns` tells since when: nobody
+     * may have seen it take the GIL, and then this is called when it lets go. */
     void (*acquired)(struct hw_policy_gil *gil, struct hw_policy_thread *thread);
 
-    /* The thread has let it go after `held_ns`; gil->holder is it still, `run_ns` and `used_ns`
-     * have grown already, HW_THREAD_FORCED tells whether it was asked to. */
+    /* NULL, or: the thread has let it go after `held_ns`; HW_THREAD_FORCED tells whether it was
+     * asked to. */
     void (*released)(struct hw_policy_gil *gil, struct hw_policy_thread *thread, int64_t held_ns);
 
     /* How long from now on `waiter` is to wait before `holder` is asked: 0 or less is now. The
@@ -109,5 +132,18 @@ struct hw_policy {
      * that until a thread has held it for a switch interval while another one waited. */
     bool (*idle)(struct hw_policy_gil *gil);
 };
+
+/* The share that a priority is worth beside 0, times 1024: a quarter more or less each step, as
+ * Linux has it (sched_prio_to_weight in kernel/sched/core.c). */
+static inline int64_t hw_policy_weight(int32_t priority) {
+    int64_t weight = 1024;
+    for (; priority < 0; priority++) {
+        weight = weight * 5 / 4;
+    }
+    for (; priority > 0; priority--) {
+        weight = weight * 4 / 5;
+    }
+    return weight;
+}
 
 #endif

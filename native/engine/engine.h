@@ -3,7 +3,7 @@
 #ifndef HEADWAY_SCHEDULE_ENGINE_H
 #define HEADWAY_SCHEDULE_ENGINE_H
 
-#include "schedule/sched.h"
+#include "engine/sched.h"
 
 /* In the hooks, instead of the functions of the C library. In timedwait() and signal() the GIL's
  * mutex is held, in wait() its switch_mutex. */

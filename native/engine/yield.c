@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "schedule/yield.h"
+#include "engine/yield.h"
 
 #include <sched.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "schedule/wake.h"
+#include "engine/wake.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -11,8 +11,8 @@
 
 #include "base/allowed.h"
 #include "base/pause.h"
+#include "engine/yield.h"
 #include "headway/clock.h"
-#include "schedule/yield.h"
 
 /* So often a mutex is tried before who wants it goes to sleep. */
 #define LOCK_TRIES 50

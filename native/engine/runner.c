@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "schedule/runner.h"
+#include "engine/runner.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -9,9 +9,9 @@
 
 #include "base/parts.h"
 #include "base/say.h"
-#include "schedule/help.h"
-#include "schedule/sched.h"
-#include "schedule/wake.h"
+#include "engine/help.h"
+#include "engine/sched.h"
+#include "engine/wake.h"
 
 /* glibc keeps the values of the first keys in the thread itself; setting a later one allocates. */
 #define KEYS_WITHOUT_ALLOCATION 32
@@ -95,10 +95,10 @@ struct hw__runner *hw__runner_self(void) {
         bool used = false;
         if (!atomic_load_explicit(&runner->used, memory_order_relaxed) &&
             atomic_compare_exchange_strong(&runner->used, &used, true)) {
-            memset((char *)runner + offsetof(struct hw__runner, place), 0,
-                   offsetof(struct hw__runner, used) - offsetof(struct hw__runner, place));
+            memset((char *)runner + offsetof(struct hw__runner, waiter), 0,
+                   offsetof(struct hw__runner, used) - offsetof(struct hw__runner, waiter));
             runner->tid = gettid();
-            runner->cpu = -1;
+            runner->waiter.core = -1;
             if (pthread_setspecific(key, runner) != 0) {
                 atomic_store(&runner->used, false);
                 return NULL;
@@ -126,9 +126,9 @@ void hw__runners_after_fork(void) {
     if (self != NULL) {
         atomic_store(&count, 1);
         self->tid = gettid();
-        self->place = 0;
-        self->waiting = false;
-        self->left_ns = 0;
+        self->waiter.place = 0;
+        self->waiter.stage = HW__STAGE_AWAY;
+        self->waiter.left_ns = 0;
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "schedule/sched.h"
+#include "engine/sched.h"
 
 #include <errno.h>
 #include <string.h>
@@ -7,16 +7,10 @@
 
 #include "base/lease.h"
 #include "base/say.h"
+#include "engine/help.h"
+#include "engine/wake.h"
 #include "gil/hooks.h"
 #include "schedule/habits.h"
-#include "schedule/help.h"
-#include "schedule/wake.h"
-
-/* Who waits looks more often: when nobody has for so long, the whole process stood still (SIGSTOP,
- * a container that is paused). */
-#define STOPPED_NS 500000000
-
-struct hw__sched_options hw__sched_options;
 
 static struct hw__sched scheds[HW__MAX_GILS];
 
@@ -24,114 +18,76 @@ static struct hw__sched scheds[HW__MAX_GILS];
  * while a policy is on. */
 static const struct hw_policy *_Atomic current;
 static int64_t current_options[HW_POLICY_MAX_OPTIONS];
+static struct hw__settings current_settings;
 static _Atomic uint32_t generation; /* changes with it */
 
 struct hw__sched *hw__sched_of(const struct hw__gil *gil) { return &scheds[gil->index]; }
 
 const struct hw_policy *hw__sched_policy(void) { return atomic_load(&current); }
 
-void hw__sched_set_policy(const struct hw_policy *policy, const int64_t *options) {
+void hw__sched_set_policy(const struct hw_policy *policy, const int64_t *options,
+                          const struct hw__settings *settings) {
     if (policy != NULL) {
         memcpy(current_options, options, sizeof current_options);
+        current_settings = *settings;
         hw__wake_prepare();
     }
     atomic_fetch_add(&generation, 1);
     atomic_store(&current, policy);
 }
 
-uint32_t hw__sched_waiting(const struct hw__sched *sched) {
-    return sched->lanes[0].count + sched->lanes[1].count;
-}
-
-struct hw__runner *hw__sched_next(struct hw__sched *sched) {
-    bool both = sched->lanes[0].count > 0 && sched->lanes[1].count > 0;
-    bool second = sched->lanes[0].count == 0;
-    if (both && sched->policy != NULL && sched->policy->lane != NULL) {
-        second = sched->policy->lane(&sched->view) != 0;
-    }
-    return hw__waiters_first(&sched->lanes[second ? 1 : 0]);
-}
-
-static void lane_changed(struct hw__sched *sched, uint32_t lane) {
-    sched->view.in_lane[lane] = sched->lanes[lane].count;
-}
-
-void hw__sched_enqueue(struct hw__sched *sched, struct hw__runner *runner) {
-    atomic_store(&runner->word, HW__AWAKE);
-    atomic_store_explicit(&runner->gives_way, false, memory_order_relaxed);
-    runner->lane = runner->seen.lane == 0 ? 0 : 1; /* whatever the policy says */
-    hw__waiters_push(&sched->lanes[runner->lane], runner);
-    lane_changed(sched, runner->lane);
-}
-
-void hw__sched_dequeue(struct hw__sched *sched, struct hw__runner *runner) {
-    hw__waiters_remove(&sched->lanes[runner->lane], runner);
-    lane_changed(sched, runner->lane);
-}
-
 void hw__sched_call(struct hw__sched *sched, struct hw__runner *runner) {
-    hw__sched_dequeue(sched, runner);
+    hw__ledger_dequeue(&sched->ledger, &runner->waiter);
     hw__wake(runner, &sched->memory->mutex);
 }
 
 int64_t hw__sched_time(struct hw__sched *sched) {
-    int64_t now = hw__ticks_now(&sched->ticks);
-    int64_t since_ns = now - sched->view.now_ns;
-    if (since_ns > 0) {
-        sched->view.now_ns = now;
+    return hw__ledger_time(&sched->ledger, hw__ticks_now(&sched->ticks));
+}
+
+/* It comes to this GIL, or under this policy, for the first time. */
+static void meet(struct hw__sched *sched, struct hw__runner *runner) {
+    if (runner->sched != sched) {
+        /* It may stand in the queue of the other one still: a thread that lets go inside a call of
+         * C when it was asked is expected back at once, and may go elsewhere. */
+        hw__sched_leave(runner);
     }
-    if (since_ns > STOPPED_NS) { /* or nobody waited: then there is nothing to excuse */
-        sched->went_on_ns = now;
-    }
-    return sched->view.now_ns;
+    hw__ledger_forget(&runner->waiter);
+    runner->sched = sched;
+    runner->generation = sched->generation;
+    runner->lean = 0;
+    runner->rests = sched->ledger.counts.rests;
+    hw__wake_spin_ends(runner); /* one that it was to begin when the last policy ended */
 }
 
 struct hw__runner *hw__sched_runner(struct hw__sched *sched) {
     struct hw__runner *runner = hw__runner_self();
     if (runner == NULL) {
-        sched->counts.without++;
+        sched->ledger.counts.without++;
         return NULL;
     }
     if (runner->sched != sched || runner->generation != sched->generation) {
-        if (runner->sched != sched) {
-            /* It may stand in the queue of the other one still: who lets go inside a call of C when
-             * it was asked is expected back at once, and may go elsewhere. */
-            hw__sched_leave(runner);
-        }
-        memset(&runner->seen, 0, sizeof runner->seen);
-        runner->sched = sched;
-        runner->generation = sched->generation;
-        runner->waiting = runner->called = false;
-        runner->has_asked = false; /* the last policy ended that very moment */
-        runner->lean = 0;
-        hw__wake_spin_ends(runner); /* one that it was to begin when the last policy ended */
-        hw__habits_forget(runner);
-        runner->rests = sched->counts.rests;
-    } else if (runner->rests != sched->counts.rests) {
-        /* What it did last is long ago, and what it did since is not known. */
-        runner->waiting = runner->called = runner->has_asked = false;
-        runner->left_ns = 0;
-        runner->seen.run_ns = 0;
-        runner->seen.released_ns = 0;
-        runner->seen.flags &= ~HW_THREAD_FORCED;
-        runner->rests = sched->counts.rests;
+        meet(sched, runner);
+    } else if (runner->rests != sched->ledger.counts.rests) {
+        hw__ledger_forget_last(&runner->waiter);
+        runner->rests = sched->ledger.counts.rests;
     }
     hw__sched_heed(runner);
     return runner;
 }
 
 void hw__sched_heed(struct hw__runner *runner) {
-    runner->seen.priority = runner->priority;
-    runner->seen.flags =
-        (runner->seen.flags & ~HW_THREAD_URGENT) | (runner->urgent ? HW_THREAD_URGENT : 0);
+    struct hw_policy_thread *seen = &runner->waiter.seen;
+    seen->priority = runner->priority;
+    seen->flags = (seen->flags & ~HW_THREAD_URGENT) | (runner->urgent ? HW_THREAD_URGENT : 0);
 }
 
 void hw__sched_read_interval(struct hw__sched *sched) {
-    sched->view.interval_ns = (int64_t)HW__READ(sched->memory->interval_us) * 1000;
+    sched->ledger.view.interval_ns = (int64_t)HW__READ(sched->memory->interval_us) * 1000;
 }
 
 bool hw__sched_is_on(struct hw__gil *gil, struct hw__sched *sched) {
-    if (sched->policy == NULL) {
+    if (sched->ledger.policy == NULL) {
         return false;
     }
     if (atomic_load_explicit(&generation, memory_order_relaxed) != sched->generation) {
@@ -143,8 +99,9 @@ bool hw__sched_is_on(struct hw__gil *gil, struct hw__sched *sched) {
 
 static void call_all(struct hw__sched *sched) {
     for (int lane = 0; lane < HW_POLICY_LANES; lane++) {
-        while (sched->lanes[lane].count > 0) {
-            hw__sched_call(sched, hw__waiters_first(&sched->lanes[lane]));
+        struct hw__waiters *waiters = &sched->ledger.lanes[lane];
+        while (waiters->count > 0) {
+            hw__sched_call(sched, hw__runner_of(hw__waiters_first(waiters)));
         }
     }
     /* At once: the caller may go to sleep in the C library, which unlocks past the hooks. */
@@ -154,10 +111,10 @@ static void call_all(struct hw__sched *sched) {
 /* The queue's memory, made at a GIL's first policy and kept. Pages that are not used take none. */
 static bool have_queue(struct hw__sched *sched) {
     static atomic_bool said;
-    if (sched->lanes[0].members == NULL) {
+    if (sched->ledger.lanes[0].members == NULL) {
         int saved = errno;
-        struct hw__runner **memory =
-            mmap(NULL, (size_t)HW_POLICY_LANES * HW__MAX_RUNNERS * sizeof(struct hw__runner *),
+        struct hw__waiter **memory =
+            mmap(NULL, (size_t)HW_POLICY_LANES * HW__MAX_RUNNERS * sizeof(struct hw__waiter *),
                  PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         errno = saved;
         if (memory == MAP_FAILED) {
@@ -165,8 +122,8 @@ static bool have_queue(struct hw__sched *sched) {
                          "no memory for the queue of an interpreter's GIL: it is not scheduled");
             return false;
         }
-        sched->lanes[0].members = memory;
-        sched->lanes[1].members = memory + HW__MAX_RUNNERS;
+        sched->ledger.lanes[0].members = memory;
+        sched->ledger.lanes[1].members = memory + HW__MAX_RUNNERS;
     }
     return true;
 }
@@ -177,43 +134,37 @@ static void begin(struct hw__gil *gil, const struct hw_policy *policy, const int
         return;
     }
     call_all(sched); /* who sleeps from before */
-    struct hw__runner **first = sched->lanes[0].members, **second = sched->lanes[1].members;
-    *sched = (struct hw__sched){.lanes = {{.members = first}, {.members = second}},
-                                .generation = atomic_load(&generation)};
+    sched->generation = atomic_load(&generation);
     sched->memory = atomic_load(&gil->memory);
-    memcpy(sched->view.options, options, sizeof sched->view.options);
-    sched->budget_at_ns = hw__sched_time(sched);
-    sched->idle_at_ns = sched->budget_at_ns + HW__IDLE_EVERY_NS;
-    hw__sched_read_interval(sched);
-    sched->policy = policy;
+    sched->ticks = (struct hw__ticks){0};
+    int64_t interval_ns = (int64_t)HW__READ(sched->memory->interval_us) * 1000;
+    hw__ledger_begin(&sched->ledger, policy, options, &current_settings,
+                     hw__ticks_now(&sched->ticks), interval_ns);
     atomic_store(&gil->scheduled, true);
 }
 
 void hw__sched_found_holding(struct hw__sched *sched) {
     struct hw__runner *runner = hw__sched_runner(sched);
     if (runner != NULL) {
-        runner->seen.acquired_ns = hw__sched_time(sched);
-        sched->holder = runner;
-        sched->view.holder = &runner->seen;
-        sched->policy->acquired(&sched->view, &runner->seen);
+        sched->ledger.stranger_ns = hw__sched_time(sched);
+        hw__ledger_meet(&sched->ledger, &runner->waiter);
+        sched->ledger.stranger_ns = 0;
     }
 }
 
 void hw__sched_end(struct hw__gil *gil) {
     struct hw__sched *sched = hw__sched_of(gil);
     call_all(sched);
-    sched->policy = NULL;
-    sched->holder = sched->called = NULL;
-    sched->view.holder = NULL;
+    hw__ledger_end(&sched->ledger);
     atomic_store(&gil->scheduled, false);
 }
 
 static bool rest(struct hw__gil *gil, struct hw__sched *sched, bool idle) {
     bool rests = hw__hooks_rest(atomic_load(&gil->memory), idle);
     if (rests) {
-        sched->holder = NULL;
-        sched->view.holder = NULL;
-        sched->counts.rests++;
+        call_all(sched); /* of an idle policy: to wait in the C library */
+        hw__ledger_rest(&sched->ledger);
+        sched->ledger.counts.rests++;
     }
     return rests;
 }
@@ -223,10 +174,7 @@ void hw__sched_rest(struct hw__gil *gil, struct hw__sched *sched) { (void)rest(g
 atomic_bool hw__sched_any_urgent;
 
 void hw__sched_stand_by(struct hw__gil *gil, struct hw__sched *sched) {
-    if (rest(gil, sched, true)) {
-        call_all(sched); /* to wait in the C library */
-        sched->called = NULL;
-    }
+    (void)rest(gil, sched, true);
 }
 
 void hw__sched_leave(struct hw__runner *runner) {
@@ -236,10 +184,7 @@ void hw__sched_leave(struct hw__runner *runner) {
     if (sched == &scheds[0] && atomic_load(&hw__gils[0].scheduled)) {
         pthread_mutex_t *mutex = &sched->memory->mutex;
         hw__wake_lock(mutex);
-        hw__sched_dequeue(sched, runner);
-        if (sched->called == runner) {
-            sched->called = NULL;
-        }
+        hw__ledger_leave(&sched->ledger, &runner->waiter);
         pthread_mutex_unlock(mutex);
     }
 }
@@ -264,7 +209,7 @@ bool hw__sched_remove(const struct hw__sched *sched, int64_t why) {
     }
     bool same = atomic_load(&generation) == sched->generation;
     if (same) {
-        hw__sched_set_policy(NULL, NULL);
+        hw__sched_set_policy(NULL, NULL, NULL);
         hw__lease_expire(&hw__leases[HW__LEASE_SCHEDULE], why);
     }
     hw__registry_unlock();
@@ -291,8 +236,8 @@ void hw__sched_after_fork_in_child(void) {
     hw__hooks_after_fork();
     for (int i = 0; i < hw__gil_count(); i++) {
         struct hw__sched *sched = &scheds[i];
-        sched->lanes[0].count = sched->lanes[1].count = 0; /* they are not here */
-        if (sched->policy == NULL) {
+        sched->ledger.lanes[0].count = sched->ledger.lanes[1].count = 0; /* they are not here */
+        if (sched->ledger.policy == NULL) {
             continue;
         }
         if (i > 0) {
@@ -301,9 +246,9 @@ void hw__sched_after_fork_in_child(void) {
             hw__sched_end(&hw__gils[i]);
             continue;
         }
-        const struct hw_policy *policy = sched->policy;
+        const struct hw_policy *policy = sched->ledger.policy;
         int64_t options[HW_POLICY_MAX_OPTIONS];
-        memcpy(options, sched->view.options, sizeof options);
+        memcpy(options, sched->ledger.view.options, sizeof options);
         begin(&hw__gils[i], policy, options);
     }
     struct hw__runner *self = hw__runner_known();

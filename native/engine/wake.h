@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "schedule/runner.h"
+#include "engine/runner.h"
 
 /* Looks how many cores there are. While no policy is on. */
 void hw__wake_prepare(void);

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "schedule/runner.h"
+#include "engine/runner.h"
 
 /* The calling thread yields its core, unless it lost too much by that of late. Without any mutex.
  * Returns for how long, in nanoseconds. */

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "schedule/runner.h"
+#include "engine/runner.h"
 
 /* Has threads helped from now on; 0 and false: not. While no policy is on. */
 void hw__help_prepare(int64_t slice_ns, bool batch);

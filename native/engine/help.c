@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "schedule/help.h"
+#include "engine/help.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "schedule/sched.h"
+#include "engine/sched.h"
 
 /* A thread is of the other kind when so many of its waits in a row, or that many more, say so. */
 #define SURE 8

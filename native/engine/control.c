@@ -11,13 +11,13 @@
 #include "base/lease.h"
 #include "base/say.h"
 #include "base/ticks.h"
+#include "engine/engine.h"
+#include "engine/help.h"
+#include "engine/sched.h"
+#include "engine/wake.h"
 #include "gil/hooks.h"
 #include "gil/probe.h"
 #include "headway/clock.h"
-#include "schedule/engine.h"
-#include "schedule/help.h"
-#include "schedule/sched.h"
-#include "schedule/wake.h"
 
 /* Of the engine itself, for every policy. */
 static const struct hw_policy_option engine_options[] = {
@@ -161,9 +161,9 @@ int hw_schedule_start(const struct hw_policy *policy, const char *options, char 
         return error;
     }
     hw__registry_lock();
-    hw__sched_options.spin_ns = values.engine[0] * 1000;
-    hw__sched_options.watchdog_ns = values.engine[1] * 1000000;
-    hw__sched_options.yields = values.engine[2] != 0;
+    struct hw__settings settings = {.spin_ns = values.engine[0] * 1000,
+                                    .watchdog_ns = values.engine[1] * 1000000,
+                                    .yields = values.engine[2] != 0};
     bool helps = hw__allowed(HW__CALL_SCHED_ATTR);
     static atomic_bool said;
     if (!helps && (values.engine[3] != 0 || values.engine[4] != 0)) {
@@ -171,7 +171,7 @@ int hw_schedule_start(const struct hw_policy *policy, const char *options, char 
                             "nothing");
     }
     hw__help_prepare(helps ? values.engine[3] * 1000 : 0, helps && values.engine[4] != 0);
-    hw__sched_set_policy(policy, values.policy);
+    hw__sched_set_policy(policy, values.policy, &settings);
     struct hw__gil_memory *memory = atomic_load(&gil->memory);
     pthread_mutex_lock(&memory->mutex);
     hw__sched_adopt(gil); /* the others when they are next acquired */
@@ -190,7 +190,7 @@ int hw_schedule_stop(void) {
     bool was_on = hw__sched_policy() != NULL;
     hw__lease_end(&hw__leases[HW__LEASE_SCHEDULE]);
     hw__wake_unlocks(false); /* who is called from now on is woken at once */
-    hw__sched_set_policy(NULL, NULL);
+    hw__sched_set_policy(NULL, NULL, NULL);
     struct hw__gil *gil = &hw__gils[0];
     struct hw__gil_memory *memory = atomic_load(&gil->memory);
     if (memory != NULL && atomic_load(&gil->scheduled)) {
@@ -218,7 +218,7 @@ int hw_schedule_counts(struct hw_schedule_counts *counts) {
         return -ESRCH;
     }
     pthread_mutex_lock(&memory->mutex);
-    *counts = sched->counts;
+    *counts = sched->ledger.counts;
     pthread_mutex_unlock(&memory->mutex);
     counts->threads = hw__runners_count();
     return 0;

@@ -6,10 +6,11 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "headway/policy.h"
+#include "schedule/waiter.h"
 
 /* Alive at a time; fewer where memory is limited (RLIMIT_AS). Further ones wait as CPython has
  * them.
@@ -27,42 +28,30 @@ enum {
 
 /* Guarded by the mutex of the GIL that it waits for or has, but for what is marked. */
 struct hw__runner {
-    _Alignas(64) _Atomic uint32_t word; /* written by the thread and by who wakes it */
+    _Alignas(64) _Atomic uint32_t word; /* written by the thread and by whoever wakes it */
     atomic_bool spinning;               /* while it waits; likewise */
-    uint32_t place;                     /* in the queue, from 1 on; 0: not in it ... */
-    uint32_t lane;                      /* ... in this lane */
-    uint64_t order;                     /* of arrival, among equal keys */
-    struct hw__sched *sched;            /* where `seen` is about ... */
-    uint32_t generation;                /* ... and under which policy */
+    struct hw__waiter waiter;           /* what the ledger knows of it at one GIL */
+    struct hw__sched *sched;            /* that GIL, */
+    uint32_t generation;                /* under that policy */
     int64_t rests;                      /* of that GIL, when the thread was last seen */
-    int32_t priority;                   /* hw_schedule_hint(); the thread's own ... */
-    bool urgent;                        /* ... likewise */
-    struct hw_policy_thread seen;
-    bool waiting;              /* from ready() to acquired() */
-    bool has_asked;            /* for the holder to let go, this very moment ... */
-    int64_t spin_ns;           /* ... and is then to spin for so long */
-    bool spun;                 /* it has, in this wait */
-    int64_t wake_at_ns;        /* when it wakes by itself */
-    int64_t guard_ns;          /* how long it sleeps while the GIL may come free unannounced */
-    uint64_t releases;         /* of the GIL, when it began to wait ... */
-    int64_t stuck_ns;          /* ... and how long it had been in hands that could not let it go */
-    int32_t cpu;               /* where it got the GIL last */
-    uint8_t past;              /* its last releases, and how soon it was back (habits.c) */
-    uint16_t away_ns[64];      /* by `past`: how soon it mostly is */
-    uint8_t forced;            /* after a forced release it wants the GIL at once: 0 ... 3 */
-    int64_t left_ns;           /* when it ended its wait for a hand-over; 0: not since */
+    int32_t priority;                   /* hw_schedule_hint(); the thread's own */
+    bool urgent;                        /* likewise */
+    int64_t spin_ns;           /* after it has had the holder asked, it is to spin for so long */
     atomic_bool gives_way;     /* it is to yield its core when it wakes; written by who calls it */
-    bool called;               /* it has been told that it is its turn, and has not come ... */
-    uint64_t called_after;     /* ... since so many releases of the GIL */
     int64_t no_yield_until_ns; /* it lost too much by the last one */
     _Atomic int64_t early;     /* holders were asked sooner for it so often; read by anybody */
-    int8_t lean;               /* of its waits: less than 0 it computes (schedule/help.h) */
+    int8_t lean;               /* of its waits: less than 0 it computes (engine/help.h) */
     _Atomic int helped;        /* what the system does for it; written by whoever says so to it */
     atomic_bool has_slice;     /* the system said that its slice is short; likewise */
     atomic_bool was_reset;     /* its children started afresh anyway; written by the thread */
     pid_t tid;
     _Atomic bool used;
 };
+
+/* The record that this is part of. */
+static inline struct hw__runner *hw__runner_of(struct hw__waiter *waiter) {
+    return (struct hw__runner *)((uintptr_t)waiter - offsetof(struct hw__runner, waiter));
+}
 
 /* Makes the table. Returns 0 or a negative errno: -EMFILE when the process has used up the keys for
  * thread-specific data that take no allocation: nobody would tell us of a thread's end. */

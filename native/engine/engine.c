@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: MIT
+/* DESIGN. CPython decides who gets a GIL by the lock in it alone: a thread takes the GIL when it
+ * finds it free. The engine owns two things: the sleep of a thread that finds it taken (timedwait),
+ * and the wake-up that a release makes (signal). So each waiter sleeps on a futex word of its own;
+ * a release picks one by the policy and calls it; and a waiter that is to have the holder asked
+ * returns ETIMEDOUT without having slept, whereupon CPython asks.
+ *
+ * What is decided, and why, is in schedule/decide.c; what is known, in schedule/ledger.c. This file
+ * does what they say, with mutexes, futexes and yields.
+ *
+ * Everything is guarded by the GIL's own mutex, with which CPython calls timedwait() and signal().
+ * No thread sleeps, spins or makes a system call with it held; a wake-up is done after it is
+ * unlocked (hw__wake_unlocked), for on a core that both threads share the woken one would run into
+ * it.
+ *
+ * Safety nets, for a wake-up that is lost (a thread that was called and ends, a policy that errs):
+ * every sleep has an end, that of the first in the queue a near one, and a thread that wakes looks
+ * for itself. */
+#include "engine/engine.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <time.h>
+
+#include "base/lease.h"
+#include "engine/doze.h"
+#include "engine/ending.h"
+#include "engine/help.h"
+#include "engine/wake.h"
+#include "headway/clock.h"
+#include "schedule/habits.h"
+#include "trace/events.h"
+
+/* The longest wait for a hand-over. */
+#define HAND_OVER_NS 5000000
+
+/* ---------------------------------------------------------------- the hooks: waiting */
+/* What the decision said, for a hook that is to return: CPython asks the holder for ETIMEDOUT. */
+static int returns(struct hw__runner *runner, const struct hw__turn *turn) {
+    if (turn->what == HW__DO_ASK) {
+        runner->spin_ns = hw__doze_may_spin(runner, turn->spin_ns);
+        return ETIMEDOUT;
+    }
+    return 0;
+}
+
+/* The thread has slept, or spun, in the queue: what does the hook return? */
+static int wakes(struct hw__gil *gil, pthread_mutex_t *mutex, struct hw__runner *runner, bool spun,
+                 unsigned long switches) {
+    struct hw__sched *sched = hw__sched_of(gil);
+    if (runner->waiter.place == 0) { /* called, or the policy is over */
+        hw__decide_called(&sched->ledger, &runner->waiter);
+        return 0;
+    }
+    hw__ledger_dequeue(&sched->ledger, &runner->waiter);
+    if (!hw__sched_is_on(gil, sched)) {
+        return 0;
+    }
+    struct hw__moment moment = hw__doze_moment(sched);
+    if (hw__ending_abandoned(gil, mutex, moment.now_ns) ||
+        hw__ending_removed(gil, mutex, runner, &moment)) {
+        return 0;
+    }
+    bool switched = HW__READ(sched->memory->switch_number) != switches;
+    struct hw__turn turn =
+        hw__decide_woken(&sched->ledger, &runner->waiter, &moment, spun, switched);
+    return returns(runner, &turn);
+}
+
+int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex,
+                        const struct timespec *deadline) {
+    struct hw__sched *sched = hw__sched_of(gil);
+    struct hw__runner *runner = hw__sched_is_on(gil, sched) ? hw__sched_runner(sched) : NULL;
+    if (runner == NULL) {
+        return hw__real.timedwait(cond, mutex, deadline);
+    }
+    struct hw__waiter *waiter = &runner->waiter;
+    unsigned long switches = HW__READ(sched->memory->switch_number);
+    struct hw__turn turn;
+    int64_t spin_ns;
+    if (waiter->stage == HW__STAGE_ASKING) {
+        /* This very moment, and the holder is about to want the mutex: no thinking now. */
+        turn = hw__decide_wait_on(&sched->ledger, waiter);
+        spin_ns = runner->spin_ns;
+    } else {
+        hw__sched_read_interval(sched);
+        struct hw__moment moment = hw__doze_moment(sched);
+        if (hw__ending_abandoned(gil, mutex, moment.now_ns)) {
+            return 0; /* CPython waits anew, as without us */
+        }
+        turn = hw__decide_wait(&sched->ledger, waiter, &moment);
+        if (waiter->seen.ready_ns == moment.now_ns) { /* it has begun to wait */
+            hw__help_note(runner, hw__habits_computes(waiter));
+        }
+        if (turn.what == HW__DO_ASK) {
+            return returns(runner, &turn);
+        }
+        spin_ns = hw__doze_may_spin(runner, turn.spin_ns);
+    }
+    hw__doze_prepare(runner);
+    hw__doze(sched, runner, spin_ns, turn.sleep_ns);
+    return wakes(gil, mutex, runner, spin_ns > 0, switches);
+}
+
+/* The calling thread waits in the queue, before CPython has it wait for the GIL. */
+static void wait_in_queue(struct hw__gil *gil, struct hw__sched *sched, struct hw__runner *runner) {
+    if (hw__gil_enter(gil)) {
+        hw__on_wait(gil);
+        hw__gil_leave(gil);
+    }
+    struct hw__moment moment = hw__doze_moment(sched);
+    struct hw__turn turn = hw__decide_queue(&sched->ledger, &runner->waiter, &moment);
+    hw__doze(sched, runner, hw__doze_may_spin(runner, turn.spin_ns), turn.sleep_ns);
+}
+
+void hw__sched_locked(struct hw__gil *gil) {
+    struct hw__runner *runner = hw__runner_known();
+    if (runner == NULL || runner->waiter.place == 0) {
+        return;
+    }
+    struct hw__sched *sched = hw__sched_of(gil);
+    if (runner->sched != sched || !hw__sched_is_on(gil, sched)) {
+        return;
+    }
+    struct hw__moment moment = hw__doze_moment(sched);
+    if (hw__decide_leaves_it(&sched->ledger, &runner->waiter, &moment)) {
+        wait_in_queue(gil, sched, runner);
+        if (runner->waiter.left_ns != 0) {
+            runner->waiter.left_ns = hw_now_ns(); /* it wanted it all the time */
+        }
+    }
+}
+
+/* As CPython has it, but not for ever: up to 3.10 nobody may come (gh-96387). */
+static int wait_plainly(struct hw__runner *runner, pthread_cond_t *cond, pthread_mutex_t *mutex) {
+    struct timespec deadline;
+    clock_gettime(CLOCK_MONOTONIC, &deadline);
+    deadline.tv_nsec += HAND_OVER_NS;
+    if (deadline.tv_nsec >= 1000000000) {
+        deadline.tv_nsec -= 1000000000;
+        deadline.tv_sec++;
+    }
+    (void)hw__real.timedwait(cond, mutex, &deadline);
+    if (runner != NULL) {
+        runner->waiter.left_ns = hw_now_ns();
+    }
+    return 0;
+}
+
+int hw__sched_wait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex) {
+    struct hw__sched *sched = hw__sched_of(gil);
+    struct hw__runner *runner = hw__runner_known();
+    const struct hw_policy *policy = hw__sched_policy();
+    if (policy == NULL || (policy->flags & HW_POLICY_PLAIN) != 0 || runner == NULL ||
+        runner->sched != sched || !hw__habits_waits_on(&runner->waiter)) {
+        return wait_plainly(runner, cond, mutex);
+    }
+    /* Not the record's: without the GIL's mutex, that may just have been emptied. */
+    struct hw__gil_memory *memory = hw__gil_of_switch_cond(cond);
+    pthread_mutex_unlock(mutex);
+    hw__wake_lock(&memory->mutex);
+    if (runner->waiter.place != 0 && hw__sched_is_on(gil, sched)) { /* else its turn has come */
+        wait_in_queue(gil, sched, runner);
+    }
+    runner->waiter.left_ns = hw_now_ns();
+    pthread_mutex_unlock(&memory->mutex);
+    hw__wake_unlocked(&memory->mutex); /* where the policy ended, all are called */
+    pthread_mutex_lock(mutex);
+    return 0;
+}
+
+/* ---------------------------------------------------------------- the hooks: at rest */
+bool hw__sched_stays_idle(const struct hw__gil *gil) {
+    struct hw__sched *sched = hw__sched_of(gil);
+    int64_t interval_ns = (int64_t)HW__READ(sched->memory->interval_us) * 1000;
+    return sched->ledger.policy != NULL && interval_ns == sched->ledger.view.interval_ns &&
+           !atomic_load_explicit(&hw__sched_any_urgent, memory_order_relaxed) &&
+           !hw__lease_over(&hw__leases[HW__LEASE_SCHEDULE], hw_now_ns());
+}
+
+void hw__sched_is_asked(struct hw__gil *gil) {
+    struct hw__sched *sched = hw__sched_of(gil);
+    if (hw__sched_is_on(gil, sched)) {
+        hw__ledger_rouse(&sched->ledger, hw__sched_time(sched));
+    }
+}
+
+/* ---------------------------------------------------------------- the hooks: release and acquire
+ */
+/* Wakes the thread whose turn it is. */
+static void wake(struct hw__sched *sched, struct hw__runner *releaser,
+                 const struct hw__call *call) {
+    struct hw__runner *next = hw__runner_of(call->next);
+    atomic_store_explicit(&next->gives_way, call->next_yields, memory_order_relaxed);
+    hw__wake(next, &sched->memory->mutex);
+    if (call->caller_may_yield && hw__help_is_short(next)) {
+        hw__wake_then_yield(releaser);
+    }
+}
+
+static void hand_over(struct hw__sched *sched, struct hw__runner *releaser, int64_t now_ns) {
+    struct hw__ledger *ledger = &sched->ledger;
+    struct hw__waiter *next = hw__ledger_next(ledger);
+    if (next == NULL) {
+        return;
+    }
+    struct hw__moment moment = {.now_ns = now_ns, .core = sched_getcpu(), .locked = false};
+    bool spins = atomic_load_explicit(&hw__runner_of(next)->spinning, memory_order_relaxed);
+    struct hw__call call = hw__decide_hand_over(ledger, releaser == NULL ? NULL : &releaser->waiter,
+                                                next, &moment, spins);
+    if (call.next != NULL) {
+        wake(sched, releaser, &call);
+    }
+}
+
+void hw__sched_release(struct hw__gil *gil) {
+    struct hw__sched *sched = hw__sched_of(gil);
+    struct hw__ledger *ledger = &sched->ledger;
+    if (HW__READ(sched->memory->locked) != 0 || !hw__sched_is_on(gil, sched)) {
+        return;
+    }
+    struct hw__runner *runner = hw__runner_known();
+    struct hw__waiter *waiter = runner == NULL ? NULL : &runner->waiter;
+    if (hw__ledger_drop_alone(ledger, waiter)) {
+        return;
+    }
+    int64_t now_ns = hw__sched_time(sched);
+    if (ledger->stranger_ns != 0) {
+        runner = hw__sched_runner(sched);
+        waiter = runner == NULL ? NULL : &runner->waiter;
+        hw__ledger_meet(ledger, waiter);
+    }
+    waiter = hw__ledger_drop(ledger, waiter, now_ns);
+    if (waiter != NULL && gil->main && ledger->request.made) {
+        hw__sched_heed(runner);
+        if (hw__decide_wait_at_once(ledger, waiter, now_ns)) {
+            hw__help_note(runner, true);
+            hw__doze_prepare(runner);
+        }
+    }
+    hw__ledger_dropped(ledger);
+    hand_over(sched, waiter == NULL ? NULL : runner, now_ns);
+    hw__ledger_check(ledger);
+}
+
+/* The policy is idle, and may be left alone. Not where a thread is urgent: an idle policy looks at
+ * nobody but CPU-bound threads. */
+static bool is_idle(const struct hw__gil *gil, struct hw__sched *sched, int64_t now_ns) {
+    return gil->main && hw__ledger_is_idle(&sched->ledger, now_ns) &&
+           !atomic_load_explicit(&hw__sched_any_urgent, memory_order_relaxed);
+}
+
+/* Nobody else wants the GIL: then there is nothing to be told, and no time to ask. */
+static void acquire_alone(struct hw__gil *gil, struct hw__sched *sched, struct hw__runner *runner) {
+    hw__ledger_take_alone(&sched->ledger, &runner->waiter, sched_getcpu());
+    if (gil->main && hw__decide_rest(&sched->ledger)) {
+        hw__sched_rest(gil, sched);
+    }
+}
+
+void hw__sched_acquire(struct hw__gil *gil) {
+    struct hw__sched *sched = hw__sched_of(gil);
+    struct hw__ledger *ledger = &sched->ledger;
+    if (!hw__sched_is_on(gil, sched)) {
+        return;
+    }
+    struct hw__runner *runner = hw__sched_runner(sched);
+    if (!hw__ledger_is_wanted(ledger, runner == NULL ? NULL : &runner->waiter)) {
+        acquire_alone(gil, sched, runner);
+        return;
+    }
+    hw__sched_read_interval(sched);
+    int64_t now_ns = hw__sched_time(sched);
+    if (runner == NULL) {
+        (void)hw__ledger_take(ledger, NULL, now_ns, -1);
+        return;
+    }
+    if (hw__ledger_take(ledger, &runner->waiter, now_ns, sched_getcpu())) {
+        atomic_fetch_add_explicit(&runner->early, 1, memory_order_relaxed);
+    }
+    if (is_idle(gil, sched, now_ns)) {
+        hw__sched_stand_by(gil, sched);
+        return;
+    }
+    struct hw__waiter *next = hw__decide_look_sooner(ledger, &runner->waiter, now_ns);
+    if (next != NULL) {
+        hw__sched_call(sched, hw__runner_of(next));
+    }
+    hw__ledger_check(ledger);
+}

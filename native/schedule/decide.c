@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: MIT
+#include "schedule/decide.h"
+
+#include "schedule/habits.h"
+
+#define US INT64_C(1000)
+#define MS INT64_C(1000000)
+
+/* Requests are repeated after twice as long each time, up to this. */
+#define ASK_AGAIN_MOST_NS (5 * MS)
+
+/* The longest sleep of the waiter that goes next, and of the others. */
+#define NEXT_SLEEP_NS (5 * MS)
+#define OTHERS_SLEEP_NS (50 * MS)
+
+/* One of those others wakes so often at most: thousands would else keep all cores from everything
+ * else. Each wakes once a second all the same, well within what the watchdog allows. */
+#define OTHERS_EACH_NS (100 * US)
+#define CROWD_SLEEP_NS (1000 * MS)
+
+/* How soon the waiter that goes next looks by itself while the GIL is free or in hands that will
+ * let it go any moment, at first and at most. */
+#define GUARD_NS (150 * US)
+#define GUARD_MOST_NS (2 * MS)
+
+/* Linux adds 50 us to a sleep: what is due so soon is no reason to sleep. */
+#define SOON_NS (15 * US)
+
+/* A call that comes back so soon is worth grace also when the budget is used up, until as much is
+ * overdrawn as can be saved. */
+#define CHEAP_NS (2 * US)
+
+/* A waiter that was called has so long to come before another one is called. */
+#define CALLED_NS (1 * MS)
+
+/* A holder of whom nothing is known is asked after so long. */
+#define STRANGER_NS (300 * US)
+
+/* A GIL rests when so many times in a row nobody had to wait for it. */
+#define REST_AFTER 4096
+
+/* The part of the time that a GIL may be left free while somebody wants it, 1/2^n, and the most
+ * that can be saved up. */
+#define BUDGET_SHIFT 4
+#define BUDGET_MOST_NS (500 * US)
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static bool is_plain(const struct hw__ledger *ledger) {
+    return (ledger->policy->flags & HW_POLICY_PLAIN) != 0;
+}
+
+/* ---------------------------------------------------------------- when is the holder asked? */
+/* The watchdog takes the policy at its first word on a hold. */
+static void promise(struct hw__ledger *ledger, int64_t in_ns, int64_t now_ns) {
+    if (ledger->request.by_ns == 0) {
+        ledger->request.by_ns = in_ns > HW_NEVER / 2 ? HW_NEVER : now_ns + (in_ns < 0 ? 0 : in_ns);
+    }
+}
+
+/* Of a holder that nothing is known of. */
+static int64_t stranger_due(struct hw__ledger *ledger, const struct hw__waiter *waiter,
+                            int64_t now_ns) {
+    int64_t most_ns = ledger->view.interval_ns;
+    if (!is_plain(ledger)) {
+        most_ns = least(most_ns, STRANGER_NS);
+    }
+    int64_t left_ns = waiter->seen.ready_ns + most_ns - now_ns;
+    promise(ledger, left_ns, now_ns);
+    return left_ns;
+}
+
+/* In how long the holder is to be asked for this waiter: 0 or less is now. */
+static int64_t due(struct hw__ledger *ledger, const struct hw__waiter *waiter, int64_t now_ns) {
+    if (ledger->request.made) {
+        return ledger->request.at_ns + ledger->request.again_ns - now_ns;
+    }
+    const struct hw__waiter *holder = ledger->holder;
+    if (holder == NULL) {
+        return stranger_due(ledger, waiter, now_ns);
+    }
+    int64_t patience_ns = hw__ledger_patience(ledger, waiter);
+    promise(ledger, patience_ns, now_ns);
+    patience_ns = patience_ns < 0 ? 0 : least(patience_ns, OTHERS_SLEEP_NS); /* whatever it says */
+    if (is_plain(ledger)) {
+        return patience_ns;
+    }
+    int64_t held_ns = now_ns - holder->seen.acquired_ns;
+    int64_t soon_ns = hw__habits_lets_go_after(holder) - held_ns;
+    patience_ns = patience_ns < soon_ns ? soon_ns : patience_ns;
+    return patience_ns < SOON_NS ? 0 : patience_ns;
+}
+
+/* ---------------------------------------------------------------- how does a waiter wait? */
+/* How long a waiter in the queue sleeps at most. */
+static int64_t sleep_ns(struct hw__ledger *ledger, const struct hw__waiter *waiter,
+                        int64_t due_ns) {
+    if (hw__ledger_next(ledger) != waiter) {
+        /* Longer than who goes before it, or all would wake to ask for the same. */
+        int64_t sleep = least(due_ns + NEXT_SLEEP_NS, OTHERS_SLEEP_NS);
+        int64_t crowd = least((int64_t)hw__ledger_waiting(ledger) * OTHERS_EACH_NS, CROWD_SLEEP_NS);
+        return sleep > crowd ? sleep : crowd;
+    }
+    int64_t most_ns = NEXT_SLEEP_NS;
+    bool any_moment = ledger->holder == NULL || hw__habits_short(ledger, ledger->holder);
+    if (any_moment && ledger->policy->grace != NULL && hw__habits_computes(waiter)) {
+        most_ns = waiter->guard_ns; /* nobody may call it */
+    }
+    return least(due_ns, most_ns);
+}
+
+/* Spinning pays where the GIL is about to come, from a thread that runs now, elsewhere. Once in a
+ * wait. It is for CPU-bound threads, and for waiters of one: threads that let go often would take
+ * the GIL from each other at each call, with a lock in hand that the other one wants next (four
+ * threads that print had half of their rate). */
+static int64_t spin_ns(const struct hw__ledger *ledger, const struct hw__waiter *waiter,
+                       int32_t core) {
+    if (is_plain(ledger) || waiter->spun) {
+        return 0;
+    }
+    const struct hw__waiter *other = ledger->holder != NULL ? ledger->holder : ledger->called;
+    if (other == NULL || (!hw__habits_computes(waiter) && !hw__habits_computes(other))) {
+        return 0;
+    }
+    bool soon = ledger->request.made || other == ledger->called || hw__habits_short(ledger, other);
+    return !soon || other->core < 0 || other->core == core ? 0 : ledger->settings.spin_ns;
+}
+
+void hw__decide_spun(struct hw__waiter *waiter) { waiter->spun = true; }
+
+/* CPython is to ask the holder: it does so and comes back, with the mutex held all the time. */
+static struct hw__turn ask(struct hw__ledger *ledger, struct hw__waiter *waiter,
+                           const struct hw__moment *moment) {
+    struct hw__request *request = &ledger->request;
+    if (!request->made) {
+        bool early = moment->now_ns - waiter->seen.ready_ns < ledger->view.interval_ns;
+        request->early = early ? waiter : NULL;
+    }
+    request->again_ns =
+        request->made ? least(request->again_ns * 2, ASK_AGAIN_MOST_NS) : HW__ASK_AGAIN_NS;
+    request->made = true;
+    request->at_ns = moment->now_ns;
+    ledger->counts.asked++;
+    waiter->stage = HW__STAGE_ASKING;
+    waiter->wake_at_ns = moment->now_ns + request->again_ns;
+    return (struct hw__turn){.what = HW__DO_ASK, .spin_ns = spin_ns(ledger, waiter, moment->core)};
+}
+
+static struct hw__turn sleep_until(struct hw__ledger *ledger, struct hw__waiter *waiter,
+                                   int64_t longest_ns, const struct hw__moment *moment) {
+    waiter->wake_at_ns = moment->now_ns + longest_ns;
+    return (struct hw__turn){.what = HW__DO_SLEEP,
+                             .sleep_ns = longest_ns,
+                             .spin_ns = spin_ns(ledger, waiter, moment->core)};
+}
+
+struct hw__turn hw__decide_wait(struct hw__ledger *ledger, struct hw__waiter *waiter,
+                                const struct hw__moment *moment) {
+    ledger->alone = 0;
+    if (waiter->stage == HW__STAGE_CALLED) { /* late: another thread took the GIL */
+        hw__ledger_has_come(ledger, waiter);
+        ledger->counts.barged++;
+    }
+    hw__ledger_dequeue(ledger, waiter);
+    hw__ledger_notice(ledger, moment->now_ns);
+    hw__habits_learn(waiter, moment->now_ns);
+    if (!hw__waiter_waits(waiter)) {
+        hw__ledger_want(ledger, waiter, moment->now_ns);
+    }
+    int64_t due_ns = due(ledger, waiter, moment->now_ns);
+    if (due_ns <= 0) {
+        return ask(ledger, waiter, moment);
+    }
+    hw__ledger_enqueue(ledger, waiter);
+    return sleep_until(ledger, waiter, sleep_ns(ledger, waiter, due_ns), moment);
+}
+
+struct hw__turn hw__decide_wait_on(struct hw__ledger *ledger, struct hw__waiter *waiter) {
+    hw__ledger_enqueue(ledger, waiter);
+    return (struct hw__turn){.what = HW__DO_SLEEP,
+                             .sleep_ns = waiter->wake_at_ns - ledger->view.now_ns};
+}
+
+/* ---------------------------------------------------------------- what does a waiter do that
+ * wakes?
+ */
+/* Another thread has been told that it is its turn, and is on its way. */
+static bool other_comes(const struct hw__ledger *ledger, const struct hw__waiter *waiter,
+                        int64_t now_ns) {
+    return ledger->called != NULL && ledger->called != waiter &&
+           now_ns - ledger->called_ns < CALLED_NS;
+}
+
+/* A waiter that wakes by itself and finds the GIL free does not snatch it from the one that was
+ * called: as a thread that is awake is quicker, it would do so each time. */
+int64_t hw__decide_doze_on(struct hw__ledger *ledger, struct hw__waiter *waiter,
+                           const struct hw__moment *moment) {
+    if (waiter->stage != HW__STAGE_QUEUED || moment->locked ||
+        !other_comes(ledger, waiter, moment->now_ns)) {
+        return 0;
+    }
+    waiter->wake_at_ns = moment->now_ns + CALLED_NS;
+    return CALLED_NS;
+}
+
+void hw__decide_called(struct hw__ledger *ledger, struct hw__waiter *waiter) {
+    ledger->missed = 0;
+    waiter->guard_ns = GUARD_NS;
+    waiter->spun = false;
+}
+
+struct hw__turn hw__decide_woken(struct hw__ledger *ledger, struct hw__waiter *waiter,
+                                 const struct hw__moment *moment, bool spun, bool switched) {
+    if (!moment->locked) {
+        return (struct hw__turn){.what = HW__DO_RETURN};
+    }
+    waiter->guard_ns = spun ? GUARD_NS : least(2 * waiter->guard_ns, GUARD_MOST_NS);
+    /* Where the GIL has changed hands, CPython begins anew, and so do we. */
+    if (switched || due(ledger, waiter, moment->now_ns) > 0) {
+        return (struct hw__turn){.what = HW__DO_RETURN};
+    }
+    return ask(ledger, waiter, moment);
+}
+
+struct hw__turn hw__decide_queue(struct hw__ledger *ledger, struct hw__waiter *waiter,
+                                 const struct hw__moment *moment) {
+    int64_t due_ns = ledger->holder == NULL ? NEXT_SLEEP_NS : due(ledger, waiter, moment->now_ns);
+    due_ns = due_ns < GUARD_NS ? GUARD_NS : due_ns;
+    return sleep_until(ledger, waiter, sleep_ns(ledger, waiter, due_ns), moment);
+}
+
+bool hw__decide_leaves_it(const struct hw__ledger *ledger, const struct hw__waiter *waiter,
+                          const struct hw__moment *moment) {
+    return !is_plain(ledger) && !moment->locked && other_comes(ledger, waiter, moment->now_ns);
+}
+
+/* ---------------------------------------------------------------- whom does a release wake? */
+/* A CPU-bound thread that had to let go wants the GIL back at once. Else the release would call
+ * another one that is not to go next. */
+bool hw__decide_wait_at_once(struct hw__ledger *ledger, struct hw__waiter *releaser,
+                             int64_t now_ns) {
+    if (!ledger->request.made || !hw__habits_waits_on(releaser)) {
+        return false;
+    }
+    hw__ledger_want(ledger, releaser, now_ns);
+    hw__ledger_enqueue(ledger, releaser);
+    releaser->wake_at_ns = now_ns;
+    return true;
+}
+
+/* Whether to call one more although one is on its way. Among threads that do not compute each time
+ * that one is passed over calls another, as without us. For a thread that comes back from a system
+ * call takes a free GIL without being in the queue, and where the core is short the system gives
+ * it to the threads that are ready: one that is called, alone against all that come back, waits too
+ * long (a server with 16 connections had twice the 99th percentile). Where one of them computes it
+ * would only be woken in vain. */
+static bool calls_another(const struct hw__ledger *ledger, const struct hw__waiter *releaser,
+                          const struct hw__waiter *next) {
+    return ledger->passed_over && releaser != NULL && !hw__habits_computes(releaser) &&
+           !hw__habits_computes(next);
+}
+
+/* Whether to leave the GIL free for a moment, since who let it go will be back. */
+static bool give_grace(struct hw__ledger *ledger, const struct hw__waiter *releaser,
+                       const struct hw__waiter *next, int64_t now_ns, bool next_spins) {
+    ledger->budget_ns += (now_ns - ledger->budget_at_ns) >> BUDGET_SHIFT;
+    ledger->budget_ns = least(ledger->budget_ns, BUDGET_MOST_NS);
+    ledger->budget_at_ns = now_ns;
+    int64_t away_ns = hw__habits_away_ns(releaser);
+    if ((releaser->seen.flags & HW_THREAD_FORCED) != 0 || away_ns > AT_ONCE_NS ||
+        ledger->budget_ns <= (away_ns < CHEAP_NS ? -BUDGET_MOST_NS : 0)) {
+        return false;
+    }
+    int64_t grace_ns = hw__ledger_grace(ledger, next, releaser);
+    /* Somebody must look when the grace is over. */
+    bool guarded = next->wake_at_ns - now_ns <= (next_spins ? MS : GUARD_NS + grace_ns);
+    return grace_ns > 0 && guarded;
+}
+
+static struct hw__call call_next(struct hw__ledger *ledger, struct hw__waiter *releaser,
+                                 struct hw__waiter *next, const struct hw__moment *moment) {
+    if (ledger->called != NULL && moment->now_ns - ledger->called_ns < CALLED_NS &&
+        !calls_another(ledger, releaser, next)) {
+        return (struct hw__call){.next = NULL};
+    }
+    ledger->passed_over = false;
+    ledger->called_ns = moment->now_ns;
+    ledger->counts.granted++;
+    next->called_after = ledger->releases;
+    hw__ledger_dequeue(ledger, next);
+    next->stage = HW__STAGE_CALLED;
+    ledger->called = next;
+    bool may_yield = !is_plain(ledger) && ledger->settings.yields && next->core == moment->core;
+    bool caller_computes = releaser != NULL && (releaser->seen.flags & HW_THREAD_FORCED) != 0 &&
+                           hw__habits_computes(releaser);
+    return (struct hw__call){.next = next,
+                             .next_yields = may_yield && hw__habits_computes(next),
+                             .caller_may_yield = may_yield && caller_computes};
+}
+
+struct hw__call hw__decide_hand_over(struct hw__ledger *ledger, struct hw__waiter *releaser,
+                                     struct hw__waiter *next, const struct hw__moment *moment,
+                                     bool next_spins) {
+    if (releaser != NULL && give_grace(ledger, releaser, next, moment->now_ns, next_spins)) {
+        ledger->phase = HW__PHASE_GRACE;
+        ledger->counts.graced++;
+        return (struct hw__call){.next = NULL};
+    }
+    return call_next(ledger, releaser, next, moment);
+}
+
+/* ---------------------------------------------------------------- what follows an acquire? */
+bool hw__decide_rest(struct hw__ledger *ledger) {
+    if (ledger->alone < REST_AFTER) {
+        return false;
+    }
+    ledger->alone = 0;
+    return true;
+}
+
+/* Who goes next went to sleep for another holder: is it to ask this one sooner? */
+struct hw__waiter *hw__decide_look_sooner(struct hw__ledger *ledger,
+                                          const struct hw__waiter *holder, int64_t now_ns) {
+    struct hw__waiter *next = hw__ledger_next(ledger);
+    if (next == NULL || hw__habits_short(ledger, holder)) {
+        return NULL;
+    }
+    int64_t ask_at_ns = now_ns + due(ledger, next, now_ns);
+    if (ask_at_ns + (next->wake_at_ns - now_ns) / 4 + GUARD_NS >= next->wake_at_ns) {
+        return NULL;
+    }
+    hw__ledger_dequeue(ledger, next);
+    return next;
+}

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: MIT
+#include "schedule/ledger.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "schedule/habits.h"
+#include "schedule/watchdog.h"
+
+/* Waiters look more often than this: when nobody has for so long, the whole process stood still
+ * (SIGSTOP, a paused container). */
+#define STOPPED_NS 500000000
+
+/* How soon who goes next looks by itself while the GIL may come free unannounced, at first. */
+#define GUARD_NS 150000
+
+/* What a call that comes back at once may take without being a loss: two hand-overs take longer. */
+#define FREE_OF_CHARGE_NS 1500
+
+/* The most that one time in grace is charged for. */
+#define CHARGE_MOST_NS 2000000
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+void hw__ledger_begin(struct hw__ledger *ledger, const struct hw_policy *policy,
+                      const int64_t *options, const struct hw__settings *settings, int64_t clock_ns,
+                      int64_t interval_ns) {
+    struct hw__waiter **first = ledger->lanes[0].members, **second = ledger->lanes[1].members;
+    *ledger = (struct hw__ledger){.lanes = {{.members = first}, {.members = second}},
+                                  .policy = policy,
+                                  .settings = *settings,
+                                  .phase = HW__PHASE_STRANGE};
+    memcpy(ledger->view.options, options, sizeof ledger->view.options);
+    ledger->view.interval_ns = interval_ns;
+    ledger->budget_at_ns = hw__ledger_time(ledger, clock_ns);
+    ledger->idle_at_ns = ledger->budget_at_ns + HW__IDLE_EVERY_NS;
+}
+
+void hw__ledger_end(struct hw__ledger *ledger) {
+    ledger->policy = NULL;
+    hw__ledger_rest(ledger);
+}
+
+int64_t hw__ledger_time(struct hw__ledger *ledger, int64_t clock_ns) {
+    int64_t since_ns = clock_ns - ledger->view.now_ns;
+    if (since_ns > 0) {
+        ledger->view.now_ns = clock_ns;
+    }
+    if (since_ns > STOPPED_NS) { /* or nobody waited: then there is nothing to excuse */
+        ledger->went_on_ns = clock_ns;
+    }
+    return ledger->view.now_ns;
+}
+
+void hw__ledger_forget(struct hw__waiter *waiter) {
+    memset(&waiter->seen, 0, sizeof waiter->seen);
+    waiter->stage = HW__STAGE_AWAY;
+    hw__habits_forget(waiter);
+}
+
+void hw__ledger_forget_last(struct hw__waiter *waiter) {
+    waiter->stage = HW__STAGE_AWAY;
+    waiter->left_ns = 0;
+    waiter->seen.run_ns = 0;
+    waiter->seen.released_ns = 0;
+    waiter->seen.flags &= ~HW_THREAD_FORCED;
+}
+
+void hw__ledger_leave(struct hw__ledger *ledger, struct hw__waiter *waiter) {
+    hw__ledger_dequeue(ledger, waiter);
+    hw__ledger_has_come(ledger, waiter);
+    waiter->stage = HW__STAGE_AWAY;
+}
+
+/* ---------------------------------------------------------------- the queue */
+uint32_t hw__ledger_waiting(const struct hw__ledger *ledger) {
+    return ledger->lanes[0].count + ledger->lanes[1].count;
+}
+
+struct hw__waiter *hw__ledger_next(struct hw__ledger *ledger) {
+    bool both = ledger->lanes[0].count > 0 && ledger->lanes[1].count > 0;
+    bool second = ledger->lanes[0].count == 0;
+    if (both && ledger->policy != NULL && ledger->policy->lane != NULL) {
+        second = ledger->policy->lane(&ledger->view) != 0;
+    }
+    return hw__waiters_first(&ledger->lanes[second ? 1 : 0]);
+}
+
+void hw__ledger_enqueue(struct hw__ledger *ledger, struct hw__waiter *waiter) {
+    waiter->lane = waiter->seen.lane == 0 ? 0 : 1; /* whatever the policy says */
+    waiter->stage = HW__STAGE_QUEUED;
+    hw__waiters_push(&ledger->lanes[waiter->lane], waiter);
+    ledger->view.in_lane[waiter->lane] = ledger->lanes[waiter->lane].count;
+}
+
+void hw__ledger_dequeue(struct hw__ledger *ledger, struct hw__waiter *waiter) {
+    if (waiter->place != 0) {
+        hw__waiters_remove(&ledger->lanes[waiter->lane], waiter);
+        ledger->view.in_lane[waiter->lane] = ledger->lanes[waiter->lane].count;
+        waiter->stage = HW__STAGE_WANTS;
+    }
+}
+
+void hw__ledger_want(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t now_ns) {
+    waiter->stage = HW__STAGE_WANTS;
+    waiter->spun = false;
+    waiter->order = ++ledger->arrivals;
+    waiter->releases = ledger->releases;
+    waiter->stuck_ns = ledger->stuck_ns;
+    waiter->guard_ns = GUARD_NS;
+    waiter->seen.ready_ns = now_ns;
+    hw__watchdog_crowd(ledger, hw__ledger_waiting(ledger) + 1, now_ns);
+    ledger->policy->ready(&ledger->view, &waiter->seen);
+}
+
+void hw__ledger_has_come(struct hw__ledger *ledger, struct hw__waiter *waiter) {
+    if (waiter->stage == HW__STAGE_CALLED) {
+        waiter->stage = HW__STAGE_WANTS;
+    }
+    if (ledger->called == waiter) {
+        ledger->called = NULL;
+    }
+}
+
+/* ---------------------------------------------------------------- the policy's word */
+static void tell_acquired(struct hw__ledger *ledger) {
+    if (ledger->policy->acquired != NULL) {
+        ledger->policy->acquired(&ledger->view, &ledger->holder->seen);
+    }
+}
+
+int64_t hw__ledger_patience(struct hw__ledger *ledger, const struct hw__waiter *waiter) {
+    return ledger->policy->patience(&ledger->view, &waiter->seen, &ledger->holder->seen);
+}
+
+int64_t hw__ledger_grace(struct hw__ledger *ledger, const struct hw__waiter *next,
+                         const struct hw__waiter *releaser) {
+    return ledger->policy->grace == NULL
+               ? 0
+               : ledger->policy->grace(&ledger->view, &next->seen, &releaser->seen);
+}
+
+bool hw__ledger_is_idle(struct hw__ledger *ledger, int64_t now_ns) {
+    if (ledger->policy->idle == NULL || now_ns < ledger->idle_at_ns) {
+        return false;
+    }
+    ledger->idle_at_ns = now_ns + HW__IDLE_EVERY_NS;
+    return ledger->policy->idle(&ledger->view);
+}
+
+/* ---------------------------------------------------------------- the GIL changes hands */
+static void set_holder(struct hw__ledger *ledger, enum hw__phase phase, struct hw__waiter *holder) {
+    ledger->phase = phase;
+    ledger->holder = holder;
+    ledger->view.holder = holder == NULL ? NULL : &holder->seen;
+}
+
+void hw__ledger_notice(struct hw__ledger *ledger, int64_t now_ns) {
+    if (ledger->phase == HW__PHASE_HELD) {
+        return;
+    }
+    if (ledger->phase == HW__PHASE_ALONE) {
+        ledger->phase = HW__PHASE_HELD;
+        ledger->holder->seen.acquired_ns = now_ns;
+        tell_acquired(ledger);
+        return;
+    }
+    ledger->phase = HW__PHASE_STRANGE;
+    if (ledger->stranger_ns == 0) {
+        ledger->stranger_ns = now_ns;
+    }
+}
+
+bool hw__ledger_is_wanted(const struct hw__ledger *ledger, const struct hw__waiter *waiter) {
+    return ledger->called != NULL || hw__ledger_waiting(ledger) > 0 || waiter == NULL ||
+           hw__waiter_waits(waiter);
+}
+
+static void begin_hold(struct hw__ledger *ledger) {
+    ledger->counts.acquires++;
+    ledger->free_ns = ledger->stranger_ns = ledger->request.by_ns = 0;
+    ledger->request.made = false;
+    ledger->request.early = NULL;
+}
+
+void hw__ledger_take_alone(struct hw__ledger *ledger, struct hw__waiter *waiter, int32_t core) {
+    waiter->seen.ready_ns = 0;
+    waiter->left_ns = 0;
+    waiter->core = core;
+    begin_hold(ledger);
+    set_holder(ledger, HW__PHASE_ALONE, waiter);
+    ledger->alone++;
+}
+
+/* Returns whether the wait was one that the policy has shortened. */
+static bool count_wait(struct hw__ledger *ledger, const struct hw__waiter *waiter, int64_t now_ns) {
+    int64_t wait_ns = now_ns - waiter->seen.ready_ns;
+    struct hw_schedule_counts *counts = &ledger->counts;
+    counts->wait_ns += wait_ns;
+    counts->worst_wait_ns = wait_ns > counts->worst_wait_ns ? wait_ns : counts->worst_wait_ns;
+    bool early = ledger->request.early == waiter;
+    counts->early += early;
+    counts->early_wait_ns += early ? wait_ns : 0;
+    return early;
+}
+
+/* What the GIL was free for is charged to the budget of grace where somebody was left asleep. */
+static void count_free(struct hw__ledger *ledger, int64_t now_ns) {
+    bool wanted = ledger->called != NULL || hw__ledger_waiting(ledger) > 0;
+    if (wanted && ledger->free_ns != 0) {
+        int64_t free_ns = now_ns - ledger->free_ns;
+        int64_t charge_ns = least(free_ns - FREE_OF_CHARGE_NS, CHARGE_MOST_NS);
+        ledger->counts.idle_ns += free_ns;
+        ledger->budget_ns -= ledger->phase == HW__PHASE_GRACE && charge_ns > 0 ? charge_ns : 0;
+    }
+}
+
+bool hw__ledger_take(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t now_ns,
+                     int32_t core) {
+    ledger->alone = 0;
+    count_free(ledger, now_ns);
+    ledger->passed_over = ledger->called != NULL && ledger->called != waiter;
+    if (waiter == NULL) {
+        begin_hold(ledger);
+        set_holder(ledger, HW__PHASE_STRANGE, NULL);
+        return false;
+    }
+    hw__ledger_dequeue(ledger, waiter);
+    hw__ledger_has_come(ledger, waiter);
+    hw__habits_learn(waiter, now_ns);
+    bool early = false;
+    if (hw__waiter_waits(waiter)) {
+        early = count_wait(ledger, waiter, now_ns);
+    } else {
+        waiter->seen.ready_ns = 0;
+    }
+    begin_hold(ledger);
+    set_holder(ledger, HW__PHASE_HELD, waiter);
+    waiter->stage = HW__STAGE_AWAY;
+    waiter->core = core;
+    waiter->seen.acquired_ns = now_ns;
+    tell_acquired(ledger);
+    return early;
+}
+
+bool hw__ledger_drop_alone(struct hw__ledger *ledger, struct hw__waiter *waiter) {
+    if (ledger->phase != HW__PHASE_ALONE || ledger->holder != waiter) {
+        return false;
+    }
+    ledger->releases++;
+    waiter->seen.run_ns = 0;
+    waiter->seen.released_ns = 0;
+    waiter->seen.flags &= ~HW_THREAD_FORCED;
+    set_holder(ledger, HW__PHASE_FREE, NULL);
+    return true;
+}
+
+void hw__ledger_meet(struct hw__ledger *ledger, struct hw__waiter *waiter) {
+    if (waiter == NULL) {
+        ledger->stuck_ns += hw__watchdog_stuck_ns(ledger->view.now_ns - ledger->stranger_ns);
+        return;
+    }
+    waiter->stage = HW__STAGE_AWAY;
+    waiter->seen.ready_ns = 0;
+    waiter->seen.acquired_ns = ledger->stranger_ns;
+    set_holder(ledger, HW__PHASE_HELD, waiter);
+    tell_acquired(ledger);
+}
+
+/* The holder's account, at the end of its hold. */
+static void settle(struct hw__ledger *ledger, struct hw__waiter *waiter, int64_t now_ns) {
+    struct hw_policy_thread *seen = &waiter->seen;
+    bool forced = ledger->request.made;
+    int64_t held_ns = now_ns - seen->acquired_ns;
+    ledger->stuck_ns += hw__watchdog_stuck_ns(held_ns);
+    seen->used_ns += held_ns;
+    seen->run_ns += held_ns;
+    seen->flags = (seen->flags & ~HW_THREAD_FORCED) | (forced ? HW_THREAD_FORCED : 0);
+    if (ledger->policy->released != NULL) {
+        ledger->policy->released(&ledger->view, seen, held_ns);
+    }
+    seen->released_ns = now_ns;
+    if (!forced) {
+        seen->burst_ns += (seen->run_ns - seen->burst_ns) / 4;
+        seen->run_ns = 0;
+    }
+}
+
+struct hw__waiter *hw__ledger_drop(struct hw__ledger *ledger, struct hw__waiter *waiter,
+                                   int64_t now_ns) {
+    ledger->releases++;
+    ledger->free_ns = now_ns;
+    bool known = ledger->phase == HW__PHASE_HELD && ledger->holder == waiter && waiter != NULL;
+    if (known) {
+        settle(ledger, waiter, now_ns);
+    }
+    ledger->stranger_ns = 0;
+    return known ? waiter : NULL;
+}
+
+void hw__ledger_dropped(struct hw__ledger *ledger) {
+    set_holder(ledger, HW__PHASE_FREE, NULL);
+    ledger->request.made = false;
+}
+
+void hw__ledger_rest(struct hw__ledger *ledger) {
+    ledger->alone = 0;
+    ledger->called = NULL;
+    ledger->request.made = false;
+    ledger->stranger_ns = 0;
+    set_holder(ledger, HW__PHASE_STRANGE, NULL);
+}
+
+void hw__ledger_rouse(struct hw__ledger *ledger, int64_t now_ns) {
+    ledger->idle_at_ns = now_ns + HW__IDLE_EVERY_NS;
+    set_holder(ledger, HW__PHASE_STRANGE, NULL);
+    ledger->stranger_ns = now_ns - ledger->view.interval_ns;
+    ledger->request.made = true;
+    ledger->request.at_ns = now_ns;
+    ledger->request.again_ns = HW__ASK_AGAIN_NS;
+    ledger->counts.asked++;
+}
+
+void hw__ledger_check(const struct hw__ledger *ledger) {
+#ifndef NDEBUG
+    bool has_holder = ledger->phase == HW__PHASE_HELD || ledger->phase == HW__PHASE_ALONE;
+    assert(ledger->phase < HW__PHASES);
+    assert(has_holder == (ledger->holder != NULL));
+    assert(ledger->view.holder == (has_holder ? &ledger->holder->seen : NULL));
+    assert(!has_holder || ledger->holder->place == 0);
+    assert(ledger->phase == HW__PHASE_STRANGE || ledger->stranger_ns == 0);
+    assert(!ledger->request.made || ledger->phase == HW__PHASE_HELD ||
+           ledger->phase == HW__PHASE_STRANGE);
+    assert(ledger->called == NULL || ledger->called->stage == HW__STAGE_CALLED);
+    for (int lane = 0; lane < HW_POLICY_LANES; lane++) {
+        assert(ledger->view.in_lane[lane] == ledger->lanes[lane].count);
+        const struct hw__waiter *first = hw__waiters_first(&ledger->lanes[lane]);
+        assert(first == NULL || (first->stage == HW__STAGE_QUEUED && first->place == 1));
+    }
+#else
+    (void)ledger;
+#endif
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+#include "sim/gil.h"
+
+#include "sim/world.h"
+#include "trace/format.h"
+
+static bool is_scheduled(const struct hw__gil_sim *gil) { return gil->ledger.policy != NULL; }
+
+static int64_t cost(const struct hw__worker *worker, enum hw_sim_cost which) {
+    return hw__cost(worker->task->machine, which);
+}
+
+static void lock(struct hw__worker *worker) {
+    struct hw__gil_sim *gil = worker->gil;
+    if (is_scheduled(gil) && !gil->rests) {
+        hw__scheduled_lock(worker);
+        hw__scheduled_locked(worker);
+    } else {
+        hw__sim_mutex_lock(worker->task, &gil->mutex);
+    }
+}
+
+static void unlock(struct hw__worker *worker) {
+    hw__sim_mutex_unlock(worker->task, &worker->gil->mutex);
+    hw__scheduled_unlocked(worker);
+}
+
+/* ---------------------------------------------------------------- what is counted and traced */
+void hw__gil_waits(struct hw__worker *worker) {
+    if (worker->waiting_since == 0) {
+        worker->waiting_since = hw__now(worker);
+        hw__world_tell(worker, HW__WAIT, 0, worker->where);
+    }
+}
+
+static void begin_hold(struct hw__worker *worker) {
+    struct hw__world *world = worker->world;
+    struct hw_sim_role_result *result = &world->results[worker->role_index];
+    if (worker->waiting_since != 0 && hw__world_counts(world)) {
+        int64_t wait_ns = hw__now(worker) - worker->waiting_since;
+        result->waited_ns += hw__world_part_ns(world, worker->waiting_since);
+        result->waits++;
+        result->worst_wait_ns = wait_ns > result->worst_wait_ns ? wait_ns : result->worst_wait_ns;
+    }
+    worker->gil->result.acquires += hw__world_counts(world);
+    worker->waiting_since = 0;
+    worker->since_ns = hw__now(worker);
+    worker->gil->asked = false;
+    hw__world_tell(worker, HW__ACQUIRE, 0, 0);
+}
+
+static void end_hold(struct hw__worker *worker) {
+    struct hw__world *world = worker->world;
+    int64_t held_ns = hw__world_part_ns(world, worker->since_ns);
+    bool forced = worker->gil->asked;
+    world->results[worker->role_index].held_ns += held_ns;
+    worker->gil->result.held_ns += held_ns;
+    worker->gil->result.forced += forced && hw__world_counts(world);
+    hw__world_tell(worker, HW__RELEASE, forced ? HW__FORCED : 0, worker->where);
+}
+
+/* ---------------------------------------------------------------- asking */
+void hw__gil_ask(struct hw__gil_sim *gil, const struct hw__worker *from) {
+    struct hw__worker *holder = gil->last;
+    if (!holder->drop) {
+        holder->drop = true;
+        int64_t delay_ns = hw__cost(holder->task->machine, HW_SIM_COST_CHECK);
+        if (holder->task->core != from->task->core) {
+            delay_ns += hw__cost(holder->task->machine, HW_SIM_COST_CACHE_LINE);
+        }
+        hw__task_interrupt(holder->task, delay_ns);
+    }
+}
+
+static void tell_request(struct hw__worker *worker) {
+    if (!worker->gil->asked) {
+        worker->gil->asked = true;
+        worker->gil->result.requests += hw__world_counts(worker->world);
+        hw__world_tell(worker, HW__REQUEST, 0, 0);
+    }
+}
+
+/* ---------------------------------------------------------------- take_gil() */
+/* Waits once. Returns whether the holder is to be asked. */
+static bool wait_once(struct hw__worker *worker) {
+    struct hw__gil_sim *gil = worker->gil;
+    uint64_t switches = gil->switches;
+    int64_t deadline_ns = hw__now(worker) + gil->interval_ns;
+    hw__gil_waits(worker);
+    bool signalled = is_scheduled(gil)
+                         ? hw__scheduled_wait(worker, deadline_ns)
+                         : hw__sim_cond_wait(worker->task, &gil->cond, &gil->mutex, deadline_ns);
+    return !signalled && gil->locked && gil->switches == switches;
+}
+
+void hw__gil_take(struct hw__worker *worker) {
+    struct hw__gil_sim *gil = worker->gil;
+    if (gil == NULL) {
+        return;
+    }
+    if (!gil->enabled) {
+        gil->in_python++;
+        worker->since_ns = hw__now(worker);
+        return;
+    }
+    hw__task_user(worker->task, cost(worker, HW_SIM_COST_LOCK));
+    lock(worker);
+    while (gil->locked) {
+        if (wait_once(worker)) {
+            tell_request(worker);
+            hw__gil_ask(gil, worker);
+        }
+    }
+    hw__sim_mutex_lock(worker->task, &gil->switch_mutex);
+    gil->locked = true;
+    gil->switches += gil->last != worker;
+    gil->last = worker;
+    begin_hold(worker);
+    if (is_scheduled(gil)) {
+        hw__scheduled_acquire(worker);
+    }
+    hw__sim_cond_signal(worker->task, &gil->switch_cond);
+    hw__sim_mutex_unlock(worker->task, &gil->switch_mutex);
+    worker->drop = false;
+    unlock(worker);
+}
+
+/* ---------------------------------------------------------------- drop_gil() */
+void hw__gil_drop(struct hw__worker *worker) {
+    struct hw__gil_sim *gil = worker->gil;
+    if (gil == NULL) {
+        return;
+    }
+    if (!gil->enabled) {
+        gil->in_python--;
+        return;
+    }
+    hw__task_user(worker->task, cost(worker, HW_SIM_COST_LOCK));
+    gil->last = worker;
+    lock(worker);
+    gil->locked = false;
+    end_hold(worker);
+    if (is_scheduled(gil)) {
+        hw__scheduled_release(worker);
+    }
+    hw__sim_cond_signal(worker->task, &gil->cond);
+    unlock(worker);
+    if (!worker->drop) {
+        return;
+    }
+    /* FORCE_SWITCHING: waits until another thread has taken over. */
+    hw__sim_mutex_lock(worker->task, &gil->switch_mutex);
+    if (gil->last == worker) {
+        worker->drop = false;
+        if (is_scheduled(gil)) {
+            hw__scheduled_wait_switch(worker);
+        } else {
+            hw__sim_cond_wait(worker->task, &gil->switch_cond, &gil->switch_mutex, HW__NO_DEADLINE);
+        }
+    }
+    hw__sim_mutex_unlock(worker->task, &gil->switch_mutex);
+}
+
+void hw__gil_check(struct hw__worker *worker) {
+    if (!worker->drop || worker->gil == NULL || !worker->gil->enabled) {
+        return;
+    }
+    int64_t cold_ns = hw__cold_ns(worker->task, HW__COLD_PENDING, HW_SIM_COST_COLD_PENDING);
+    hw__task_user(worker->task, cost(worker, HW_SIM_COST_PENDING) + cold_ns);
+    hw__gil_drop(worker);
+    hw__gil_take(worker);
+}

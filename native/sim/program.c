@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+/* The code of a simulated thread: it does what its role's operations say. */
+#include <errno.h>
+
+#include "sim/world.h"
+#include "trace/format.h"
+
+/* A program that goes on for so many operations in no time would never end. */
+#define MOST_AT_ONCE 100000
+
+static int64_t cost(const struct hw__worker *worker, enum hw_sim_cost which) {
+    return hw__cost(worker->task->machine, which);
+}
+
+static void kernel(struct hw__worker *worker, enum hw_sim_cost which) {
+    hw__task_kernel(worker->task, cost(worker, which));
+}
+
+static int64_t value_of(struct hw__worker *worker, const struct hw_sim_op *op) {
+    if ((op->flags & HW_SIM_OF_DIST) == 0) {
+        return op->value;
+    }
+    struct hw__world *world = worker->world;
+    return hw__random_of(&world->machine.random, &world->spec.dists[op->value]);
+}
+
+/* ---------------------------------------------------------------- computing */
+/* Code that did not run on this core of late takes longer: the first hold after other code had the
+ * core, and a little of the second one. */
+static int64_t cold_python_ns(struct hw__worker *worker) {
+    struct hw__world *world = worker->world;
+    struct hw__core *core = worker->task->core;
+    int64_t *warm_at = &world->warm_at[worker->role_index * world->spec.core_count + core->id];
+    double cold = hw__coldness(hw__core_busy_ns(&world->machine, core) - *warm_at);
+    double before = worker->cold;
+    worker->cold = cold;
+    if (cold < 0.025) { /* it ran just now */
+        worker->cold = 0;
+        return (int64_t)((double)cost(worker, HW_SIM_COST_COLD_PYTHON_NEXT) * before);
+    }
+    return (int64_t)((double)cost(worker, HW_SIM_COST_COLD_PYTHON) * cold);
+}
+
+static void stay_warm(struct hw__worker *worker) {
+    struct hw__world *world = worker->world;
+    struct hw__core *core = worker->task->core;
+    world->warm_at[worker->role_index * world->spec.core_count + core->id] =
+        hw__core_busy_ns(&world->machine, core);
+}
+
+/* Where the GIL is off, threads that run Python code at the same time slow each other down. */
+static int64_t slowed(const struct hw__worker *worker, int64_t ns) {
+    const struct hw__gil_sim *gil = worker->gil;
+    if (gil == NULL || gil->enabled || gil->slow_down == 0) {
+        return ns;
+    }
+    return (int64_t)((double)ns * (1 + gil->slow_down * (gil->in_python - 1)));
+}
+
+static void begin_computing(struct hw__worker *worker) { worker->user_at = worker->task->user_ns; }
+
+static void end_computing(struct hw__worker *worker) {
+    worker->computed_ns += worker->task->user_ns - worker->user_at;
+    worker->user_at = -1;
+}
+
+/* Runs Python code, which looks whether it is asked to let go. */
+static void hold(struct hw__worker *worker, int64_t ns) {
+    int64_t left_ns = slowed(worker, ns);
+    while (left_ns > 0) {
+        begin_computing(worker);
+        left_ns -= hw__task_until(worker->task, left_ns, &worker->drop);
+        end_computing(worker);
+        hw__gil_check(worker);
+    }
+}
+
+static void compute(struct hw__worker *worker, int64_t ns) {
+    begin_computing(worker);
+    hw__task_user(worker->task, ns);
+    end_computing(worker);
+}
+
+/* ---------------------------------------------------------------- calls that let the GIL go */
+static void nap(struct hw__worker *worker, int64_t ns) {
+    int64_t until_ns = hw__now(worker) + ns;
+    hw__gil_drop(worker);
+    hw__task_sleep(worker->task, &worker->nap, until_ns,
+                   cost(worker, HW_SIM_COST_FUTEX_SLEEP_TIMED));
+    kernel(worker, HW_SIM_COST_FUTEX_WOKEN_TIMED);
+    hw__gil_take(worker);
+}
+
+static void block(struct hw__worker *worker, int64_t ns) {
+    int64_t until_ns = hw__now(worker) + ns;
+    hw__gil_drop(worker);
+    if (until_ns > hw__now(worker)) {
+        hw__task_block(worker->task, &worker->nap, until_ns);
+    }
+    hw__gil_take(worker);
+}
+
+static void receive(struct hw__worker *worker, uint32_t index) {
+    struct hw__port *port = &worker->world->ports[index];
+    hw__gil_drop(worker);
+    if (port->count > 0) {
+        int64_t cold_ns = hw__cold_ns(worker->task, HW__COLD_RECEIVE, HW_SIM_COST_COLD_RECEIVE);
+        hw__task_kernel(worker->task, cost(worker, HW_SIM_COST_RECEIVE_READY) + cold_ns);
+    } else {
+        kernel(worker, HW_SIM_COST_RECEIVE_SLEEP);
+    }
+    while (port->count == 0) {
+        hw__task_sleep(worker->task, &port->receivers, HW__NO_DEADLINE, 0);
+        kernel(worker, HW_SIM_COST_RECEIVE_WOKEN);
+    }
+    struct hw__message message = port->messages[port->first];
+    port->first = (port->first + 1) % worker->world->connection_count;
+    port->count--;
+    worker->client = message.client;
+    worker->connection = message.connection;
+    hw__gil_take(worker);
+}
+
+static void reply(struct hw__worker *worker) {
+    if (worker->client < 0) { /* to nobody */
+        worker->world->machine.error = -EPROTO;
+        hw__task_end(worker->task);
+    }
+    struct hw__client *client = &worker->world->clients[worker->client];
+    hw__gil_drop(worker);
+    int64_t cold_ns = hw__cold_ns(worker->task, HW__COLD_SEND, HW_SIM_COST_COLD_SEND);
+    hw__task_kernel(worker->task, cost(worker, HW_SIM_COST_SEND) + cold_ns);
+    bool idle = hw__client_reply(client, worker->task, worker->connection);
+    worker->client = -1;
+    hw__task_kernel(worker->task, cost(worker, HW_SIM_COST_SEND_END) +
+                                      (idle ? cost(worker, HW_SIM_COST_SEND_IDLE) : 0));
+    hw__gil_take(worker);
+}
+
+static void take(struct hw__worker *worker, struct hw__sim_semaphore *semaphore) {
+    if (!hw__sim_semaphore_try(worker->task, semaphore)) {
+        hw__gil_drop(worker);
+        hw__sim_semaphore_wait(worker->task, semaphore);
+        hw__gil_take(worker);
+    }
+}
+
+static void post(struct hw__worker *worker, struct hw__sim_semaphore *semaphore) {
+    hw__task_user(worker->task, cost(worker, HW_SIM_COST_LOCK));
+    hw__sim_semaphore_post(worker->task, semaphore);
+}
+
+/* ---------------------------------------------------------------- loops */
+static void begin_loop(struct hw__worker *worker, int64_t times) {
+    worker->loops[worker->depth].begin = worker->at;
+    worker->loops[worker->depth].left = times;
+    worker->depth++;
+}
+
+static void end_loop(struct hw__worker *worker) {
+    if (--worker->loops[worker->depth - 1].left > 0) {
+        worker->at = worker->loops[worker->depth - 1].begin;
+    } else {
+        worker->depth--;
+    }
+}
+
+/* ---------------------------------------------------------------- the program */
+static void done(struct hw__worker *worker) {
+    hw__world_done(worker->world, worker->role_index, hw__now(worker) - worker->begun_ns);
+    worker->begun_ns = hw__now(worker);
+}
+
+static void run_op(struct hw__worker *worker, const struct hw_sim_op *op) {
+    uint32_t index = op->index;
+    switch ((enum hw_sim_op_kind)op->kind) {
+    case HW_SIM_HOLD: {
+        int64_t cold_ns = worker->gil == NULL ? 0 : cold_python_ns(worker);
+        hold(worker, value_of(worker, op) + cold_ns);
+        stay_warm(worker);
+        break;
+    }
+    case HW_SIM_CALL:
+        compute(worker, slowed(worker, value_of(worker, op)));
+        stay_warm(worker);
+        break;
+    case HW_SIM_COMPUTE:
+        hold(worker, INT64_MAX / 8);
+        break;
+    case HW_SIM_RUN:
+        hw__gil_drop(worker);
+        compute(worker, value_of(worker, op));
+        hw__gil_take(worker);
+        break;
+    case HW_SIM_SLEEP:
+        nap(worker, value_of(worker, op));
+        break;
+    case HW_SIM_BLOCK:
+        block(worker, value_of(worker, op));
+        break;
+    case HW_SIM_RECEIVE:
+        receive(worker, index + worker->port_offset);
+        break;
+    case HW_SIM_REPLY:
+        reply(worker);
+        break;
+    case HW_SIM_TAKE:
+        take(worker, &worker->world->semaphores[index]);
+        break;
+    case HW_SIM_POST:
+        post(worker, &worker->world->semaphores[index]);
+        break;
+    case HW_SIM_BEGIN:
+        worker->begun_ns = hw__now(worker);
+        break;
+    case HW_SIM_DONE:
+        done(worker);
+        break;
+    case HW_SIM_LOOP:
+        begin_loop(worker, value_of(worker, op));
+        break;
+    case HW_SIM_END:
+        end_loop(worker);
+        break;
+    default:
+        worker->at = worker->role->op_count;
+        break;
+    }
+}
+
+/* Ends the run where the program goes round without that time passes. */
+static void watch_time(struct hw__worker *worker) {
+    if (worker->moved_ns != hw__now(worker)) {
+        worker->moved_ns = hw__now(worker);
+        worker->moved_ops = 0;
+    } else if (++worker->moved_ops > MOST_AT_ONCE) {
+        worker->world->machine.error = -EPROTO;
+        hw__task_end(worker->task);
+    }
+}
+
+static bool goes_on(struct hw__worker *worker, bool exits) {
+    if (worker->at < worker->role->op_count) {
+        return true;
+    }
+    worker->at = 0;
+    worker->depth = 0;
+    return !exits && worker->role->repeats != 0 && worker->role->op_count > 0;
+}
+
+void hw__program_run(void *argument) {
+    struct hw__task *task = argument;
+    struct hw__worker *worker = task->owner;
+    worker->begun_ns = hw__now(worker);
+    hw__gil_take(worker);
+    bool exits = false;
+    while (goes_on(worker, exits)) {
+        const struct hw_sim_op *op = &worker->role->ops[worker->at++];
+        worker->where = op->where;
+        exits = op->kind == HW_SIM_EXIT;
+        run_op(worker, op);
+        watch_time(worker);
+    }
+    hw__gil_drop(worker);
+    hw__world_tell(worker, HW__EXIT, 0, 0);
+    hw__task_end(task);
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+/* Chance in the simulator: one stream of numbers for each run, from its seed. */
+#ifndef HEADWAY_SIM_RANDOM_H
+#define HEADWAY_SIM_RANDOM_H
+
+#include <stdint.h>
+
+#include "headway/simulate.h"
+
+struct hw__random {
+    uint64_t state;
+};
+
+void hw__random_seed(struct hw__random *random, uint64_t seed);
+
+/* Evenly from 0 to below 1. */
+double hw__random_unit(struct hw__random *random);
+
+/* With this mean, exponentially distributed. */
+double hw__random_exponential(struct hw__random *random, double mean);
+
+/* A value of the distribution: between two quantiles, evenly. */
+int64_t hw__random_of(struct hw__random *random, const struct hw_sim_dist *dist);
+
+#endif
