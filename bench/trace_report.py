@@ -25,11 +25,12 @@ STEPS = ("read", "analyse", "render", "json")
 
 def write(path: str, events: int, threads: int) -> None:
     """Write a made trace."""
+    from headway.traces import writer
+
     sys.path.insert(0, str(TESTS))
-    import hwt_writer  # type: ignore[import-not-found]
     from made_traces import made_trace  # type: ignore[import-not-found]
 
-    hwt_writer.write(made_trace(events=events, threads=threads), Path(path), short_holds=True)
+    writer.write(made_trace(events=events, threads=threads), Path(path), short_holds=True)
 
 
 def report(path: str) -> None:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent / "src" / "headway"
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"lab", "live", "measure"},
     "__main__": {"cli"},
-    "cli": {"lab", "host", "live", "report", "traces", "native", "errors", "printable", "__init__"},
+    "cli": {"lab", "host", "live", "report", "sim", "traces", "native", "errors", "printable", "__init__"},
     "pytest_plugin": {"pytest_options", "measure", "report", "lab", "host", "errors", "printable", "__init__"},
     "pytest_options": {"measure", "report", "errors"},
     "report": {"lab", "host", "measure", "traces", "errors", "printable"},
@@ -23,6 +23,8 @@ ALLOWED: dict[str, set[str]] = {
     "host": {"errors", "printable"},
     "live": {"traces", "agent", "native", "errors", "printable", "__init__"},
     "traces": {"errors", "printable"},
+    "sim": {"traces", "host", "native", "native_sim", "errors", "printable"},
+    "native_sim": {"native", "errors"},
     "native": {"errors"},
     "agent": set(),
     "errors": set(),

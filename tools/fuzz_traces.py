@@ -4,7 +4,7 @@ Mutates trace files (flipped bits, cuts, spliced pieces, interesting numbers in 
 records) and reads them. Whatever the bytes, the reader must refuse the file with a TraceError, or give a trace that
 keeps the invariants, in little time and memory. An input that it does not is saved, and the exit status is 1.
 
-Without FILE it starts from files that tests/hwt_writer.py writes.
+Without FILE it starts from files that headway.traces.writer writes.
 """
 
 import argparse
@@ -30,6 +30,7 @@ from headway.errors import TraceError  # noqa: E402 - needs the path above
 from headway.traces import format as hwt  # noqa: E402
 from headway.traces.invariants import violations  # noqa: E402
 from headway.traces.reader import read  # noqa: E402
+from headway.traces.writer import write  # noqa: E402
 
 MOST_S = 2.0
 MOST_BYTES = 500 * 2**20
@@ -159,19 +160,19 @@ def seeds(paths: list[Path]) -> list[bytes]:
             sys.exit(f"none of the files is {MOST_FILE_BYTES // 2**20} MiB or smaller")
         return found
     # By name, as tests/ is not checked with the tools.
-    write = importlib.import_module("hwt_writer").write
     made_trace = importlib.import_module("made_traces").made_trace
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "seed.hwt"
+        made: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
+            (0, 1, 1, {}),
+            (60, 3, 1, {"events_per_chunk": 8, "short_holds": True}),
+            (400, 5, 2, {"events_per_chunk": 50}),
+            (400, 6, 3, {"events_per_chunk": 10, "room": 30}),
+        )
         return [
             write(made_trace(events=events, threads=threads, gils=gils, seed=7), path, **options).read_bytes()
-            for events, threads, gils, options in (
-                (0, 1, 1, {}),
-                (60, 3, 1, {"events_per_chunk": 8, "short_holds": True}),
-                (400, 5, 2, {"events_per_chunk": 50}),
-                (400, 6, 3, {"events_per_chunk": 10, "room": 30}),
-            )
+            for events, threads, gils, options in made
         ]
 
 

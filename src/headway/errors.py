@@ -13,6 +13,7 @@ __all__ = [
     "ProgramMissingError",
     "ProgramUnfitError",
     "RecordingError",
+    "ScenarioError",
     "SchedulingError",
     "StoreError",
     "TraceError",
@@ -44,6 +45,10 @@ class UsageError(HeadwayError):
     """A bad argument or a contradictory pair of them: found before anything runs."""
 
     exit_code = 2
+
+
+class ScenarioError(UsageError):
+    """A description of a program to simulate that makes no sense: which key, its value, what was expected."""
 
 
 class ProgramMissingError(HeadwayError):

@@ -11,7 +11,7 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.errors import NativeError
+from headway.errors import NativeError, SchedulingError
 
 __all__ = [
     "ABI_VERSION",
@@ -20,6 +20,7 @@ __all__ = [
     "CollectionState",
     "Policy",
     "PolicyOption",
+    "find_policy",
     "headers_path",
     "library_path",
     "policies",
@@ -141,6 +142,21 @@ def _options(first: "ctypes._Pointer[_Option]") -> tuple[PolicyOption, ...]:
     return tuple(found)
 
 
+def _text(text: bytes | None) -> str:
+    """Return a text that a policy of a user's may leave out."""
+    return "" if text is None else text.decode(errors="replace")
+
+
+def _described(one: _Policy) -> Policy:
+    return Policy(
+        name=_text(one.name),
+        about=_text(one.about),
+        good_for=_text(one.good_for),
+        bad_at=_text(one.bad_at),
+        options=_options(one.options) if one.options else (),
+    )
+
+
 @functools.cache
 def policies() -> tuple[tuple[Policy, ...], tuple[PolicyOption, ...]]:
     """Return the policies that are built in, the default one first, and the options that each of them has besides.
@@ -153,17 +169,30 @@ def policies() -> tuple[tuple[Policy, ...], tuple[PolicyOption, ...]]:
     library.hw_policy_engine_options.restype = ctypes.POINTER(_Option)
     found: list[Policy] = []
     while pointer := library.hw_policy_at(len(found)):
-        one = pointer.contents
-        found.append(
-            Policy(
-                name=one.name.decode(),
-                about=one.about.decode(),
-                good_for=one.good_for.decode(),
-                bad_at=one.bad_at.decode(),
-                options=_options(one.options),
-            )
-        )
+        found.append(_described(pointer.contents))
     return tuple(found), _options(library.hw_policy_engine_options())
+
+
+def find_policy(name: str) -> tuple[int, Policy]:
+    """Find a policy by its name, or load the library at a path (with a slash in it).
+
+    Returns the address of its `struct hw_policy`, which stays, and what it is.
+
+    Raises:
+        SchedulingError: There is none.
+        NativeError: The library is missing or does not fit.
+    """
+    library = ctypes.CDLL(str(library_path()))
+    library.hw_policy_find.restype = ctypes.POINTER(_Policy)
+    library.hw_policy_find.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int]
+    problem = ctypes.create_string_buffer(256)
+    pointer = library.hw_policy_find(os.fsencode(name), problem, len(problem))
+    if not pointer:
+        raise SchedulingError(
+            problem.value.decode(errors="replace") or f"there is no policy {name!r}",
+            hint="`headway policies` lists those that are built in; your own is named by a path with a slash in it",
+        )
+    return ctypes.addressof(pointer.contents), _described(pointer.contents)
 
 
 class _State(ctypes.Structure):

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from hwt_writer import CHUNKS_OFFSET, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_traces import traces
@@ -19,6 +18,7 @@ from headway.traces.invariants import violations
 from headway.traces.linetable import lines
 from headway.traces.model import Kind, Trace
 from headway.traces.reader import read
+from headway.traces.writer import CHUNKS_OFFSET, write
 
 STACKED = (Kind.WAIT, Kind.RELEASE, Kind.PARK)
 

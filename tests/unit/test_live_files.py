@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hwt_writer import write
 from made_traces import made_trace
 
 from headway.errors import UsageError
 from headway.live import files
 from headway.live.files import check_new, family_files
 from headway.traces import format as fmt
+from headway.traces.writer import write
 
 
 def traced(path, family, pid):

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hwt_writer import CHUNKS_OFFSET, record, write
 from made_traces import MS, START_NS, made_process, made_trace, small
 from told_traces import Script
 
@@ -20,6 +19,7 @@ from headway.traces.invariants import violations
 from headway.traces.model import Flag, Frame, Gil, Kind, Loss, Thread, Trace
 from headway.traces.reader import read, read_family
 from headway.traces.records import CUT
+from headway.traces.writer import CHUNKS_OFFSET, record, write
 
 W, A, R, EXIT = Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT
 REQUEST, INTERVAL = Kind.REQUEST, Kind.INTERVAL

@@ -5,7 +5,6 @@ import json
 import re
 from dataclasses import replace
 
-import hwt_writer
 import pytest
 from made_traces import made_trace
 from rich.cells import cell_len
@@ -17,6 +16,7 @@ from headway.report.figures import Table
 from headway.report.trace.long import shown
 from headway.report.trace.summary import short_summary, summary_lines
 from headway.report.trace.terminal import render_traces
+from headway.traces import writer
 from headway.traces.analysis import analyse
 from headway.traces.model import Loss, Park
 
@@ -161,7 +161,7 @@ def test_losses_stand_in_the_summary():
 @pytest.fixture
 def recording(tmp_path):
     """A file with a recorded convoy."""
-    return hwt_writer.write(convoy(), tmp_path / "app.hwt")
+    return writer.write(convoy(), tmp_path / "app.hwt")
 
 
 def test_report_shows_a_trace_file(recording, capsys):
@@ -208,7 +208,7 @@ def test_report_exports_a_trace(recording, tmp_path, capsys, options, name):
 
 def test_report_writes_pages_of_one_trace_and_of_two(recording, tmp_path, capsys):
     """Two traces side by side are called by their files' names; a window is that of both."""
-    other = hwt_writer.write(convoy(rounds=5), tmp_path / "later.hwt")
+    other = writer.write(convoy(rounds=5), tmp_path / "later.hwt")
     path = tmp_path / "page.html"
     command = ["report", str(recording), "--beside", str(other), "--html", str(path)]
 
@@ -227,7 +227,7 @@ def test_report_writes_pages_of_one_trace_and_of_two(recording, tmp_path, capsys
 def test_two_traces_of_one_name_are_both_there(recording, tmp_path):
     """In folders of their own: the page numbers them."""
     (tmp_path / "other").mkdir()
-    other = hwt_writer.write(convoy(rounds=5), tmp_path / "other" / "app.hwt")
+    other = writer.write(convoy(rounds=5), tmp_path / "other" / "app.hwt")
     path = tmp_path / "page.html"
 
     assert main(["report", str(recording), "--beside", str(other), "--html", str(path)]) == 0
@@ -238,7 +238,7 @@ def test_two_traces_of_one_name_are_both_there(recording, tmp_path):
 @pytest.mark.parametrize("option", ["--html", "--perfetto"])
 def test_no_output_replaces_a_trace(recording, tmp_path, capsys, option):
     """Not the one beside it, and no other, whatever is forced."""
-    other = hwt_writer.write(convoy(rounds=5), tmp_path / "later.hwt")
+    other = writer.write(convoy(rounds=5), tmp_path / "later.hwt")
     before = other.read_bytes()
 
     assert main(["report", str(recording), option, str(other), "--force"]) == 2

@@ -35,6 +35,7 @@ _COMMANDS = (
     "lab",
     "run",
     "policies",
+    "simulate",
     "trace",
     "attach",
     "detach",

@@ -1,17 +1,34 @@
-"""Writes a `Trace` as a trace file, as the recorder would have: for tests of who reads it, and for the fuzzer.
+"""Writes a `Trace` as a trace file, as the recorder would have: of a simulation, and for tests of who reads it.
 
 Events of one GIL get this GIL's own stack ids, and a `Frame` becomes a code object with a location table, so that
-nothing of the file's numbers is that of the trace.
+nothing of the file's numbers is that of the trace. The same trace gives the same bytes.
+
+The reader gives back what was written, but for the names of threads that Python did not name and for what no file has:
+frames that differ in their line only are instructions of one code object.
 """
 
 import re
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headway.traces import format as hwt
 from headway.traces.model import Kind, Trace
+
+__all__ = [
+    "CHUNKS_OFFSET",
+    "EVENTS_PER_CHUNK",
+    "SLOTS",
+    "SLOTS_OFFSET",
+    "hexversion",
+    "location_table",
+    "record",
+    "with_short_holds",
+    "write",
+]
 
 SLOTS = 2
 SLOTS_OFFSET = hwt.HEADER_BYTES
@@ -19,10 +36,18 @@ CHUNKS_OFFSET = 8192
 EVENTS_PER_CHUNK = (hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES) // hwt.EVENT_DTYPE.itemsize
 _OF_A_STACK = (Kind.WAIT, Kind.RELEASE, Kind.PARK)
 
+_Piece = tuple[int, int, NDArray[np.intp], bool]
+"""Events of one chunk: the position of the first, the thread, the positions of all, and whether the thread ends with it."""
+_Placed = tuple[int, int, NDArray[np.intp]]
+"""A chunk's sequence number, its thread, and the positions of its events."""
+
 
 def hexversion(python: str) -> int:
-    """Return sys.hexversion of `3.13.0` or `3.15.0a2`."""
-    major, minor, micro, level, serial = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)(?:(a|b|rc)(\d+))?", python).groups()
+    """Return sys.hexversion of `3.13.0` or `3.15.0a2`. Raises ValueError for what is neither."""
+    found = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)(?:(a|b|rc)(\d+))?", python)
+    if found is None:
+        raise ValueError(f"{python!r} is no version of Python")
+    major, minor, micro, level, serial = found.groups()
     levels = {"a": 0xA, "b": 0xB, "rc": 0xC, None: 0xF}
     return int(major) << 24 | int(minor) << 16 | int(micro) << 8 | levels[level] << 4 | int(serial or 0)
 
@@ -53,10 +78,10 @@ def _string(value: str) -> tuple[bytes, int]:
     for kind, limit, encoding in ((1, 0x100, "latin-1"), (2, 0x10000, "utf-16-le"), (4, 0x110000, "utf-32-le")):
         if all(ord(character) < limit for character in value):
             return value.encode(encoding), kind
-    raise AssertionError(value)
+    raise AssertionError(value)  # no character is beyond
 
 
-def record(kind: int, dtype: np.dtype, tail: bytes = b"", **fields) -> bytes:
+def record(kind: int, dtype: np.dtype[Any], tail: bytes = b"", /, **fields: object) -> bytes:
     """Return a meta record with what comes after it, filled up to a multiple of 8 bytes."""
     one = np.zeros(1, dtype=dtype)
     tail += bytes(-(dtype.itemsize + len(tail)) % 8)
@@ -75,9 +100,9 @@ class _Stacks:
         self.records: list[bytes] = []
         self.ids = np.zeros(len(trace.stack_parent), dtype=np.uint32)
         self._next_id = 1
-        self._codes: dict[tuple, int] = {}
+        self._codes: dict[tuple[str, str, int], int] = {}
         self._offsets: dict[int, int] = {}
-        functions = defaultdict(list)
+        functions: dict[tuple[str, str, int], list[int]] = defaultdict(list)
         for index, frame in enumerate(trace.frames):
             functions[frame.filename, frame.function, frame.first_line].append(index)
         for number, ((filename, function, first_line), members) in enumerate(functions.items(), 1):
@@ -126,9 +151,10 @@ class _Stacks:
             )
 
 
-def _meta(trace: Trace, owners: list[int]) -> tuple[list[tuple[int, bytes]], dict[int, np.ndarray]]:
+def _meta(trace: Trace, owners: list[int]) -> tuple[list[tuple[int, bytes]], dict[int, NDArray[np.uint32]]]:
     """Return (owner, records) of all meta chunks, and each GIL's stack ids by index."""
-    chunks, ids = [], {}
+    chunks: list[tuple[int, bytes]] = []
+    ids: dict[int, NDArray[np.uint32]] = {}
     events = trace.events
     for owner in owners:
         records = []
@@ -162,13 +188,14 @@ def _meta(trace: Trace, owners: list[int]) -> tuple[list[tuple[int, bytes]], dic
     return chunks, ids
 
 
-def _ring(pieces: list, metas: int, room: int) -> tuple[list, int, int]:
+def _ring(pieces: list[_Piece], metas: int, room: int) -> tuple[list[_Placed | None], int, int, int]:
     """Place event chunks as the recorder does when there is room for only so many.
 
     Returns the piece by position, how often one was taken, how many events were overwritten, and the last of them.
     """
-    places: list = [None] * room
-    sequence, overwritten, last_overwritten, open_of = metas, 0, -1, {}
+    places: list[_Placed | None] = [None] * room
+    sequence, overwritten, last_overwritten = metas, 0, -1
+    open_of: dict[int, int] = {}
     for piece in pieces:
         _, thread, positions, last = piece
         open_of.pop(thread, None)  # it closes its chunk before it takes the next
@@ -188,7 +215,7 @@ def _ring(pieces: list, metas: int, room: int) -> tuple[list, int, int]:
     return places, sequence, overwritten, last_overwritten
 
 
-def with_short_holds(raw: np.ndarray) -> np.ndarray:
+def with_short_holds(raw: NDArray[np.void]) -> NDArray[np.void]:
     """Return a chunk's events as the recorder has them: an ACQUIRE that a RELEASE follows soon is one HOLD with it."""
     first, then = raw[:-1], raw[1:]
     after_ns = then["time_ns"] - first["time_ns"]
@@ -218,19 +245,21 @@ def write(
         events_per_chunk: Fewer than fit, to have many chunks of few events.
         room: How many chunks there may be; with too few, the oldest are overwritten.
         short_holds: Write short holds as one event each, which nothing but the file shows.
+
+    Returns `path`. Raises OSError.
     """
     events = trace.events
     owners = list(range(max(1, len(trace.gils), int(events["gil"].max(initial=0)) + 1)))
     metas, ids = _meta(trace, owners)
 
     raw = np.zeros(len(events), dtype=hwt.EVENT_DTYPE)
-    for name in hwt.EVENT_DTYPE.names:
+    for name in ("time_ns", "value", "kind", "gil", "flags"):
         raw[name] = events[name]
     for owner in owners:
         mine = (events["gil"] == owner) & np.isin(events["kind"], _OF_A_STACK)
         raw["value"][mine] = ids[owner][events["value"][mine]]
 
-    pieces = []
+    pieces: list[_Piece] = []
     by_thread = np.argsort(events["thread"], kind="stable")
     bounds = np.searchsorted(events["thread"][by_thread], np.arange(len(trace.threads) + 1))
     for thread in range(len(trace.threads)):
@@ -248,13 +277,15 @@ def write(
         file.write(_header(trace, room, taken, overwritten, until_ns).tobytes())
         file.write(bytes(CHUNKS_OFFSET - file.tell()))
         for position in range(room):
+            placed = places[position]
+            head: dict[str, int | bytes]
             if position < len(metas):
                 owner, data = metas[position]
                 head = {"kind": hwt.CHUNK_META, "owner": owner, "sequence": position}
-            elif places[position] is None:
+            elif placed is None:
                 continue
             else:
-                sequence, thread, part = places[position]
+                sequence, thread, part = placed
                 one = trace.threads[thread]
                 head = {"kind": hwt.CHUNK_EVENTS, "owner": one.serial, "sequence": sequence, "tid": one.tid}
                 head |= {"thread_start_ns": one.start_ns, "name": b"os-name"}
@@ -262,14 +293,16 @@ def write(
             chunk = np.zeros(1, dtype=hwt.CHUNK_DTYPE)
             chunk["state"], chunk["used"] = hwt.CHUNK_OPEN, len(data)
             for name, value in head.items():
-                chunk[name] = np.void(value.ljust(hwt.NAME_BYTES, b"\0")) if name == "name" else value
+                chunk[name] = np.void(value.ljust(hwt.NAME_BYTES, b"\0")) if isinstance(value, bytes) else value
             file.seek(CHUNKS_OFFSET + position * hwt.CHUNK_BYTES)
             file.write(chunk.tobytes() + data)
         file.truncate(CHUNKS_OFFSET + room * hwt.CHUNK_BYTES)
     return path
 
 
-def _header(trace: Trace, chunk_count: int, taken: int, overwritten: int, overwritten_until_ns: int) -> np.ndarray:
+def _header(
+    trace: Trace, chunk_count: int, taken: int, overwritten: int, overwritten_until_ns: int
+) -> NDArray[np.uint8]:
     process = trace.process
     header = np.zeros(1, dtype=hwt.HEADER_DTYPE)
     page = np.zeros(hwt.HEADER_BYTES, dtype=np.uint8)

@@ -1,0 +1,268 @@
+"""Run a program that is described in a file in virtual time: what it gets done, how long that takes, who has the GIL.
+
+SCENARIO is a built-in one (--list) or a file of TOML: roles of threads with what they do, clients, locks, queues, cores, switch
+interval and policy. `--show NAME` prints a built-in one, to start from. The same scenario, seed and calibration give the
+same result.
+
+Examples:
+  headway simulate convoy
+  headway simulate convoy --policy fair --set threads=4
+  headway simulate convoy --sweep threads=0..8 --sweep policy=none,fair
+  headway simulate convoy --sweep switch-interval=0.005,0.0005 --csv sweep.csv
+  headway simulate ./app.toml --trace app.hwt && headway report app.hwt
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headway.cli import console, options
+from headway.errors import UsageError
+
+if TYPE_CHECKING:
+    from headway.sim.machine import Costs
+    from headway.sim.run import Ran
+    from headway.sim.scenario import Scenario
+    from headway.sim.summary import Summary
+    from headway.sim.sweep import Axis, Point
+
+__all__ = ["prepare", "run"]
+
+_SEEDS = 5
+_MOST_SEEDS = 10_000
+_MOST_SEED = 2**63
+_MOST_EVENTS = 20_000_000
+"""Of a trace: 320 MB in its file."""
+_TELL_S = 2.0
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("scenario", metavar="SCENARIO", nargs="?", help="a built-in one, or the path of a file")
+    parser.add_argument("--list", action="store_true", help="list the built-in scenarios")
+    parser.add_argument("--show", metavar="NAME", help="print a built-in scenario's file")
+    parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="change the scenario, as threads=4 (of the role that computes), server.threads=2, connections=16, cores=4, "
+        "placement=free, switch-interval=0.0005, gil=off, processes=on; may be repeated",
+    )
+    parser.add_argument(
+        "--sweep",
+        metavar="NAME=VALUES",
+        action="append",
+        default=[],
+        help="simulate it with each of these values, as threads=1..64 or policy=none,fair; of several, with each combination",
+    )
+    parser.add_argument("--policy", metavar="NAME", help="one that `headway policies` lists, a library's path, or none")
+    parser.add_argument(
+        "--option", metavar="NAME=VALUE", action="append", default=[], help="of the policy, as latency_us=20000"
+    )
+    parser.add_argument(
+        "--seed", type=_whole(0, _MOST_SEED), default=1, metavar="N", help="the first seed (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seeds", type=_whole(1, _MOST_SEEDS), default=_SEEDS, metavar="N", help="how many (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--duration", type=options.seconds(above=True), metavar="S", help="virtual seconds, after the warm-up"
+    )
+    parser.add_argument(
+        "--calibration",
+        metavar="FILE",
+        default="",
+        help="what the machine's operations cost: a file of `headway calibrate`, or preset",
+    )
+    parser.add_argument(
+        "--trace", type=Path, metavar="FILE", help="write the first seed's events as a trace (FILE.hwt)"
+    )
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the figures as a table")
+    parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
+    parser.add_argument("--jobs", type=_whole(1, 1024), metavar="N", help="processes at a time (default: one per core)")
+    options.add_json(parser)
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {most}")
+        return int(text)
+
+    return parse
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do it."""
+    from headway.sim import library
+
+    if arguments.list or arguments.show is not None:
+        _tell(arguments)
+        return 0
+    if arguments.scenario is None:
+        raise UsageError("there is no scenario", hint="name one that `headway simulate --list` has, or a file")
+    _check_outputs(arguments)
+    from headway.sim import machine
+
+    scenario = _changed(library.load(arguments.scenario), arguments)
+    costs = machine.load(arguments.calibration)
+    axes, points = _points(scenario, arguments)
+    summaries = _simulated([point.scenario for point in points], costs, arguments)
+    swept = list(zip(points, summaries, strict=True))
+    if arguments.csv is not None:
+        _write_csv(arguments.csv, axes, swept)
+    if arguments.json:
+        console.print_json(_json(scenario, costs, axes, swept))
+        return 0
+    from headway.cli import simulate_view
+
+    if axes:
+        console.print_rendered(simulate_view.sweep(scenario, costs, axes, swept))
+    else:
+        console.print_rendered(simulate_view.single(points[0].scenario, costs, summaries[0]))
+    return 0
+
+
+def _tell(arguments: argparse.Namespace) -> None:
+    from headway.sim import library
+
+    if arguments.show is not None:
+        console.print_plain(library.text(arguments.show).rstrip("\n"))
+    elif arguments.json:
+        console.print_json(library.titles())
+    else:
+        titles = library.titles()
+        width = max(map(len, titles))
+        console.print_plain("\n".join(f"{name:<{width}}  {title}" for name, title in titles.items()))
+
+
+def _check_outputs(arguments: argparse.Namespace) -> None:
+    console.check_output(arguments.csv, force=arguments.force)
+    console.check_output(arguments.trace, force=arguments.force)
+    if arguments.trace is not None and arguments.trace.suffix != ".hwt":
+        raise UsageError(f"{arguments.trace.name} is no name of a trace", hint="end it with .hwt")
+    if arguments.trace is not None and arguments.sweep:
+        raise UsageError("--trace writes one run, and --sweep makes many", hint="use --set instead of --sweep")
+
+
+def _changed(scenario: "Scenario", arguments: argparse.Namespace) -> "Scenario":
+    """Return the scenario as the options change it."""
+    from headway.sim.parameters import change, split_setting
+
+    for text in arguments.set:
+        name, value = split_setting(text)
+        scenario = change(scenario, name, _path(name, value))
+    if arguments.policy is not None:
+        scenario = change(scenario, "policy", _path("policy", arguments.policy))
+    if arguments.duration is not None:
+        scenario = change(scenario, "duration_s", str(arguments.duration))
+    return scenario
+
+
+def _path(name: str, value: str) -> str:
+    """Return a policy's path as seen from here, and other values as they are."""
+    return str(Path(value).absolute()) if name == "policy" and "/" in value else value
+
+
+def _points(scenario: "Scenario", arguments: argparse.Namespace) -> "tuple[list[Axis], list[Point]]":
+    """Return the axes of the sweep, and every point with the options of its policy."""
+    from headway.sim.parameters import change, split_setting, with_options
+    from headway.sim.scenario import STOCK
+    from headway.sim.sweep import parse_axis, points
+
+    axes = [parse_axis(text) for text in arguments.sweep]
+    axes = [replace(axis, values=tuple(_path(axis.name, one) for one in axis.values)) for axis in axes]
+    found = points(scenario, axes)
+    settings = [split_setting(f"option.{text}") for text in arguments.option]
+    named = [any(process.policy != STOCK for process in point.scenario.processes) for point in found]
+    if settings and not any(named):
+        with_options(scenario, ((settings[0][0].removeprefix("option."), 0),))  # says what is wrong
+    for place, point in enumerate(found):
+        changed = point.scenario
+        for name, value in settings if named[place] else ():
+            changed = change(changed, name, value)
+        found[place] = replace(point, scenario=changed)
+    return axes, found
+
+
+def _simulated(scenarios: "Sequence[Scenario]", costs: "Costs", arguments: argparse.Namespace) -> "list[Summary]":
+    """Return each scenario's summary over the seeds, and say how fast that went."""
+    from headway.sim.run import Job, run_all
+    from headway.sim.summary import summarise
+
+    jobs = [
+        Job(scenario, costs, seed, _MOST_EVENTS if arguments.trace is not None and seed == arguments.seed else 0)
+        for scenario in scenarios
+        for seed in range(arguments.seed, arguments.seed + arguments.seeds)
+    ]
+    begun_s = time.perf_counter()
+    ran = run_all(jobs, workers=arguments.jobs, progress=_progress(len(jobs)))
+    _say_speed(ran, time.perf_counter() - begun_s)
+    if arguments.trace is not None:
+        _write_trace(ran[0], arguments.trace)
+    count = arguments.seeds
+    return [summarise([one.outcome for one in ran[first : first + count]]) for first in range(0, len(ran), count)]
+
+
+def _progress(total: int) -> Callable[[int], None]:
+    """Return what tells a terminal every two seconds how far it is."""
+    told_s = time.monotonic()
+
+    def tell(done: int) -> None:
+        nonlocal told_s
+        if time.monotonic() - told_s >= _TELL_S and sys.stderr is not None and sys.stderr.isatty():
+            told_s = time.monotonic()
+            console.say(f"{done} of {total} runs")
+
+    return tell
+
+
+def _say_speed(ran: "list[Ran]", elapsed_s: float) -> None:
+    virtual_s = sum(one.outcome.elapsed_s for one in ran)
+    steps, wall_s = sum(one.outcome.steps for one in ran), sum(one.wall_s for one in ran)
+    speed = f", {steps / wall_s / 1e6:.1f} million steps a second on a core" if wall_s > 0 else ""
+    console.say(f"{len(ran)} runs, {virtual_s:g} s of virtual time in {elapsed_s:.2f} s{speed}")
+
+
+def _write_trace(ran: "Ran", path: Path) -> None:
+    from headway.traces.writer import write
+
+    assert ran.trace is not None
+    write(ran.trace, path, short_holds=True)
+    console.say(f"the trace is in {path}; look at it with `headway report {path}`")
+    if ran.trace.loss.dropped_events:
+        console.say(f"it ends early: {ran.trace.loss.dropped_events:,} later events had no room")
+
+
+def _write_csv(path: Path, axes: "Sequence[Axis]", swept: "Sequence[tuple[Point, Summary]]") -> None:
+    import csv
+
+    from headway.sim.sweep import rows
+
+    columns, found = rows(axes, swept)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(found)
+    console.say(f"wrote {path}")
+
+
+def _json(
+    scenario: "Scenario", costs: "Costs", axes: "Sequence[Axis]", swept: "Sequence[tuple[Point, Summary]]"
+) -> dict[str, Any]:
+    """Return the result as JSON: the same for the same scenario, costs and seeds."""
+    return {
+        "scenario": scenario.name,
+        "title": scenario.title,
+        "calibration": costs.name,
+        "sweep": {axis.name: list(axis.values) for axis in axes},
+        "points": [
+            {"values": dict(zip((axis.name for axis in axes), point.values, strict=True)), **summary.to_json()}
+            for point, summary in swept
+        ],
+    }

@@ -1,0 +1,195 @@
+"""What `headway simulate` prints: a table of one scenario, or a table and curves of a sweep."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from headway.cli.simulate_words import figure, shown
+from headway.printable import printable
+from headway.report import Table, render_table
+from headway.sim.result import LEAST
+from headway.sim.scenario import walk
+
+if TYPE_CHECKING:
+    from headway.sim.machine import Costs
+    from headway.sim.scenario import Scenario
+    from headway.sim.summary import Spread, Summary
+    from headway.sim.sweep import Axis, Point
+
+__all__ = ["single", "sweep"]
+
+_COLUMNS = (
+    ("done_per_s", "done"),
+    ("p50_ms", "p50"),
+    ("p90_ms", "p90"),
+    ("p99_ms", "p99"),
+    ("max_ms", "max"),
+    ("work_share", "work"),
+    ("cpu_share", "CPU"),
+    ("held_share", "GIL held"),
+    ("waited_share", "GIL waited"),
+)
+_GIL_COLUMNS = (
+    ("held_share", "held"),
+    ("acquires_per_s", "taken"),
+    ("requests_per_s", "asked for"),
+    ("forced_per_s", "let go when asked"),
+)
+_TIMES = ("p50_ms", "p90_ms", "p99_ms", "max_ms")
+_CURVES = ("done_per_s", "p50_ms", "p99_ms", "work_share")
+_BAR = 40
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+_LOG_FROM = 50
+"""A curve whose greatest value is so many times its least is drawn on a logarithmic scale."""
+
+
+def single(scenario: "Scenario", costs: "Costs", summary: "Summary") -> RenderableType:
+    """Return the tables of one scenario."""
+    head = ("", "threads", *(title for _, title in _COLUMNS))
+    rows = []
+    for part in summary.outcomes[0].parts:
+        figures = summary.parts[part.name]
+        cells = [_cell(key, figures[key], done=figures["done_per_s"]) for key, _ in _COLUMNS]
+        rows.append((printable(f"{part.name} (client)" if part.client else part.name), f"{part.threads:,}", *cells))
+    gils = [
+        (printable(name), *(figure(key, figures[key]) for key, _ in _GIL_COLUMNS))
+        for name, figures in summary.gils.items()
+    ]
+    gil_head = ("GIL", *(title for _, title in _GIL_COLUMNS))
+    return Group(
+        Text(printable(f"{scenario.name}: {scenario.title}"), style="bold"),
+        Text(_setting(scenario), style="dim"),
+        Text(""),
+        render_table(Table(_caption(costs, [summary]), head, tuple(rows), names=1)),
+        *(
+            [Text(""), render_table(Table("Of the whole time; times a second.", gil_head, tuple(gils), names=1))]
+            if gils
+            else []
+        ),
+    )
+
+
+def _setting(scenario: "Scenario") -> str:
+    """Return what the table holds for, in a line."""
+    said = [f"{scenario.cores} core{'s' * (scenario.cores > 1)}, {scenario.placement}"]
+    for process in scenario.processes:
+        name = f"{process.name}: " if len(scenario.processes) > 1 else ""
+        gil = f"switch interval {process.switch_interval_ns / 1e6:g} ms" if process.gil else "no GIL"
+        policy = f", policy {process.policy}" if process.policy != "none" else ""
+        chosen = "".join(f", {option}={value}" for option, value in process.options)
+        said.append(printable(f"{name}{gil}{policy}{chosen}"))
+    return "; ".join(said)
+
+
+def _cell(key: str, spread: "Spread | None", *, done: "Spread | None") -> str:
+    """Return a figure; who does no pieces of work has neither a rate nor times."""
+    nothing = done is not None and done.high == 0
+    return "" if nothing and key in (*_TIMES, "done_per_s") else figure(key, spread)
+
+
+def _caption(costs: "Costs", summaries: "Sequence[Summary]") -> str:
+    first = summaries[0]
+    count = len(first.seeds)
+    over = f"the median of {count} seeds [their range]" if count > 1 else "one seed"
+    elapsed = f"{first.outcomes[0].elapsed_s:g} s of virtual time after the warm-up"
+    said = [
+        f"{elapsed}, {over}; costs: {printable(costs.name)}. Shares: waited of each thread's time, the others of a core's."
+    ]
+    for key in ("p90_ms", "p99_ms"):
+        few = any(
+            figures[key] is None and (done := figures["done_per_s"]) is not None and done.high > 0
+            for summary in summaries
+            for figures in summary.parts.values()
+        )
+        if few:
+            said.append(
+                f"{key.removesuffix('_ms')} -: fewer than {LEAST[key]} pieces of work in a seed; a longer --duration has more"
+            )
+    return "\n".join(said)
+
+
+def sweep(
+    scenario: "Scenario", costs: "Costs", axes: "Sequence[Axis]", swept: "Sequence[tuple[Point, Summary]]"
+) -> RenderableType:
+    """Return the table and the curves of a sweep."""
+    serving = {role.name for role in scenario.roles if any(step.word == "receive" for step in walk(role.program))}
+    drawn = [
+        (part, key)
+        for part in swept[0][1].parts
+        for key in _CURVES
+        if any(_worth(summary, part, key) for _, summary in swept) and not (key == "work_share" and part in serving)
+    ]
+    titles = dict(_COLUMNS)
+    head = (*(axis.name for axis in axes), *(f"{part} {titles[key]}" for part, key in drawn))
+    rows = [
+        (*point.values, *(figure(key, summary.parts[part][key]) for part, key in drawn)) for point, summary in swept
+    ]
+    table = Table(_caption(costs, [summary for _, summary in swept]), head, tuple(rows), names=len(axes))
+    curves = [_curve(f"{part} {titles[key]}", axes, _values(swept, part, key), key) for part, key in drawn]
+    return Group(
+        Text(printable(f"{scenario.name}: {scenario.title}"), style="bold"), Text(""), render_table(table), *curves
+    )
+
+
+def _worth(summary: "Summary", part: str, key: str) -> bool:
+    """Whether a part has that figure: who is counted by pieces of work is not counted by the time it worked."""
+    figures = summary.parts[part]
+    done = figures["done_per_s"]
+    counted = done is not None and done.high > 0
+    spread = figures[key]
+    if key == "work_share":
+        return not counted and spread is not None and spread.high > 0
+    return counted and spread is not None
+
+
+def _values(
+    swept: "Sequence[tuple[Point, Summary]]", part: str, key: str
+) -> list[tuple[tuple[str, ...], "Spread | None"]]:
+    return [(point.values, summary.parts[part][key]) for point, summary in swept]
+
+
+def _along(axes: "Sequence[Axis]") -> int:
+    """Return the axis that a curve goes along: that of most numbers, else the last one."""
+    numbers = [len(axis.numbers or ()) for axis in axes]
+    return numbers.index(max(numbers)) if any(numbers) else len(axes) - 1
+
+
+def _curve(
+    title: str, axes: "Sequence[Axis]", values: list[tuple[tuple[str, ...], "Spread | None"]], key: str
+) -> RenderableType:
+    """Return a bar for each point, those that differ on one axis only below each other."""
+    known = [spread.median for _, spread in values if spread is not None and spread.median > 0]
+    most, least = max(known, default=0.0), min(known, default=0.0)
+    logarithmic = least > 0 and most / least >= _LOG_FROM
+    lines = [Text(f"\n{printable(title)}{', logarithmic' * logarithmic}", style="bold")]
+    along = _along(axes)
+    width = max(len(point[along]) for point, _ in values)
+    groups: dict[tuple[str, ...], list[tuple[str, Spread | None]]] = {}
+    for point, spread in values:
+        groups.setdefault(point[:along] + point[along + 1 :], []).append((point[along], spread))
+    others = [axis.name for place, axis in enumerate(axes) if place != along]
+    for group, members in groups.items():
+        if group:
+            lines.append(Text(printable(" ".join(map("=".join, zip(others, group, strict=True))))))
+        for value, spread in members:
+            bar = _bar(_part(spread, least, most, logarithmic=logarithmic))
+            said = f"  {printable(f'{axes[along].name}={value:<{width}}')} {bar} {shown(key, spread)}"
+            lines.append(Text(said, no_wrap=True))
+    return Group(*lines)
+
+
+def _part(spread: "Spread | None", least: float, most: float, *, logarithmic: bool) -> float:
+    if spread is None or spread.median <= 0 or most <= 0:
+        return 0.0
+    if not logarithmic:
+        return spread.median / most
+    # The least one is to be seen, too.
+    return 0.05 + 0.95 * math.log(spread.median / least) / math.log(most / least)
+
+
+def _bar(part: float) -> str:
+    eighths = round(part * _BAR * 8)
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()

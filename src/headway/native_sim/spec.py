@@ -1,0 +1,194 @@
+"""What the simulator is told and what it tells, as plain values: the C structs of native/include/headway/simulate.h."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import final
+
+__all__ = [
+    "COSTS",
+    "MAX_OPTIONS",
+    "OF_DIST",
+    "Client",
+    "Gil",
+    "GilResult",
+    "Op",
+    "OpKind",
+    "Role",
+    "RoleResult",
+    "Spec",
+]
+
+COSTS = (
+    "switch",
+    "preempt_other",
+    "wake_idle",
+    "wake_idle_long",
+    "timer_interrupt",
+    "timer_late",
+    "timer_late_idle",
+    "timer_arm",
+    "timer_slack",
+    "tick_interrupt",
+    "futex_check",
+    "futex_sleep",
+    "futex_sleep_timed",
+    "futex_woken",
+    "futex_woken_timed",
+    "futex_wake",
+    "futex_wake_end",
+    "futex_wake_idle",
+    "futex_wake_none",
+    "send",
+    "send_end",
+    "send_idle",
+    "receive_ready",
+    "receive_sleep",
+    "receive_woken",
+    "lock",
+    "cache_line",
+    "check",
+    "pending",
+    "cold_send",
+    "cold_receive",
+    "cold_futex_wake",
+    "cold_pending",
+    "cold_python",
+    "cold_python_next",
+)
+"""What an operation of the machine costs: the names of `enum hw_sim_cost`, in its order."""
+
+MAX_OPTIONS = 8
+"""HW_POLICY_MAX_OPTIONS."""
+
+OF_DIST = 1
+"""HW_SIM_OF_DIST: `index` of an operation names a distribution."""
+
+
+class OpKind(IntEnum):
+    """What a thread does next: `enum hw_sim_op_kind`."""
+
+    HOLD = 0
+    CALL = 1
+    COMPUTE = 2
+    RUN = 3
+    SLEEP = 4
+    BLOCK = 5
+    RECEIVE = 6
+    REPLY = 7
+    TAKE = 8
+    POST = 9
+    BEGIN = 10
+    DONE = 11
+    LOOP = 12
+    END = 13
+    EXIT = 14
+
+
+@final
+@dataclass(frozen=True)
+class Op:
+    """A step of a program: `struct hw_sim_op`."""
+
+    kind: OpKind
+    value: int = 0
+    """Nanoseconds, or how often a loop repeats."""
+    index: int = 0
+    """Of a port, a semaphore or (OF_DIST) a distribution."""
+    where: int = 0
+    flags: int = 0
+
+
+@final
+@dataclass(frozen=True)
+class Role:
+    """Threads with one program: `struct hw_sim_role`."""
+
+    ops: tuple[Op, ...]
+    gil: int
+    threads: int = 1
+    repeats: bool = True
+    cores: int = 0
+    """A bit for each; 0: all."""
+    priority: int = 0
+    urgent: bool = False
+    port_step: int = 0
+    start_at: int = 0
+    begin_ns: int = 0
+    stagger_ns: int = 0
+
+
+@final
+@dataclass(frozen=True)
+class Gil:
+    """A process's GIL: `struct hw_sim_gil`."""
+
+    policy: int = 0
+    """The address of a `struct hw_policy`; 0: stock CPython."""
+    options: tuple[int, ...] = ()
+    spin_ns: int = 0
+    yields: bool = False
+    enabled: bool = True
+    interval_ns: int = 5_000_000
+    slow_down: float = 0.0
+
+
+@final
+@dataclass(frozen=True)
+class Client:
+    """A client of a server: `struct hw_sim_client`."""
+
+    connections: int
+    port: int
+    port_step: int = 0
+    think: int = -1
+    rate_per_s: float = 0.0
+    cores: int = 0
+    work_ns: int = 0
+
+
+@final
+@dataclass(frozen=True)
+class Spec:
+    """A machine and what runs on it: `struct hw_sim_spec`."""
+
+    seed: int
+    end_ns: int
+    warm_ns: int
+    costs: tuple[tuple[float, ...], ...]
+    """Quantiles in ns, in the order of COSTS."""
+    tick_ns: int
+    slice_ns: int
+    migration_ns: int
+    core_count: int
+    gils: tuple[Gil, ...] = ()
+    roles: tuple[Role, ...] = ()
+    clients: tuple[Client, ...] = ()
+    port_count: int = 0
+    semaphores: tuple[int, ...] = ()
+    dists: tuple[tuple[float, ...], ...] = ()
+    max_events: int = 0
+
+
+@final
+@dataclass(frozen=True)
+class RoleResult:
+    """What a role's threads, or a client's connections, did since the warm-up: `struct hw_sim_role_result`."""
+
+    done: int
+    held_ns: int
+    waited_ns: int
+    cpu_ns: int
+    computed_ns: int
+    waits: int
+    worst_wait_ns: int
+
+
+@final
+@dataclass(frozen=True)
+class GilResult:
+    """What happened at a GIL since the warm-up: `struct hw_sim_gil_result`."""
+
+    held_ns: int
+    acquires: int
+    forced: int
+    requests: int

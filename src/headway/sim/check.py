@@ -1,0 +1,152 @@
+"""Whether the parts of a scenario fit each other."""
+
+from collections.abc import Iterable
+
+from headway.errors import ScenarioError
+from headway.sim.scenario import NO_PROCESS, TIMED, Role, Scenario, Step, walk
+from headway.sim.table import nearest
+
+__all__ = ["MOST_GILS", "check"]
+
+MOST_GILS = 255
+"""An event names its GIL by a byte, and one value is none."""
+
+_MOST_TOTAL = 1_000_000
+_ENDLESS = ("compute", "exit")
+
+
+def check(scenario: Scenario) -> None:
+    """Make sure that what is named is there, that programs take time, and that who waits can be woken.
+
+    Raises:
+        ScenarioError: It is not so.
+    """
+    if scenario.placement == "split" and scenario.cores < 2:
+        raise ScenarioError(f"placement is 'split' and cores is {scenario.cores}, expected 2 cores or more")
+    names = [role.name for role in scenario.roles] + [client.name for client in scenario.clients]
+    for name in names:
+        if names.count(name) > 1:
+            raise ScenarioError(f"there are a role and a client of the name {name!r}, expected different names")
+    if scenario.busy:
+        _known("busy", scenario.busy, [role.name for role in scenario.roles], "role")
+    _check_cores(scenario)
+    for role in scenario.roles:
+        _check_role(scenario, role)
+    _check_ports(scenario)
+    _check_wakers(scenario)
+    if sum(role.threads for role in scenario.roles) > _MOST_TOTAL:
+        raise ScenarioError(f"there are more than {_MOST_TOTAL:,} threads")
+    gils = len(scenario.processes) + sum(role.threads for role in scenario.roles if role.processes)
+    if gils > MOST_GILS:
+        raise ScenarioError(f"there are {gils} processes, expected {MOST_GILS} at most")
+
+
+def _known(key: str, name: str, known: Iterable[str], what: str) -> None:
+    if name not in (names := list(known)):
+        raise ScenarioError(f"{key} is {name!r}, and there is no {what} of that name", hint=nearest(name, names))
+
+
+def _check_cores(scenario: Scenario) -> None:
+    for kind, parts in (("role", scenario.roles), ("client", scenario.clients)):
+        for part in parts:
+            if part.cores is not None and max(part.cores) >= scenario.cores:
+                raise ScenarioError(
+                    f"{kind}.{part.name}.cores is {list(part.cores)}, and there are {scenario.cores} cores, from 0 on"
+                )
+
+
+def _check_role(scenario: Scenario, role: Role) -> None:
+    where = f"role.{role.name}"
+    if role.process != NO_PROCESS:
+        _known(f"{where}.process", role.process, [process.name for process in scenario.processes], "process")
+    elif role.processes:
+        raise ScenarioError(f"{where}.processes is true, and its process is {NO_PROCESS!r}: there is no GIL to have")
+    known = {
+        "lock": (scenario.locks, "lock", "locks"),
+        "unlock": (scenario.locks, "lock", "locks"),
+        "take": ([one.name for one in scenario.semaphores], "semaphore", "[semaphore.NAME]"),
+        "post": ([one.name for one in scenario.semaphores], "semaphore", "[semaphore.NAME]"),
+        "put": ([one.name for one in scenario.queues], "queue", "[queue.NAME]"),
+        "get": ([one.name for one in scenario.queues], "queue", "[queue.NAME]"),
+    }
+    for step in walk(role.program):
+        names, what, table = known.get(step.word, ((), "", ""))
+        if what and step.target not in names:
+            hint = nearest(step.target, list(names)) or f"name it in {table}"
+            raise ScenarioError(
+                f"{where} has {step.word} = {step.target!r}, and there is no {what} of that name", hint=hint
+            )
+    _check_order(where, role.program)
+    if role.repeats and not any(map(_takes_time, walk(role.program))):
+        raise ScenarioError(
+            f"{where}.program takes no time, and so never ends", hint="add a step as {hold_us = 8}, or repeats = false"
+        )
+
+
+def _check_order(where: str, program: tuple[Step, ...]) -> None:
+    words = [step.word for step in walk(program)]
+    if "reply" in words and "receive" not in words[: words.index("reply")]:
+        raise ScenarioError(f"{where} has reply, and no receive before it that it could answer")
+    for block in [program, *(step.body for step in walk(program) if step.body)]:
+        for place, step in enumerate(block[:-1]):
+            if step.word in _ENDLESS:
+                raise ScenarioError(f"{where} has {step.word} and then {block[place + 1].word}, which never happens")
+
+
+def _takes_time(step: Step) -> bool:
+    if step.word in TIMED:
+        return step.times is not None and step.times.mean() > 0
+    return step.word in {"compute", "receive", "take", "get", "exit"}
+
+
+def _check_ports(scenario: Scenario) -> None:
+    heard: dict[str, list[Role]] = {}
+    for role in scenario.roles:
+        for step in walk(role.program):
+            if step.word == "receive" and role not in heard.setdefault(step.target, []):
+                heard[step.target].append(role)
+    for client in scenario.clients:
+        if client.port not in heard:
+            raise ScenarioError(
+                f"client.{client.name}.port is {client.port!r}, and no role receives from it",
+                hint=nearest(client.port, list(heard)),
+            )
+        if client.thread_per_connection:
+            _check_own_ports(scenario, client.name, client.port, heard)
+    asked = {client.port for client in scenario.clients}
+    for port, (role, *_) in heard.items():
+        if port not in asked:
+            raise ScenarioError(
+                f"role.{role.name} has receive = {port!r}, and no client asks there",
+                hint=nearest(port, sorted(asked)) or "add a [client.NAME] with that port",
+            )
+
+
+def _check_own_ports(scenario: Scenario, client: str, port: str, heard: dict[str, list[Role]]) -> None:
+    where = f"client.{client}.thread_per_connection"
+    if len(heard[port]) > 1:
+        raise ScenarioError(f"{where} is true, and {len(heard[port])} roles receive from {port!r}, expected one")
+    role = heard[port][0]
+    if role.threads not in {1, next(one.connections for one in scenario.clients if one.name == client)}:
+        raise ScenarioError(
+            f"{where} is true, and role.{role.name}.threads is {role.threads}, expected a thread for each",
+            hint="leave threads out",
+        )
+    others = [one for one, roles in heard.items() if one != port and role in roles]
+    if others:
+        raise ScenarioError(f"{where} is true, and role.{role.name} receives from {others[0]!r}, too")
+    if sum(one.port == port for one in scenario.clients) > 1:
+        raise ScenarioError(f"{where} is true, and other clients ask at {port!r}, too")
+
+
+def _check_wakers(scenario: Scenario) -> None:
+    """Of a queue and a semaphore somebody must give what others take."""
+    said = [(step.word, step.target) for role in scenario.roles for step in walk(role.program)]
+    initial = {one.name: one.initial for one in scenario.semaphores}
+    for word, target in said:
+        if word == "get" and ("put", target) not in said:
+            raise ScenarioError(f"there is get = {target!r}, and nobody puts anything into that queue")
+        if word == "take" and ("post", target) not in said and not initial[target]:
+            raise ScenarioError(
+                f"there is take = {target!r}, and nobody posts to that semaphore, which has nothing at first"
+            )

@@ -1,0 +1,49 @@
+"""The scenarios that come with Headway, and how one is named on the command line."""
+
+import re
+import tomllib
+from pathlib import Path
+
+from headway.errors import ScenarioError
+from headway.sim.parse import parse, read
+from headway.sim.scenario import Scenario
+from headway.sim.table import nearest
+
+__all__ = ["load", "names", "text", "titles"]
+
+_FOLDER = Path(__file__).with_name("builtin")
+
+
+def names() -> list[str]:
+    """Return the names of the built-in scenarios: T1 to T13 last, in their order."""
+
+    def order(name: str) -> tuple[int, str]:
+        case = re.match(r"t(\d+)", name)
+        return (int(case[1]) if case else 0, name)
+
+    return sorted((path.stem for path in _FOLDER.glob("*.toml")), key=order)
+
+
+def titles() -> dict[str, str]:
+    """Return what each built-in scenario is, by its name."""
+    return {name: tomllib.loads(text(name))["title"] for name in names()}
+
+
+def text(name: str) -> str:
+    """Return a built-in scenario's file. Raises ScenarioError."""
+    if name not in names():
+        raise ScenarioError(f"there is no built-in scenario {name!r}", hint=nearest(name, names()))
+    return (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def load(choice: str) -> Scenario:
+    """Return the built-in scenario of that name, or the one in the file at that path.
+
+    A choice with a slash in it, or that ends in `.toml`, is a path.
+
+    Raises:
+        ScenarioError: There is none, or it makes no sense.
+    """
+    if "/" in choice or choice.endswith(".toml"):
+        return read(Path(choice))
+    return parse(text(choice), name=choice, source=f"{choice}.toml")

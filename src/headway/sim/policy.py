@@ -1,0 +1,74 @@
+"""The policy of a simulated GIL, by name or path, and its options."""
+
+from dataclasses import dataclass
+from typing import final
+
+from headway.errors import ScenarioError, SchedulingError
+from headway.native import PolicyOption, find_policy, policies
+from headway.sim.scenario import STOCK, Process
+from headway.sim.table import nearest
+
+__all__ = ["Chosen", "choose"]
+
+_SIMULATED = ("spin_us", "yield")
+"""Options of the engine that a simulation knows; the others are about the operating system."""
+
+
+@final
+@dataclass(frozen=True)
+class Chosen:
+    """A policy and its options as the library takes them.
+
+    Attributes:
+        address: Of its `struct hw_policy`; 0: there is none.
+        options: In the order of the policy's own list.
+        spin_ns: How long a waiter may spin.
+        yields: Threads that compute let go of their core for who calls them.
+    """
+
+    address: int = 0
+    options: tuple[int, ...] = ()
+    spin_ns: int = 0
+    yields: bool = False
+
+
+def choose(process: Process) -> Chosen:
+    """Return a process's policy.
+
+    Raises:
+        ScenarioError: There is none of that name, or it has no such option, or not with that value.
+        NativeError: The library is missing or does not fit.
+    """
+    if process.policy == STOCK:
+        return Chosen()
+    try:
+        address, policy = find_policy(process.policy)
+    except SchedulingError as error:
+        built_in = [one.name for one in policies()[0]]
+        hint = error.hint if "/" in process.policy else nearest(process.policy, [STOCK, *built_in])
+        raise ScenarioError(error.message, hint=hint) from error
+    engine = policies()[1]
+    known = {one.name: one for one in (*policy.options, *engine)}
+    said = dict(process.options)
+    for name, value in said.items():
+        _check(policy.name, known, name, value)
+    values = {name: said.get(name, one.preset) for name, one in known.items()}
+    return Chosen(
+        address=address,
+        options=tuple(values[one.name] for one in policy.options),
+        spin_ns=values["spin_us"] * 1_000,
+        yields=bool(values["yield"]),
+    )
+
+
+def _check(policy: str, known: dict[str, PolicyOption], name: str, value: int) -> None:
+    own = [one for one in known if one in _SIMULATED or one not in {engine.name for engine in policies()[1]}]
+    if name not in known:
+        raise ScenarioError(f"the policy {policy} has no option {name!r}", hint=nearest(name, own))
+    if name not in own:
+        raise ScenarioError(
+            f"the option {name} is not simulated", hint="it is about the operating system; leave it out"
+        )
+    option = known[name]
+    if not option.least <= value <= option.most:
+        raise ScenarioError(f"{name} is {value}, expected a whole number from {option.least} to {option.most}")

@@ -1,0 +1,157 @@
+"""What a simulated run gives: of each role and client what it did and how long that took, of each GIL its use."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.native_sim import GilResult, RoleResult
+
+__all__ = ["LEAST", "GilOutcome", "Outcome", "PartOutcome", "gil_outcome", "part_outcome"]
+
+LEAST = {"p50_ms": 1, "p90_ms": 30, "p99_ms": 300, "max_ms": 1}
+"""Of how many pieces of work at least a percentile is told: of fewer it says more about luck than about the program."""
+
+_POINTS = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "max_ms": 1.0}
+_MS_NS = 1e6
+
+
+@final
+@dataclass(frozen=True)
+class PartOutcome:
+    """What a role's threads, or a client's connections, did in the counted time, all of them together.
+
+    Attributes:
+        name: Of the role or client.
+        client: A client.
+        threads: How many threads, or connections.
+        done: Pieces of work.
+        done_per_s: The same a second.
+        p50_ms: The median piece's time; None where there were too few (LEAST).
+        p90_ms: 90 % took so long or less.
+        p99_ms: 99 % did.
+        max_ms: The longest.
+        cpu_share: CPU time as a share of elapsed time: 2.0 is two cores all the time.
+        work_share: Time spent in the program's own steps (hold, call, run, compute), as a share of elapsed time.
+        held_share: With the GIL, as a share of elapsed time.
+        waited_share: Waiting for the GIL, as a share of its threads' time.
+        waits_per_s: How often a thread waited for the GIL.
+        worst_wait_ms: The longest wait for the GIL.
+    """
+
+    name: str
+    client: bool
+    threads: int
+    done: int
+    done_per_s: float
+    p50_ms: float | None
+    p90_ms: float | None
+    p99_ms: float | None
+    max_ms: float | None
+    cpu_share: float
+    work_share: float
+    held_share: float
+    waited_share: float
+    waits_per_s: float
+    worst_wait_ms: float
+
+
+@final
+@dataclass(frozen=True)
+class GilOutcome:
+    """What happened at a GIL in the counted time.
+
+    Attributes:
+        name: Of its process.
+        held_share: Somebody had it, as a share of elapsed time.
+        acquires_per_s: How often it was taken.
+        forced_per_s: How often it was let go because another thread had asked.
+        requests_per_s: How often a holder was asked.
+    """
+
+    name: str
+    held_share: float
+    acquires_per_s: float
+    forced_per_s: float
+    requests_per_s: float
+
+
+@final
+@dataclass(frozen=True)
+class Outcome:
+    """One run.
+
+    Attributes:
+        seed: Its seed.
+        elapsed_s: The time that is counted, in virtual seconds.
+        steps: Of the simulator.
+        parts: Roles, then clients.
+        gils: In the order of the processes.
+    """
+
+    seed: int
+    elapsed_s: float
+    steps: int
+    parts: tuple[PartOutcome, ...]
+    gils: tuple[GilOutcome, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values: the same for the same scenario, costs and seed."""
+        return asdict(self)
+
+
+def part_outcome(
+    name: str,
+    *,
+    client: bool,
+    threads: int,
+    results: Sequence[RoleResult],
+    latencies_ns: NDArray[np.float32],
+    elapsed_ns: int,
+) -> PartOutcome:
+    """Return the outcome of a role or client from the results of its parts, one for each process that it is in."""
+
+    def total(field: str) -> int:
+        return sum(getattr(one, field) for one in results)
+
+    elapsed_s = elapsed_ns / 1e9
+    ordered = np.sort(latencies_ns)
+    points: dict[str, float | None] = {
+        key: _percentile_ms(ordered, point, LEAST[key]) for key, point in _POINTS.items()
+    }
+    return PartOutcome(
+        name=name,
+        client=client,
+        threads=threads,
+        done=total("done"),
+        done_per_s=total("done") / elapsed_s,
+        **points,
+        cpu_share=total("cpu_ns") / elapsed_ns,
+        work_share=total("computed_ns") / elapsed_ns,
+        held_share=total("held_ns") / elapsed_ns,
+        waited_share=total("waited_ns") / (elapsed_ns * max(1, threads)),
+        waits_per_s=total("waits") / elapsed_s,
+        worst_wait_ms=max((one.worst_wait_ns for one in results), default=0) / _MS_NS,
+    )
+
+
+def _percentile_ms(ordered: NDArray[np.float32], point: float, least: int) -> float | None:
+    """Return the least time that so many pieces took or less, or None of fewer than `least`."""
+    if len(ordered) < least:
+        return None
+    return float(ordered[math.ceil(point * len(ordered)) - 1]) / _MS_NS
+
+
+def gil_outcome(name: str, result: GilResult, elapsed_ns: int) -> GilOutcome:
+    """Return the outcome of a GIL."""
+    elapsed_s = elapsed_ns / 1e9
+    return GilOutcome(
+        name=name,
+        held_share=result.held_ns / elapsed_ns,
+        acquires_per_s=result.acquires / elapsed_s,
+        forced_per_s=result.forced / elapsed_s,
+        requests_per_s=result.requests / elapsed_s,
+    )

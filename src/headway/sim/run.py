@@ -1,0 +1,131 @@
+"""Runs of a scenario: one with its events, or many beside each other."""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from headway.native_sim import Simulation
+from headway.sim.compile import Compiled, compile_scenario
+from headway.sim.machine import Costs
+from headway.sim.result import Outcome, gil_outcome, part_outcome
+from headway.sim.scenario import Scenario
+from headway.sim.trace import trace_of
+from headway.traces.model import Trace
+
+__all__ = ["Job", "Ran", "run", "run_all"]
+
+_PARTS = 50
+"""A run is made in so many parts, so that Ctrl-C is heard between them."""
+_WORTH_A_PROCESS_S = 1.0
+"""Where all that is left takes longer, it is shared among processes, each of which takes a part of a second to start."""
+
+
+@final
+@dataclass(frozen=True)
+class Job:
+    """A run to make."""
+
+    scenario: Scenario
+    costs: Costs
+    seed: int
+    max_events: int = 0
+
+
+@final
+@dataclass(frozen=True)
+class Ran:
+    """A run that was made.
+
+    Attributes:
+        outcome: What it gave.
+        wall_s: How long that took, in real time.
+        trace: Its events, where some were to be kept.
+    """
+
+    outcome: Outcome
+    wall_s: float
+    trace: Trace | None = None
+
+
+def run(job: Job) -> Ran:
+    """Make a run.
+
+    Raises:
+        ScenarioError: It cannot be simulated, or comes to a stop.
+        NativeError: The library is missing, does not fit, or has no simulator.
+    """
+    compiled = compile_scenario(job.scenario, job.costs, job.seed, max_events=job.max_events)
+    begun_s = time.perf_counter()
+    end_ns = compiled.spec.end_ns
+    with Simulation(compiled.spec) as simulation:
+        for part in range(1, _PARTS + 1):
+            simulation.run(end_ns * part // _PARTS)
+        outcome = _outcome(job, compiled, simulation)
+        trace = None
+        if job.max_events:
+            events, dropped = simulation.events()
+            trace = trace_of(job.scenario, compiled, events, dropped)
+    return Ran(outcome, time.perf_counter() - begun_s, trace)
+
+
+def _outcome(job: Job, compiled: Compiled, simulation: Simulation) -> Outcome:
+    elapsed_ns = job.scenario.duration_ns
+    clients = {client.name: client.connections for client in job.scenario.clients}
+    parts = []
+    for name, indices in compiled.parts.items():
+        of_role = [compiled.spec.roles[index].threads for index in indices if index < len(compiled.spec.roles)]
+        latencies = [simulation.latencies_ns(index) for index in indices]
+        parts.append(
+            part_outcome(
+                name,
+                client=name in clients,
+                threads=clients.get(name, sum(of_role)),
+                results=[simulation.role_result(index) for index in indices],
+                latencies_ns=np.concatenate(latencies) if latencies else np.zeros(0, dtype=np.float32),
+                elapsed_ns=elapsed_ns,
+            )
+        )
+    gils = [gil_outcome(name, simulation.gil_result(place), elapsed_ns) for place, name in enumerate(compiled.gils)]
+    return Outcome(
+        seed=job.seed, elapsed_s=elapsed_ns / 1e9, steps=simulation.steps(), parts=tuple(parts), gils=tuple(gils)
+    )
+
+
+def run_all(
+    jobs: Sequence[Job], *, workers: int | None = None, progress: Callable[[int], None] = lambda _: None
+) -> list[Ran]:
+    """Make runs, and return them in the order of the jobs.
+
+    Args:
+        jobs: Which. What they give does not depend on `workers`.
+        workers: How many processes at most; None: one for each core that this process may use.
+        progress: Is told how many are done.
+
+    Raises:
+        ScenarioError: One of them cannot be simulated, or comes to a stop.
+        NativeError: The library is missing, does not fit, or has no simulator.
+    """
+    most = len(os.sched_getaffinity(0)) if workers is None else workers
+    begun_s = time.perf_counter()
+    found: list[Ran] = []
+    while len(found) < len(jobs):
+        left = len(jobs) - len(found)
+        left_s = (time.perf_counter() - begun_s) / len(found) * left if found else 0.0
+        if min(most, left) > 1 and left_s > _WORTH_A_PROCESS_S:
+            break
+        found.append(run(jobs[len(found)]))
+        progress(len(found))
+    if rest := jobs[len(found) :]:
+        # Not by fork: numpy may have threads.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(min(most, len(rest)), mp_context=context) as pool:
+            for ran in pool.map(run, rest):
+                found.append(ran)
+                progress(len(found))
+    return found

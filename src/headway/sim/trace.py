@@ -1,0 +1,105 @@
+"""The events of a simulated run as a Trace, which report, page and exports take as any other."""
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.sim.compile import Compiled
+from headway.sim.scenario import Scenario
+from headway.traces.model import EVENT_DTYPE, Frame, Gil, Kind, Loss, Process, Thread, Trace
+
+__all__ = ["START_NS", "trace_of"]
+
+START_NS = 1_000_000_000
+"""The trace's time at virtual time 0, which in a trace is no time."""
+
+_PYTHON = "3.13.0"
+_PID = 1
+_GIL_ADDRESS = 0x1000
+_OF_A_STACK = (Kind.WAIT, Kind.RELEASE, Kind.PARK)
+
+
+def trace_of(scenario: Scenario, compiled: Compiled, events: NDArray[np.void], dropped: int) -> Trace:
+    """Return the trace of a run, warm-up included. Nothing in it depends on the day, or on this machine.
+
+    All GILs are in one trace, as those of sub-interpreters are, also where the scenario has processes. A stack is one
+    frame: the step's line in the scenario's file, and the role as its function.
+
+    Args:
+        scenario: What was run.
+        compiled: The same for the simulator.
+        events: As the simulator has them.
+        dropped: How many later ones it did not keep.
+    """
+    made = np.zeros(len(events), dtype=EVENT_DTYPE)
+    for name in ("time_ns", "thread", "kind", "gil", "flags"):
+        made[name] = events[name]
+    made["time_ns"] += START_NS
+    with_value = np.isin(events["kind"], (*_OF_A_STACK, Kind.INTERVAL))
+    made["value"] = np.where(with_value, events["value"], 0)
+
+    end_ns = START_NS + compiled.spec.end_ns
+    if dropped and len(made):
+        end_ns = int(made["time_ns"][-1])  # nothing is known of what came later
+    spec = compiled.spec
+    parents = np.zeros(len(compiled.steps) + 1, dtype=np.int64)
+    frames, of_stack = _frames(scenario, compiled)
+    enabled = [gil.enabled for gil in spec.gils]
+    return Trace(
+        process=Process(
+            pid=_PID,
+            parent_pid=0,
+            family=spec.seed % (1 << 63) + 1,
+            python=_PYTHON,
+            executable="headway simulate",
+            command=("headway", "simulate", scenario.name),
+            program=f"{scenario.name} (simulated)",
+            free_threaded=not all(enabled),
+            gil_enabled=any(enabled) or not enabled,
+            has_stacks=True,
+            start_realtime_ns=START_NS,
+            interval_us=max(1, min((gil.interval_ns for gil in spec.gils), default=5_000_000) // 1_000),
+            ended=True,
+        ),
+        start_ns=START_NS,
+        end_ns=end_ns,
+        events=made,
+        threads=_threads(compiled, made, end_ns),
+        gils=tuple(
+            Gil(index=index, main=index == 0, address=_GIL_ADDRESS * (index + 1), start_ns=START_NS, end_ns=None)
+            for index in range(len(spec.gils))
+        ),
+        stack_parent=parents,
+        stack_frame=of_stack,
+        frames=frames,
+        loss=dataclasses.replace(Loss(), dropped_events=dropped),
+    )
+
+
+def _frames(scenario: Scenario, compiled: Compiled) -> tuple[tuple[Frame, ...], NDArray[np.int64]]:
+    """Return distinct frames, and the frame of each stack: stack n is the n-th step."""
+    frames = {Frame("", 0, "?"): 0}
+    of_stack = [0]
+    source = scenario.source or scenario.name
+    for number, (role, step) in enumerate(compiled.steps, 1):
+        first = role.program[0].line
+        # Where the lines are not known, steps are told apart by their numbers.
+        frame = Frame(source, step.line or number, role.name, first or number)
+        of_stack.append(frames.setdefault(frame, len(frames)))
+    return tuple(frames), np.array(of_stack, dtype=np.int64)
+
+
+def _threads(compiled: Compiled, events: NDArray[np.void], end_ns: int) -> tuple[Thread, ...]:
+    exits = events[events["kind"] == Kind.EXIT]
+    ended = dict(zip(exits["thread"].tolist(), exits["time_ns"].tolist(), strict=True))
+    return tuple(
+        Thread(
+            serial=index + 1,
+            tid=index + _PID,
+            name=place.name,
+            start_ns=min(START_NS + place.begin_ns, end_ns),
+            end_ns=ended.get(index),
+        )
+        for index, place in enumerate(compiled.threads)
+    )

@@ -1,0 +1,155 @@
+"""Real simulations, by the command line and by the library."""
+
+import json
+
+import pytest
+
+from headway.cli.main import main
+from headway.sim import library, machine
+from headway.sim.parameters import change
+from headway.sim.parse import parse
+from headway.sim.run import Job, run, run_all
+from headway.traces.invariants import violations
+from headway.traces.model import Kind
+from headway.traces.reader import read
+
+COST = machine.load()
+SHORT = "0.2"
+SHARE = 1 + 1e-9
+"""A sum of shares of the time, with the rounding of floating-point numbers."""
+
+
+def short(name, **settings):
+    """Return a built-in scenario of a fifth of a second."""
+    scenario = change(library.load(name), "duration_s", SHORT)
+    for key, value in settings.items():
+        scenario = change(scenario, key, value)
+    return scenario
+
+
+@pytest.mark.parametrize("policy", ["none", "fair", "priority", "bfs", "stock"])
+@pytest.mark.parametrize("name", library.names())
+def test_every_built_in_scenario_runs(name, policy):
+    """Under every policy, and the time that is told adds up."""
+    scenario = short(name, policy=policy)
+
+    found = run(Job(scenario, COST, 1)).outcome
+
+    assert found.steps > 0
+    for gil in found.gils:
+        assert 0 < gil.held_share <= SHARE
+    roles = [part for part in found.parts if not part.client]
+    assert sum(part.held_share for part in roles) == pytest.approx(sum(gil.held_share for gil in found.gils), rel=1e-6)
+    for part in roles:
+        assert 0 <= part.waited_share <= SHARE
+        assert part.held_share + part.waited_share * part.threads <= part.threads * SHARE
+    assert sum(part.cpu_share for part in found.parts) <= scenario.cores * SHARE
+
+
+def test_the_same_seed_gives_the_same_bytes(capsys, tmp_path):
+    """JSON and trace of two runs are equal, byte for byte; another seed gives others."""
+
+    def made(path, seed):
+        words = [
+            "simulate",
+            "convoy",
+            "--duration",
+            SHORT,
+            "--seed",
+            seed,
+            "--seeds",
+            "2",
+            "--json",
+            "--trace",
+            str(path),
+        ]
+        assert main(words) == 0
+        return capsys.readouterr().out, path.read_bytes()
+
+    first = made(tmp_path / "a.hwt", "1")
+    second = made(tmp_path / "b.hwt", "1")
+    other = made(tmp_path / "c.hwt", "9")
+
+    assert first == second
+    assert first[0] != other[0]
+    assert first[1] != other[1]
+
+
+def test_processes_beside_each_other_change_nothing():
+    """Runs that are shared among processes give what they give one after the other."""
+    jobs = [Job(short("t1", threads=threads), COST, seed) for threads in "12" for seed in (1, 2)]
+
+    assert [one.outcome for one in run_all(jobs, workers=1)] == [one.outcome for one in run_all(jobs, workers=2)]
+
+
+@pytest.mark.parametrize("policy", ["none", "fair"])
+@pytest.mark.parametrize("name", ["convoy", "t2", "t8", "t10"])
+def test_the_trace_is_sound_and_agrees_with_the_figures(name, policy, capsys, tmp_path):
+    """It keeps the invariants of all traces, `headway report` opens it, and its holds are those that the result tells."""
+    path = tmp_path / "app.hwt"
+    scenario = short(name, policy=policy)
+
+    ran = run(Job(scenario, COST, 3, max_events=10**7))
+
+    assert ran.trace is not None
+    assert violations(ran.trace) == []
+    assert ran.trace.loss.whole
+    warm_ns = ran.trace.start_ns + scenario.warm_ns
+    held_ns, since_ns = 0, None
+    for time_ns, _, _, kind, _, _ in ran.trace.events.tolist():
+        if kind == Kind.ACQUIRE:
+            since_ns = time_ns
+        elif kind == Kind.RELEASE and since_ns is not None:
+            held_ns += max(0, time_ns - max(since_ns, warm_ns))
+            since_ns = None
+    if since_ns is not None:
+        held_ns += ran.trace.end_ns - max(since_ns, warm_ns)
+    assert held_ns == pytest.approx(ran.outcome.gils[0].held_share * scenario.duration_ns, rel=1e-3)
+
+    words = ["simulate", name, "--policy", policy, "--duration", SHORT, "--seeds", "1", "--trace", str(path)]
+    assert main(words) == 0
+    assert violations(read(path)) == []
+    capsys.readouterr()
+    assert main(["report", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_the_convoy_is_one():
+    """Beside a thread that computes each request waits for a switch interval; `fair` and processes mend that."""
+
+    def answered(**settings):
+        scenario = change(library.load("convoy"), "duration_s", "1")
+        for key, value in settings.items():
+            scenario = change(scenario, key, value)
+        client = run(Job(scenario, COST, 1)).outcome.parts[-1]
+        assert client.client
+        return client.done_per_s
+
+    convoy = answered()
+    assert 100 < convoy < 250
+    assert answered(threads="0") > 20 * convoy
+    assert answered(policy="fair") > 20 * convoy
+    assert answered(processes="on") > 20 * convoy
+    assert answered(switch_interval_s="0.0005") > 3 * convoy
+
+
+def test_a_time_of_nothing_but_waiting_is_an_error():
+    """Threads that wait for each other for ever are named as such."""
+    from headway.errors import ScenarioError
+
+    scenario = parse(
+        """
+warm_ms = 0
+duration_s = 1
+[semaphore.a]
+[semaphore.b]
+[role.first]
+program = [{take = "a"}, {post = "b"}]
+[role.second]
+program = [{take = "b"}, {post = "a"}]
+""",
+        name="deadlock",
+    )
+
+    with pytest.raises(ScenarioError, match="every thread waits for another one"):
+        run(Job(scenario, COST, 1))

@@ -1,0 +1,241 @@
+"""`headway simulate`, with a stand-in for the simulator."""
+
+import csv
+import json
+
+import pytest
+from fake_simulation import FakeSimulation
+
+from headway.cli.main import main
+from headway.sim import library
+from headway.sim import run as running
+from headway.traces.invariants import violations
+from headway.traces.reader import read
+
+APP = """
+title = "an app"
+duration_s = 1
+[role.worker]
+threads = 2
+program = [{hold_us = 8}]
+[role.server]
+program = [{receive = "r"}, {reply = true}, {done = true}]
+[client.load]
+port = "r"
+"""
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch):
+    """Simulate nothing, and say what follows from the specification."""
+    monkeypatch.setattr(running, "Simulation", FakeSimulation)
+
+
+@pytest.fixture
+def app(tmp_path):
+    """Return the path of a scenario."""
+    path = tmp_path / "app.toml"
+    path.write_text(APP)
+    return str(path)
+
+
+def simulate(*words):
+    return main(["simulate", *words, "--jobs", "1"])
+
+
+def test_the_table_has_medians_and_ranges(app, capsys):
+    """Stdout has roles, clients and GILs; stderr has how fast it went."""
+    assert simulate(app) == 0
+
+    out, err = capsys.readouterr()
+    assert "app: an app\n2 cores, free; switch interval 5 ms\n" in out
+    assert "load (client)" in out
+    assert "the median of 5 seeds [their range]; costs: preset" in " ".join(out.split())
+    assert "main" in out
+    assert "5 runs, 5 s of virtual time in" in err
+    assert "steps a second" not in out
+
+
+def test_a_p99_of_few_pieces_is_not_told(app, capsys):
+    """There is `-` in its place, and a note says why."""
+    assert simulate(app, "--duration", "0.1", "--seeds", "1") == 0
+
+    out = capsys.readouterr().out
+    assert "p99 -: fewer than 300 pieces of work in a seed; a longer --duration has more" in " ".join(out.split())
+    assert "one seed" in out
+
+
+def test_json_is_the_same_each_time(app, capsys):
+    """The same scenario and seeds give the same bytes; other seeds give others."""
+
+    def printed(*more):
+        assert simulate(app, "--json", *more) == 0
+        return capsys.readouterr().out
+
+    first = printed()
+    assert printed() == first
+    assert printed("--seed", "2") != first
+    told = json.loads(first)
+    assert (told["scenario"], told["calibration"], told["sweep"]) == ("app", "preset", {})
+    (point,) = told["points"]
+    assert point["seeds"] == [1, 2, 3, 4, 5]
+    assert point["parts"]["load"]["done_per_s"] == {"median": 1000.0, "low": 1000.0, "high": 1000.0}
+    assert len(point["outcomes"]) == 5
+
+
+def test_a_sweep_has_each_combination(capsys, tmp_path):
+    """In the table, as curves along the axis of numbers, and in the CSV file with the range of each figure."""
+    path = tmp_path / "sweep.csv"
+
+    assert simulate("convoy", "--sweep", "threads=1..64", "--sweep", "policy=none,fair", "--csv", str(path)) == 0
+
+    out = capsys.readouterr().out
+    assert "cpu work" in out
+    assert "\npolicy=fair\n  threads=1 " in out
+    assert "  threads=64 ████████████████████████████████████████ 98.5 %\n" in out
+    rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+    assert len(rows) == 7 * 2 * 3
+    assert [row["threads"] for row in rows if row["name"] == "load"][::2] == ["1", "2", "4", "8", "16", "32", "64"]
+    load = next(row for row in rows if row["name"] == "load")
+    assert float(load["p99_ms_low"]) <= float(load["p99_ms"]) <= float(load["p99_ms_high"])
+
+
+def test_a_sweeps_json(capsys):
+    """Each point says its values."""
+    assert simulate("convoy", "--sweep", "threads=1,2", "--seeds", "1", "--json") == 0
+
+    told = json.loads(capsys.readouterr().out)
+    assert told["sweep"] == {"threads": ["1", "2"]}
+    assert [point["values"] for point in told["points"]] == [{"threads": "1"}, {"threads": "2"}]
+
+
+def test_settings_are_applied(app, capsys):
+    """--set, --policy, --option and --duration change what the file says."""
+    changes = [
+        "--set",
+        "threads=3",
+        "--set",
+        "switch-interval=0.001",
+        "--policy",
+        "fair",
+        "--option",
+        "latency_us=20000",
+        "--duration",
+        "3",
+    ]
+
+    assert simulate(app, *changes, "--seeds", "1") == 0
+
+    out = capsys.readouterr().out
+    assert "switch interval 1 ms, policy fair, latency_us=20000" in out
+    assert "3 s of virtual time" in out
+
+
+def test_options_are_for_the_points_that_have_a_policy(capsys):
+    """A sweep over `none` and a policy may have an option of the policy."""
+    assert simulate("convoy", "--sweep", "policy=none,fair", "--option", "latency_us=20000", "--seeds", "1") == 0
+
+    assert "policy=fair" in capsys.readouterr().out
+
+
+def test_the_trace_is_one_of_the_first_seed(app, capsys, tmp_path):
+    """It opens as any other, names threads and lines, has no time of day, and is the same each time."""
+    path = tmp_path / "app.hwt"
+
+    assert simulate(app, "--trace", str(path), "--seed", "7", "--seeds", "2") == 0
+    first = path.read_bytes()
+    assert simulate(app, "--trace", str(path), "--seed", "7", "--seeds", "2", "--force") == 0
+
+    assert path.read_bytes() == first
+    trace = read(path)
+    assert violations(trace) == []
+    assert trace.process.program == "app (simulated)"
+    assert sorted(thread.name for thread in trace.threads) == ["server", "worker 0", "worker 1"]
+    assert {(frame.filename, frame.line, frame.function) for frame in trace.frames} >= {
+        ("app.toml", 6, "worker"),
+        ("app.toml", 8, "server"),
+    }
+    capsys.readouterr()
+    assert main(["report", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_a_trace_that_is_cut_says_so(app, capsys, monkeypatch, tmp_path):
+    """Events for which there is no room are counted, and the trace ends with the last one that it has."""
+    monkeypatch.setattr("headway.cli.simulate_command._MOST_EVENTS", 30)
+    path = tmp_path / "app.hwt"
+
+    assert simulate(app, "--trace", str(path), "--seeds", "1") == 0
+
+    assert "it ends early" in capsys.readouterr().err
+    assert len(read(path).events) == 30
+
+
+def test_built_in_scenarios_are_listed_and_shown(capsys):
+    """--list has names and titles, --show the file to start from."""
+    assert simulate("--list") == 0
+    out = capsys.readouterr().out
+    assert "convoy " in out
+    assert len(out.splitlines()) == len(library.names())
+    assert simulate("--list", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == library.titles()
+    assert simulate("--show", "convoy") == 0
+    assert capsys.readouterr().out == library.text("convoy")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "there is no scenario"),
+        (["nothing"], "there is no built-in scenario 'nothing'"),
+        (["./nothing.toml"], "the scenario nothing.toml cannot be read: No such file or directory"),
+        (["--show", "convoi"], "there is no built-in scenario 'convoi'"),
+        (["convoy", "--set", "threads"], "'threads' is no setting, expected NAME=VALUE"),
+        (["convoy", "--policy", "fiar"], "there is no policy 'fiar'"),
+        (["convoy", "--option", "latency_us=3"], "there is no policy that the option latency_us could be of"),
+        (
+            ["convoy", "--policy", "fair", "--option", "latency_us=x"],
+            "option.latency_us is 'x', expected a whole number",
+        ),
+        (["convoy", "--trace", "x.txt"], "x.txt is no name of a trace"),
+        (["convoy", "--trace", "x.hwt", "--sweep", "threads=1,2"], "--trace writes one run, and --sweep makes many"),
+        (["convoy", "--csv", "/none/x.csv"], "the folder /none is not there"),
+        (["convoy", "--calibration", "/none/x.json"], "the calibration /none/x.json cannot be read"),
+    ],
+)
+def test_bad_usage(words, said, capsys):
+    """The error is told before anything runs, and the exit code is 2."""
+    assert simulate(*words) == 2
+
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--seeds", "0"), ("--seed", "-1"), ("--duration", "0"), ("--jobs", "x")]
+)
+def test_bad_numbers(option, value, capsys):
+    """Argument errors have the same exit code."""
+    with pytest.raises(SystemExit) as caught:
+        main(["simulate", "convoy", option, value])
+
+    assert caught.value.code == 2
+    assert value in capsys.readouterr().err
+
+
+def test_files_are_not_overwritten(app, capsys, tmp_path):
+    """Unless --force says so."""
+    path = tmp_path / "there.hwt"
+    path.write_bytes(b"mine")
+
+    assert simulate(app, "--trace", str(path)) == 2
+
+    assert "is there already" in capsys.readouterr().err
+    assert path.read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("name", library.names())
+def test_every_built_in_scenario_is_shown(name, capsys):
+    """Under no policy and under `fair`."""
+    assert simulate(name, "--seeds", "2", "--sweep", "policy=none,fair") == 0
+
+    assert "policy=fair" in capsys.readouterr().out
