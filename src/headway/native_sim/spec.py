@@ -75,13 +75,15 @@ class OpKind(IntEnum):
     BLOCK = 5
     RECEIVE = 6
     REPLY = 7
-    TAKE = 8
-    POST = 9
-    BEGIN = 10
-    DONE = 11
-    LOOP = 12
-    END = 13
-    EXIT = 14
+    SEND = 8
+    ANSWER = 9
+    TAKE = 10
+    POST = 11
+    BEGIN = 12
+    DONE = 13
+    LOOP = 14
+    END = 15
+    EXIT = 16
 
 
 @final
@@ -115,6 +117,8 @@ class Role:
     start_at: int = 0
     begin_ns: int = 0
     stagger_ns: int = 0
+    turns: bool = False
+    """A piece of work is a turn: from when a thread wants the GIL until it lets it go by itself."""
 
 
 @final

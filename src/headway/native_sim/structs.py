@@ -57,6 +57,8 @@ class _Role(ctypes.Structure):
         ("start_at", ctypes.c_int32),
         ("begin_ns", ctypes.c_int64),
         ("stagger_ns", ctypes.c_int64),
+        ("turns", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
     )
 
 
@@ -165,6 +167,7 @@ def _role(role: Role) -> _Role:
         start_at=role.start_at,
         begin_ns=role.begin_ns,
         stagger_ns=role.stagger_ns,
+        turns=role.turns,
     )
 
 
