@@ -4,10 +4,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import final
 
+import numpy as np
+from numpy.typing import NDArray
+
 __all__ = [
     "COSTS",
     "MAX_OPTIONS",
     "OF_DIST",
+    "OP_DTYPE",
     "Client",
     "Gil",
     "GilResult",
@@ -100,12 +104,25 @@ class Op:
     flags: int = 0
 
 
+OP_DTYPE = np.dtype(
+    [
+        ("kind", "<u2"),
+        ("flags", "<u2"),
+        ("index", "<u4"),
+        ("where", "<u4"),
+        ("reserved", "<u4"),
+        ("value", "<i8"),
+    ]
+)
+"""Steps of a program as an array: those of a trace are many."""
+
+
 @final
 @dataclass(frozen=True)
 class Role:
     """Threads with one program: `struct hw_sim_role`."""
 
-    ops: tuple[Op, ...]
+    ops: tuple[Op, ...] | NDArray[np.void]
     gil: int
     threads: int = 1
     repeats: bool = True

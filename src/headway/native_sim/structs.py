@@ -150,10 +150,18 @@ def _dists(values: Sequence[tuple[float, ...]]) -> Any:
     return array
 
 
-def _role(role: Role) -> _Role:
+def _ops(role: Role) -> Any:
     ops = (_Op * max(1, len(role.ops)))()
+    if isinstance(role.ops, np.ndarray):
+        ctypes.memmove(ops, np.ascontiguousarray(role.ops).ctypes.data, role.ops.nbytes)
+        return ops
     for to, op in zip(ops, role.ops, strict=False):
         to.kind, to.flags, to.index, to.where, to.value = op.kind, op.flags, op.index, op.where, op.value
+    return ops
+
+
+def _role(role: Role) -> _Role:
+    ops = _ops(role)
     return _Role(
         ops=ops,
         op_count=len(role.ops),
