@@ -139,6 +139,13 @@ int hw__loopback_open(struct hw__loopback *loopback) {
     return error;
 }
 
+int hw__loopback_reply(const struct hw__loopback *loopback) {
+    char byte;
+    bool done =
+        send(loopback->far, "x", 1, MSG_NOSIGNAL) == 1 && recv(loopback->near, &byte, 1, 0) == 1;
+    return done ? 0 : -EPIPE;
+}
+
 void hw__loopback_close(struct hw__loopback *loopback) {
     if (loopback->near >= 0) {
         close(loopback->near);

@@ -50,6 +50,11 @@ void hw__compute_until(const atomic_bool *over);
 /* Returns 0 or a negative errno, and then there is nothing to close. */
 int hw__loopback_open(struct hw__loopback *loopback);
 
+/* Sends a byte back and receives it.
+ *
+ * Returns 0 or a negative errno. */
+int hw__loopback_reply(const struct hw__loopback *loopback);
+
 /* This function can't fail. */
 void hw__loopback_close(struct hw__loopback *loopback);
 

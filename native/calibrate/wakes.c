@@ -59,6 +59,10 @@ static void be_woken(struct wakes *wakes) {
             return;
         }
         wakes->latencies_ns[i] = (double)(now_ns - atomic_load(&wakes->called_ns));
+        if (wakes->way == HW_CALIBRATE_BY_SOCKET && hw__loopback_reply(&wakes->loopback) != 0) {
+            fail(wakes, -EPIPE); /* without a reply, the next recv(2) acknowledges: see calls.c */
+            return;
+        }
         atomic_store(&wakes->back, 1);
     }
 }
