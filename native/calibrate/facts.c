@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "headway/calibrate.h"
@@ -34,8 +35,12 @@ int hw_calibrate_facts(struct hw_calibrate_facts *facts) {
     }
     int slack_ns = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    if (slack_ns < 0 || cores < 1) {
-        return slack_ns < 0 ? -errno : -EIO;
+    struct timespec tick; /* the coarse clocks go on with each */
+    if (slack_ns < 0 || clock_getres(CLOCK_MONOTONIC_COARSE, &tick) != 0) {
+        return -errno;
+    }
+    if (cores < 1) {
+        return -EIO;
     }
     struct attributes attributes = {.size = 0};
     int told = syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) == 0 &&
@@ -43,6 +48,7 @@ int hw_calibrate_facts(struct hw_calibrate_facts *facts) {
     *facts = (struct hw_calibrate_facts){
         .timer_slack_ns = slack_ns,
         .slice_ns = told ? (int64_t)attributes.runtime : default_slice_ns(cores),
+        .tick_ns = (int64_t)tick.tv_sec * 1000000000 + tick.tv_nsec,
         .slice_is_told = told,
         .cores = (int32_t)cores,
     };

@@ -79,14 +79,16 @@ static void test_gaps_come_in_order_and_none_is_too_short(void) {
     struct hw_calibrate_plan plan = plan_of(COUNT);
     int64_t starts_ns[COUNT];
     double lengths_ns[COUNT];
+    int32_t at_tick[COUNT];
     /* Every reading is a gap. */
-    T_EQ(COUNT, hw_calibrate_gaps(&plan, 1, starts_ns, lengths_ns));
+    T_EQ(COUNT, hw_calibrate_gaps(&plan, 1, starts_ns, lengths_ns, at_tick));
     for (int i = 0; i < COUNT; i++) {
         T_TRUE(lengths_ns[i] >= 1);
+        T_TRUE(at_tick[i] == 0 || at_tick[i] == 1);
         T_TRUE(i == 0 || (double)starts_ns[i] >= (double)starts_ns[i - 1] + lengths_ns[i - 1]);
     }
     plan.limit_ns = 1000000;
-    T_EQ(0, hw_calibrate_gaps(&plan, LONG_NS, starts_ns, lengths_ns));
+    T_EQ(0, hw_calibrate_gaps(&plan, LONG_NS, starts_ns, lengths_ns, at_tick));
     check_unchanged(&before);
 }
 
@@ -108,6 +110,7 @@ static void test_facts(void) {
     T_EQ(0, hw_calibrate_facts(&facts));
     T_TRUE(facts.timer_slack_ns > 0);
     T_TRUE(facts.slice_ns >= 100000);
+    T_TRUE(facts.tick_ns >= 500000 && facts.tick_ns <= 50000000);
     T_TRUE(facts.cores >= 1);
     T_EQ(-EINVAL, hw_calibrate_facts(NULL));
 }
@@ -123,6 +126,7 @@ static void test_bad_arguments_are_refused_and_change_nothing(void) {
     bad[4].core = CPU_SETSIZE - 1; /* only the kernel can tell */
     double samples_ns[1], calls_ns[1];
     int64_t starts_ns[1];
+    int32_t at_tick[1];
     for (int i = 0; i < 5; i++) {
         bad[i].other = bad[i].core == 0 ? 1 : 0;
         T_EQ(-EINVAL, hw_calibrate_call(&bad[i], HW_CALIBRATE_CLOCK, samples_ns));
@@ -130,7 +134,7 @@ static void test_bad_arguments_are_refused_and_change_nothing(void) {
         T_EQ(-EINVAL, hw_calibrate_wake(&bad[i], 0, 0, 0, samples_ns, calls_ns));
         T_EQ(-EINVAL, hw_calibrate_timer(&bad[i], 0, 1, samples_ns));
         T_EQ(-EINVAL, hw_calibrate_interrupt(&bad[i], samples_ns));
-        T_EQ(-EINVAL, hw_calibrate_gaps(&bad[i], 1, starts_ns, samples_ns));
+        T_EQ(-EINVAL, hw_calibrate_gaps(&bad[i], 1, starts_ns, samples_ns, at_tick));
     }
     T_EQ(-EINVAL, hw_calibrate_call(NULL, 0, samples_ns));
     T_EQ(-EINVAL, hw_calibrate_call(&good, -1, samples_ns));
@@ -139,7 +143,7 @@ static void test_bad_arguments_are_refused_and_change_nothing(void) {
     T_EQ(-EINVAL, hw_calibrate_pair(&good, HW_CALIBRATE_PAIRS, samples_ns));
     T_EQ(-EINVAL, hw_calibrate_timer(&good, 0, 0, samples_ns));
     T_EQ(-EINVAL, hw_calibrate_timer(&good, 0, LONG_NS, samples_ns));
-    T_EQ(-EINVAL, hw_calibrate_gaps(&good, 0, starts_ns, samples_ns));
+    T_EQ(-EINVAL, hw_calibrate_gaps(&good, 0, starts_ns, samples_ns, at_tick));
     struct hw_calibrate_plan alone = good;
     alone.other = -1;
     T_EQ(-ENODEV, hw_calibrate_wake(&alone, 0, 0, 0, samples_ns, calls_ns));

@@ -56,6 +56,7 @@ enum hw_calibrate_way { HW_CALIBRATE_BY_FUTEX, HW_CALIBRATE_BY_SOCKET, HW_CALIBR
 struct hw_calibrate_facts {
     int64_t timer_slack_ns; /* of the calling thread */
     int64_t slice_ns;       /* the fair scheduler's; as Linux sets it by default where not told */
+    int64_t tick_ns;        /* from one timer tick to the next */
     int32_t slice_is_told;  /* the kernel told it (Linux 6.12 and later) */
     int32_t cores;          /* online */
 };
@@ -105,10 +106,13 @@ HW_API int64_t hw_calibrate_interrupt(const struct hw_calibrate_plan *plan, doub
  * least_ns:   of a jump; at least 1.
  * starts_ns:  hw_now_ns() before each jump.
  * lengths_ns: of each jump.
+ * at_tick:    1 for a jump during which the kernel's tick was counted, or within 20 us of that, and
+ *             no other thread ran. The tick's interval and phase do not tell: the host of a virtual
+ *             machine has a tick, too.
  *
  * Returns as hw_calibrate_call(), but 0 where there was none before the limit. */
 HW_API int64_t hw_calibrate_gaps(const struct hw_calibrate_plan *plan, int64_t least_ns,
-                                 int64_t *starts_ns, double *lengths_ns);
+                                 int64_t *starts_ns, double *lengths_ns, int32_t *at_tick);
 
 /* Asks the kernel.
  *
