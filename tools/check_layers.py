@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent / "src" / "headway"
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"lab", "live", "measure"},
     "__main__": {"cli"},
-    "cli": {"lab", "host", "live", "report", "traces", "native", "errors", "printable", "__init__"},
+    "cli": {"lab", "host", "live", "report", "sim", "traces", "native", "errors", "printable", "__init__"},
     "pytest_plugin": {"pytest_options", "measure", "report", "lab", "host", "errors", "printable", "__init__"},
     "pytest_options": {"measure", "report", "errors"},
     "report": {"lab", "host", "measure", "traces", "errors", "printable"},
@@ -22,6 +22,7 @@ ALLOWED: dict[str, set[str]] = {
     "lab": {"host", "agent", "native", "errors", "printable", "__init__"},
     "host": {"errors", "printable"},
     "live": {"traces", "agent", "native", "errors", "printable", "__init__"},
+    "sim": {"traces", "host", "native", "errors", "printable"},
     "traces": {"errors", "printable"},
     "native": {"errors"},
     "agent": set(),

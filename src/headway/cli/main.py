@@ -39,6 +39,7 @@ _COMMANDS = (
     "attach",
     "detach",
     "top",
+    "calibrate",
     "report",
     "compare",
     "runs",
