@@ -11,6 +11,7 @@ import ctypes
 import json
 import os
 import socket
+import statistics
 import sys
 import threading
 import time
@@ -108,37 +109,40 @@ def pending(repeats):
         library.abs, ctypes.c_void_p
     )  # of a null pointer it is 0, as a pending call's result must be
     library.abs.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-    ways = {
-        "pending": lambda: library.Py_AddPendingCall(function, None),
-        "direct": lambda: library.abs(None, None),
-    }
-    found = {}
-    for name, call in ways.items():
-        hot, cold = [], []
-        for _ in range(repeats * 20):
-            start = now()
-            call()
-            hot.append(now() - start)
-        for _ in range(repeats):
-            compute(COLD_NS)
-            start = now()
-            call()
-            cold.append(now() - start)
-        found["hot_" + name], found["cold_" + name] = hot, cold
+    add, direct = library.Py_AddPendingCall, library.abs
+    found = {"hot_pending": [], "hot_direct": [], "cold_pending": [], "cold_direct": []}
+
+    # In turns, as it is the difference that counts. Twenty at once: reading the clock takes about as long as one.
+    def both(times, before, state):
+        before()
+        start = now()
+        for _ in times:
+            add(function, None)
+        found[state + "_pending"].append((now() - start) / len(times))
+        before()
+        start = now()
+        for _ in times:
+            direct(None, None)
+        found[state + "_direct"].append((now() - start) / len(times))
+
+    for _ in range(repeats * 5):
+        both(range(20), lambda: None, "hot")
+    for _ in range(repeats):
+        both(range(1), lambda: compute(COLD_NS), "cold")
     return found
 
 
 def together(cores):
-    """Return how long threads take, one on each core, for the same loop: from the last one's start to the first one's end."""
+    """Return how much time on its core a thread takes for the loop, where each core has one: so other programs take none."""
     start, times = threading.Barrier(len(cores)), []
 
     def work(core):
         os.sched_setaffinity(0, {core})
         shared_loop(ROUNDS)
         start.wait()
-        begun = now()
+        begun = time.thread_time_ns()
         shared_loop(ROUNDS * 10)
-        times.append(now() - begun)
+        times.append(time.thread_time_ns() - begun)
 
     threads = [threading.Thread(target=work, args=(core,)) for core in cores]
     for thread in threads:
@@ -153,7 +157,7 @@ def slow_down(cores):
     cores = cores[:MOST_THREADS]
     if getattr(sys, "_is_gil_enabled", lambda: True)() or len(cores) < 2:
         return None
-    alone, beside = min(together(cores[:1]) for _ in range(3)), min(together(cores) for _ in range(3))
+    alone, beside = min(together(cores[:1]) for _ in range(5)), statistics.median(together(cores) for _ in range(5))
     return max(0.0, (beside / alone - 1) / (len(cores) - 1))
 
 
