@@ -114,7 +114,8 @@ static void run_gaps(void *context, int index) {
             bool ran_on = preempted == last_preempted; /* else another program ran meanwhile */
             timers->at_tick[timers->made++] = ran_on && before_ns - counted_ns < TICK_NEAR_NS;
             gap_end_ns = ran_on ? now_ns : INT64_MIN / 2;
-            now_ns = hw_now_ns(); /* what asking took is no gap */
+            counted_ns = ran_on ? counted_ns : INT64_MIN / 2; /* nor is what follows the tick */
+            now_ns = hw_now_ns();                             /* what asking took is no gap */
         }
         before_ns = now_ns;
     }

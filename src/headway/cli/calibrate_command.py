@@ -45,17 +45,18 @@ def run(arguments: argparse.Namespace) -> int:
     path = arguments.output or calibration.default_path()
     made = calibration.measure(console.say, seconds=arguments.seconds)
     calibration.save(made, path)
+    console.say(f"kept in {path}")
     if arguments.json:
         console.print_json(made.to_json())
         return 0
     from headway.report import render_table
 
-    console.print_rendered(render_table(_costs(made, path)))
+    console.print_rendered(render_table(_costs(made)))
     console.print_rendered(render_table(_interpreters(made)))
     return 0
 
 
-def _costs(made: "Calibration", path: Path) -> "Table":
+def _costs(made: "Calibration") -> "Table":
     from headway.report import Table
     from headway.report.figures import seconds as shown
     from headway.sim.costs import ABOUT
@@ -74,11 +75,10 @@ def _costs(made: "Calibration", path: Path) -> "Table":
         )
     machine = made.machine
     caption = (
-        f"Costs on {machine['cpu']}, {machine['cores']} cores, Linux {machine['kernel']}, {made.taken_at}\n"
+        f"Costs on {machine['cpu']}, cores: {machine['cores']}, Linux {machine['kernel']}, {made.taken_at}\n"
         f"tick {shown(made.tick_ns / 1e9)}, slice {shown(made.slice_ns / 1e9)}, migration {shown(made.migration_ns / 1e9)}\n"
         "range: from 5 % to 90 %, without what is four times the median; a constant has none\n"
-        "rounds: the median in the lowest and in the highest round, beside that over rounds\n"
-        f"kept in {path}"
+        "rounds: the median in the lowest and in the highest round, beside that over rounds"
     )
     return Table(caption, ("cost", "", "median", "range", "rounds"), tuple(rows), names=2)
 

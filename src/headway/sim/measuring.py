@@ -53,7 +53,7 @@ def measure_round(cores: Sequence[int], interpreters: Sequence[Interpreter], *, 
     Args:
         cores: Of the threads: the first measures, the second, if there is one, is measured against; further ones are for
             free-threaded interpreters.
-        interpreters: To be measured; the last one with a GIL in full.
+        interpreters: To be measured; the last one with a GIL and ctypes in full.
         scale: How many samples, as a share of what is usual.
 
     Raises:
@@ -63,7 +63,7 @@ def measure_round(cores: Sequence[int], interpreters: Sequence[Interpreter], *, 
     found = Round()
     for measure in (_calls, _pairs, _wakes, _timers, _ticks):
         measure(found, _Plans(cores, scale))
-    full = next((one for one in reversed(interpreters) if one.gil_enabled), None)
+    full = next((one for one in reversed(interpreters) if one.gil_enabled and one.ctypes), None)
     for one in interpreters:
         _python(found, one, cores, repeats=max(_FEWEST, int(60 * scale)) if one is full else 0)
     return found

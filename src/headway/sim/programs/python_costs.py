@@ -7,7 +7,6 @@ REPEATS is 0, and `slow_down`: what a loop takes longer for each further thread 
 share, or null where the GIL is on or there is one core. CPython 3.8 and later.
 """
 
-import ctypes
 import json
 import os
 import socket
@@ -103,6 +102,8 @@ def messages(repeats):
 
 def pending(repeats):
     """Return how long it takes to have the evaluation loop call a C function, and to call it outright; hot and cold."""
+    import ctypes  # not every build has it
+
     library = ctypes.PyDLL(None)
     library.Py_AddPendingCall.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     function = ctypes.cast(
