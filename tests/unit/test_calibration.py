@@ -345,6 +345,24 @@ def test_rounds_give_medians_and_their_spread():
     assert Calibration.from_json(json.loads(json.dumps(made.to_json()))) == made
 
 
+@pytest.mark.parametrize(("round_s", "rounds"), [(0.0, 5), (15.0, 3), (9.0, 4)])
+def test_slow_rounds_are_fewer(monkeypatch, round_s, rounds):
+    """Where rounds take longer than planned there are fewer of them, but three in any case."""
+    clock, made = [0.0], []
+
+    def measure_round(cores, interpreters, *, scale):
+        clock[0] += round_s
+        made.append(scale)
+        return measuring.Round(raw=flat(RAW_NS))
+
+    monkeypatch.setattr(calibration, "measure_round", measure_round)
+    monkeypatch.setattr(calibration.time, "monotonic", lambda: clock[0])
+
+    calibration.measure(seconds=30, interpreters=[])
+
+    assert made == [1.0] * rounds
+
+
 def test_too_little_time_is_refused():
     """Less than a second gives no calibration."""
     with pytest.raises(UsageError, match="too few"):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["prepare", "run"]
 
+_FAR = 10
 _LEAST_S, _USUAL_S, _MOST_S = 1.0, 30.0, 600.0
 
 
@@ -84,7 +85,8 @@ def _costs(made: "Calibration") -> "Table":
 
 
 def _percent(share: float) -> str:
-    return f"{(share - 1) * 100:+.0f} %"
+    """Return how far from 1: beside other programs a round may be anywhere."""
+    return f"{(share - 1) * 100:+.0f} %" if share < _FAR else "far above"
 
 
 def _interpreters(made: "Calibration") -> "Table":
