@@ -67,7 +67,8 @@ struct hw__header {
     _Atomic uint32_t gil_count;          /* ever seen, dead ones included */
     _Atomic uint32_t thread_count;       /* serials given; the first is 1 */
     uint32_t interval_us;                /* the switch interval when tracing began */
-    uint32_t reserved;
+    _Atomic uint32_t core_count; /* that the thread which ended tracing, else the one which began
+                                  * it, may run on; 0: not known */
     _Atomic int64_t overwritten_until_ns; /* the last event that was overwritten; 0: none was */
     char
         command[HW__COMMAND_BYTES]; /* UTF-8, a NUL after each argument, cut where it is too long */

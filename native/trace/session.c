@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -201,6 +202,15 @@ static void copy_text(char *to, size_t room, const char *from, size_t bytes) {
     memcpy(to, from, bytes);
 }
 
+void hw__session_note_cores(struct hw__header *header) {
+    cpu_set_t cores;
+    int saved = errno;
+    if (hw__allowed(HW__CALL_AFFINITY) && sched_getaffinity(0, sizeof cores, &cores) == 0) {
+        atomic_store(&header->core_count, (uint32_t)CPU_COUNT(&cores));
+    }
+    errno = saved;
+}
+
 int hw__session_open(const char *door, int64_t bytes, const struct hw__session_facts *facts) {
     if (strlen(door) >= sizeof hw__session.door) {
         return -ENAMETOOLONG;
@@ -224,6 +234,7 @@ int hw__session_open(const char *door, int64_t bytes, const struct hw__session_f
     header->python_version = facts->python_version;
     header->flags = facts->flags | (chunks == 0 ? HW__COUNTERS_ONLY : 0);
     header->interval_us = facts->interval_us;
+    hw__session_note_cores(header);
     copy_text(header->command, sizeof header->command, facts->command, facts->command_bytes);
     copy_text(header->executable, sizeof header->executable, facts->executable,
               strlen(facts->executable));
@@ -241,6 +252,7 @@ static void close_own(void) {
 }
 
 void hw__session_close(void) {
+    hw__session_note_cores(hw__session.header);
     atomic_store(&hw__session.header->end_ns, hw_now_ns());
     drop();
     close_own();
@@ -276,6 +288,7 @@ bool hw__session_adopt(void) {
             header->python_version = parents->python_version;
             header->flags = atomic_load(&parents->flags);
             header->interval_us = parents->interval_us;
+            atomic_store(&header->core_count, atomic_load(&parents->core_count));
             memcpy(header->command, parents->command, sizeof header->command);
             memcpy(header->executable, parents->executable, sizeof header->executable);
             memcpy(header->program, parents->program, sizeof header->program);

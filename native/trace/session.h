@@ -88,6 +88,9 @@ extern struct hw__session hw__session;
  * Returns 0, or a negative errno with nothing left behind. */
 int hw__session_open(const char *door, int64_t bytes, const struct hw__session_facts *facts);
 
+/* Notes on how many cores the calling thread may run. */
+void hw__session_note_cores(struct hw__header *header);
+
 /* Ends the session: stamps the end, unmaps it. No hook may be in the middle of writing: see
  * hw_trace_stop(). */
 void hw__session_close(void);

@@ -63,6 +63,7 @@ __attribute__((destructor)) static void at_exit(void) {
     if (hw__session.active && !atomic_load(&hw__session.inherited)) {
         hw__parks_flush_own();
         int64_t none = 0; /* else it is over already, as its lease is */
+        hw__session_note_cores(hw__session.header);
         atomic_compare_exchange_strong(&hw__session.header->end_ns, &none, hw_now_ns());
         if (hw__session.header->pid == FIRST_PID && hw__session.door[0] != '\0') {
             await_collector();

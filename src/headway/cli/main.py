@@ -42,6 +42,7 @@ _COMMANDS = (
     "top",
     "calibrate",
     "report",
+    "whatif",
     "compare",
     "runs",
     "interpreters",

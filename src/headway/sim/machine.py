@@ -34,6 +34,8 @@ class Costs:
     tick_ns: int
     slice_ns: int
     migration_ns: int
+    slow_down: float = 0.0
+    """What Python code without a GIL takes longer for each further thread at once, as a share."""
 
     def in_order(self) -> tuple[tuple[float, ...], ...]:
         """Return the costs in the order of COSTS."""

@@ -61,6 +61,7 @@ def trace_of(scenario: Scenario, compiled: Compiled, events: NDArray[np.void], d
             start_realtime_ns=START_NS,
             interval_us=max(1, min((gil.interval_ns for gil in spec.gils), default=5_000_000) // 1_000),
             ended=True,
+            core_count=spec.core_count,
         ),
         start_ns=START_NS,
         end_ns=end_ns,

@@ -29,6 +29,8 @@ _SLACK = 0.03
 """What an interval has at least on both sides: the figures of a trace have a spread of their own."""
 _FAR = 0.25
 """A replay that is off by more than that does not reproduce the trace."""
+_TELLING = 50
+"""A role with fewer turns in the trace tells nothing of the replay."""
 _LEAST_TURNS = {"p50_ns": 10, "p99_ns": 300}
 
 
@@ -161,7 +163,7 @@ def _limits(model: Model, change: Change, roles: Sequence[RolePrediction]) -> tu
     found = list(model.outside)
     for one in roles:
         off = one.identity.get("turns_per_s")
-        if off is not None and abs(math.log(max(off, 1e-9))) > math.log(1 + _FAR):
+        if off is not None and one.measured.turns >= _TELLING and abs(math.log(max(off, 1e-9))) > math.log(1 + _FAR):
             found.append(f"replayed without a change, {one.role} has {off:.2f} of the turns that the trace shows: something is not in the model")
     if change.processes:
         found.append("what processes pay to pass arguments and results is not in the model")
@@ -233,15 +235,14 @@ def _candidates(model: Model) -> list[Change]:
 
 
 def _longest_line(model: Model) -> Shorten | None:
-    """Return the line at whose end the GIL was held longest in all, to hold it half as long."""
-    totals: dict[int, int] = {}
-    for bursts in model.seen.bursts.values():
-        for stack, run_ns in zip(bursts.stack.tolist(), bursts.run_ns.tolist(), strict=True):
-            totals[stack] = totals.get(stack, 0) + run_ns
-    totals.pop(0, None)
-    if not totals:
+    """Return the line at which threads that let go by themselves were interrupted longest, to hold the GIL half as long."""
+    holds = model.seen.holds
+    counted = holds.forced & np.isin(holds.thread, [thread for thread, bursts in model.seen.bursts.items() if len(bursts) >= _TELLING])
+    totals = np.bincount(holds.stack[counted], weights=holds.length_ns[counted], minlength=1)
+    totals[0] = 0
+    if not totals.any():
         return None
-    frame = model.trace.frames[model.trace.stack_frame[max(totals, key=lambda one: totals[one])]]
+    frame = model.trace.frames[model.trace.stack_frame[int(totals.argmax())]]
     return Shorten(frame.filename, frame.line, 0.5) if frame.filename and frame.line else None
 
 

@@ -152,7 +152,7 @@ HEADER_DTYPE = np.dtype(
         ("gil_count", "<u4"),
         ("thread_count", "<u4"),
         ("interval_us", "<u4"),
-        ("reserved", "<u4"),
+        ("core_count", "<u4"),
         ("overwritten_until_ns", "<i8"),
         ("command", f"V{COMMAND_BYTES}"),
         ("executable", f"V{PATH_BYTES}"),

@@ -177,6 +177,8 @@ class Process:
     """The switch interval when tracing began."""
     ended: bool
     """Tracing ended in order; False: the process was killed, or is still running."""
+    core_count: int = 0
+    """How many cores the thread that ended tracing, else the one that began it, might run on; 0: not known."""
 
 
 @dataclass(frozen=True, eq=False)

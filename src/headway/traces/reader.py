@@ -127,6 +127,7 @@ def _process(header: np.void) -> Process:
         has_stacks=bool(flags & hwt.STACKS),
         start_realtime_ns=int(header["start_realtime_ns"]),
         interval_us=int(header["interval_us"]),
+        core_count=int(header["core_count"]),
         ended=bool(header["end_ns"]),
     )
 

@@ -334,6 +334,7 @@ def _header(
         "gil_count": len(trace.gils),
         "thread_count": len(trace.threads),
         "interval_us": process.interval_us,
+        "core_count": process.core_count,
         "command": np.void(b"".join(one.encode() + b"\0" for one in process.command).ljust(hwt.COMMAND_BYTES, b"\0")),
         "executable": np.void(process.executable.encode().ljust(hwt.PATH_BYTES, b"\0")),
         "program": np.void(process.program.encode().ljust(hwt.PATH_BYTES, b"\0")),

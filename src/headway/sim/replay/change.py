@@ -17,7 +17,6 @@ from headway.sim.table import nearest
 
 __all__ = ["NOTHING", "Change", "Shorten", "parse_shorten", "role_named", "specify"]
 
-_HOLDS = (OpKind.HOLD, OpKind.CALL)
 _COMPUTES_SHARE = 0.3
 """A role whose threads run with the GIL for so much of the time each computes: it may go into processes."""
 
@@ -192,23 +191,57 @@ def _matches(model: Model, one: Shorten) -> NDArray[np.bool_]:
     )
 
 
+def _line_shares(model: Model, actor: Actor, one: Shorten) -> NDArray[np.float64]:
+    """Return for each burst of a thread which share of it is spent in that line, or in what that line calls.
+
+    A hold that was interrupted shows where it was: all of it counts as spent there. One that ended by itself shows where
+    it ended, and only that. Bursts without an interrupted hold have the share that those of the role have on average.
+    """
+    frames = _matches(model, one)
+    inside = _stacks_with(model, frames)
+    ends_there = frames[model.trace.stack_frame]
+    holds = model.seen.holds
+    mine = np.flatnonzero(holds.thread == actor.thread)
+    ran_ns = (holds.length_ns - holds.off_core_ns)[mine].astype(np.float64)
+    stack, forced = holds.stack[mine], holds.forced[mine]
+    in_line = np.where(forced, inside[stack], ends_there[stack] & (stack > 0))
+    bursts = model.seen.bursts[actor.thread]
+    shares = np.zeros(len(bursts), dtype=np.float64)
+    sampled = float(ran_ns[forced].sum())
+    usual = float(ran_ns[forced & in_line].sum()) / sampled if sampled else 0.0
+    for index, (first, count) in enumerate(zip(bursts.first_hold.tolist(), bursts.holds.tolist(), strict=True)):
+        chosen = slice(first, first + count)
+        total = float(ran_ns[chosen].sum())
+        known = float(ran_ns[chosen][in_line[chosen]].sum())
+        shares[index] = known / total if total and (known or forced[chosen].any()) else usual
+    return shares
+
+
+def _stacks_with(model: Model, frames: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return for each stack whether one of the frames is in it."""
+    found = frames[model.trace.stack_frame].copy()
+    found[0] = False
+    for stack, parent in enumerate(model.trace.stack_parent.tolist()):
+        found[stack] |= parent > 0 and found[parent]
+    return found
+
+
 def _check_lines(model: Model, shorten: tuple[Shorten, ...]) -> None:
     for one in shorten:
-        frames = _matches(model, one)
-        ends = {int(stack) for bursts in model.seen.bursts.values() for stack in np.unique(bursts.stack)}
-        if not any(stack and frames[model.trace.stack_frame[stack]] for stack in ends):
+        if not any(_line_shares(model, actor, one).any() for actor in model.actors):
             raise ScenarioError(
-                f"no hold of the trace ends at {one.filename}:{one.line}",
-                hint="name a line at which the GIL is let go: `headway report` lists them",
+                f"no thread of the trace was seen at {one.filename}:{one.line} with the GIL, between two calls",
+                hint="name a line that `headway report` shows",
             )
 
 
 def _shortened(model: Model, actor: Actor, shorten: tuple[Shorten, ...]) -> NDArray[np.void]:
     ops = actor.ops
     for one in shorten:
-        frames = _matches(model, one)
-        of_line = frames[model.trace.stack_frame[ops["where"]]] & (ops["where"] > 0) & np.isin(ops["kind"], _HOLDS)
-        if of_line.any():
+        shares = _line_shares(model, actor, one)
+        of_burst = np.flatnonzero((ops["kind"] == OpKind.HOLD) & (ops["reserved"] > 0))
+        if shares.any() and len(of_burst):
             ops = ops.copy()
-            ops["value"][of_line] = np.maximum(1, ops["value"][of_line] * one.factor).astype(np.int64)
+            factor = 1 - (1 - one.factor) * shares[ops["reserved"][of_burst] - 1]
+            ops["value"][of_burst] = np.maximum(1, ops["value"][of_burst] * factor).astype(np.int64)
     return ops

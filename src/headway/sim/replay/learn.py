@@ -19,6 +19,9 @@ from headway.traces.model import Trace
 
 __all__ = ["Actor", "Measured", "Model", "learn"]
 
+_Row = tuple[int, int, int, int, int, int]
+"""An operation: kind, flags, index, where, reserved, value."""
+
 _MOST_BURSTS = 40_000
 """Of a longer trace a window with so many is replayed."""
 _AT_ONCE_NS = 15_000
@@ -27,6 +30,8 @@ _COLD_AFTER_NS = 1_000_000
 _SHORT_NS = 200_000
 """Bursts that are longer are not told apart into cold and hot ones."""
 _FEW = 5
+_LATE = 4
+"""A receive that began so many times its own length after the send says nothing of the peer's time."""
 _OBSERVED_SHARE = 0.05
 """Of a thread's receives so many must have slept for the peer's time to count as observed."""
 _MANY_SHORT_LIVED = 20
@@ -38,11 +43,13 @@ class Measured:
     """What the trace shows of a role in the window.
 
     Attributes:
+        turns: How many turns there were.
         turns_per_s: How often its threads let the GIL go by themselves, all of them together.
         p50_ns, p99_ns: How long such a turn took, from wanting the GIL to letting it go; None: too few.
         run_share: Running with the GIL, as a share of the window.
     """
 
+    turns: int
     turns_per_s: float
     p50_ns: float | None
     p99_ns: float | None
@@ -57,7 +64,8 @@ class Actor:
     Attributes:
         thread: Its index in the trace.
         role: Of which role.
-        ops: Its operations (OP_DTYPE); `where` is the stack at the end of each.
+        ops: Its operations (OP_DTYPE); `where` is the stack at the end of each, `reserved` of a hold the index of its
+            burst + 1.
         served: It answers a client that is simulated, too: its receives and replies are a port's.
     """
 
@@ -194,7 +202,7 @@ def _measured(seen: Seen, threads: list[int]) -> Measured:
     def percentile(point: float, least: int) -> float | None:
         return float(turns[int(np.ceil(point * len(turns))) - 1]) if len(turns) >= least else None
 
-    return Measured(len(turns) / (seen.elapsed_ns / 1e9), percentile(0.5, 10), percentile(0.99, 100), ran / seen.elapsed_ns)
+    return Measured(len(turns), len(turns) / (seen.elapsed_ns / 1e9), percentile(0.5, 10), percentile(0.99, 100), ran / seen.elapsed_ns)
 
 
 def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
@@ -236,7 +244,7 @@ def _actor(
     wakes: Wakes,
     building: _Building,
 ) -> Actor:
-    rows: list[tuple[int, int, int, int, int, int]] = []
+    rows: list[_Row] = []
     if not len(bursts):
         rows = [(OpKind.COMPUTE, 0, 0, 0, 0, 0)] if bursts.unfinished_ns else []
         return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), False)
@@ -247,7 +255,7 @@ def _actor(
     sleeps = _sleeps(bursts, calls, building)
     for index in range(len(bursts)):
         where = int(bursts.stack[index])
-        _hold(rows, int(hot_ns[index]), wakes.posts.get((thread, index), ()), int(bursts.run_ns[index]), where)
+        _hold(rows, index, int(hot_ns[index]), wakes.posts.get((thread, index), ()), int(bursts.run_ns[index]), where)
         away_ns = int(bursts.away_ns[index])
         away_ns = typical[where] if away_ns < 0 else away_ns
         call = calls[index]
@@ -269,20 +277,20 @@ def _actor(
     return Actor(thread, role, _replayable(rows, served), served)
 
 
-def _hold(rows: list[tuple[int, int, int, int, int, int]], hot_ns: int, posts: tuple[tuple[int, int], ...], run_ns: int, where: int) -> None:
-    """Add a burst, which wakes other threads in between."""
+def _hold(rows: list[_Row], index: int, hot_ns: int, posts: tuple[tuple[int, int], ...], run_ns: int, where: int) -> None:
+    """Add a burst, which wakes other threads in between; `reserved` is its index + 1."""
     done_ns = 0
     for offset_ns, semaphore in posts:
         at_ns = min(hot_ns, offset_ns * hot_ns // max(1, run_ns))
         if at_ns > done_ns:
-            rows.append((OpKind.HOLD, 0, 0, where, 0, at_ns - done_ns))
+            rows.append((OpKind.HOLD, 0, 0, where, index + 1, at_ns - done_ns))
             done_ns = at_ns
         rows.append((OpKind.POST, 0, semaphore, where, 0, 0))
     if hot_ns > done_ns:
-        rows.append((OpKind.HOLD, 0, 0, where, 0, hot_ns - done_ns))
+        rows.append((OpKind.HOLD, 0, 0, where, index + 1, hot_ns - done_ns))
 
 
-def _replayable(rows: list[tuple[int, int, int, int, int, int]], served: bool) -> NDArray[np.void]:
+def _replayable(rows: list[_Row], served: bool) -> NDArray[np.void]:
     """Return the operations; of who serves a client from its first receive on, so that it answers a request."""
     ops = np.array(rows, dtype=OP_DTYPE)
     if served:
@@ -344,7 +352,9 @@ def _peer(bursts: Bursts, calls: NDArray[np.object_], building: _Building) -> tu
     before = np.searchsorted(sends, receives) - 1
     receives, before = receives[before >= 0], before[before >= 0]
     receives, before = receives[bursts.away_ns[receives] >= 0], before[bursts.away_ns[receives] >= 0]
-    slept = bursts.away_ns[receives] > _AT_ONCE_NS
+    # Where the thread came late to its receive, as it had to wait for the GIL, the answer was there already.
+    late_ns = bursts.end_ns[receives] - bursts.end_ns[sends[before]]
+    slept = (bursts.away_ns[receives] > _AT_ONCE_NS) & (late_ns < _LATE * bursts.away_ns[receives])
     if np.count_nonzero(slept) >= max(_FEW, _OBSERVED_SHARE * len(receives)):
         sent_ns = bursts.end_ns[sends[before[slept]]]
         answer_ns = bursts.end_ns[receives[slept]] + bursts.away_ns[receives[slept]] - sent_ns - building.wake_ns
