@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* What the hooks do while a policy is on: the waits are ours, and so is whom a release wakes. */
-#ifndef HEADWAY_SCHEDULE_ENGINE_H
-#define HEADWAY_SCHEDULE_ENGINE_H
+#ifndef HEADWAY_ENGINE_ENGINE_H
+#define HEADWAY_ENGINE_ENGINE_H
 
 #include "engine/sched.h"
 

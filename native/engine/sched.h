@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* What the engine knows of each GIL while a policy is on, and how a policy begins and ends. */
-#ifndef HEADWAY_SCHEDULE_SCHED_H
-#define HEADWAY_SCHEDULE_SCHED_H
+#ifndef HEADWAY_ENGINE_SCHED_H
+#define HEADWAY_ENGINE_SCHED_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

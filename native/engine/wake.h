@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* How a waiter sleeps, and how it is woken: each on a word of its own, futex(2). */
-#ifndef HEADWAY_SCHEDULE_WAKE_H
-#define HEADWAY_SCHEDULE_WAKE_H
+#ifndef HEADWAY_ENGINE_WAKE_H
+#define HEADWAY_ENGINE_WAKE_H
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -29,9 +29,9 @@
 #include "base/rare.h"
 #include "elf/got.h"
 #include "elf/patch.h"
-#include "headway/clock.h"
 #include "engine/engine.h"
 #include "engine/wake.h"
+#include "headway/clock.h"
 #include "trace/events.h"
 
 struct hw__real hw__real;
