@@ -16,8 +16,6 @@
  * Safety nets, for a wake-up that is lost (a thread that was called and ends, a policy that errs):
  * every sleep has an end, that of the first in the queue a near one, and a thread that wakes looks
  * for itself. */
-#include "engine/engine.h"
-
 #include <errno.h>
 #include <sched.h>
 #include <time.h>
@@ -27,9 +25,10 @@
 #include "engine/ending.h"
 #include "engine/help.h"
 #include "engine/wake.h"
+#include "gil/recorder.h"
+#include "gil/scheduler.h"
 #include "headway/clock.h"
 #include "schedule/habits.h"
-#include "trace/events.h"
 
 /* The longest wait for a hand-over. */
 #define HAND_OVER_NS 5000000

@@ -10,6 +10,7 @@
 #include "engine/help.h"
 #include "engine/wake.h"
 #include "gil/hooks.h"
+#include "gil/scheduler.h"
 #include "schedule/habits.h"
 
 static struct hw__sched scheds[HW__MAX_GILS];

@@ -4,8 +4,9 @@
 #include <fcntl.h>
 
 #include "engine/doze.h"
-#include "engine/engine.h"
+#include "engine/sched.h"
 #include "engine/wake.h"
+#include "gil/scheduler.h"
 #include "gil_world.h"
 #include "headway/schedule.h"
 #include "policy/policies.h"

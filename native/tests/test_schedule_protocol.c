@@ -2,8 +2,9 @@
 /* What the models of native/model/ found in the code, each a test of the code itself; what fork.pml
  * found is in test_schedule_fork.c. */
 #include "base/lease.h"
-#include "engine/engine.h"
+#include "engine/sched.h"
 #include "engine/wake.h"
+#include "gil/scheduler.h"
 #include "gil_world.h"
 #include "headway/clock.h"
 #include "headway/schedule.h"

@@ -3,7 +3,7 @@
  * when somebody has to wait. Built twice: with an interpreter whose slots the hooks can be taken
  * out of in passing, and with one whose slots are read-only (FAKE_CLOSED), where they only step
  * aside. */
-#include "engine/engine.h"
+#include "engine/sched.h"
 #include "gil_world.h"
 #include "headway/clock.h"
 #include "headway/schedule.h"

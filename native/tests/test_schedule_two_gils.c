@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Threads that go from the main interpreter's GIL to another one's, as interp.exec() has them do.
  */
-#include "engine/engine.h"
+#include "engine/sched.h"
 #include "gil_world.h"
 #include "headway/schedule.h"
 #include "policy/policies.h"
