@@ -21,6 +21,7 @@
 #include <time.h>
 
 #include "base/lease.h"
+#include "base/rare.h"
 #include "engine/doze.h"
 #include "engine/ending.h"
 #include "engine/help.h"
@@ -68,8 +69,9 @@ static int wakes(struct hw__gil *gil, pthread_mutex_t *mutex, struct hw__runner 
     return returns(runner, &turn);
 }
 
-int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex,
-                        const struct timespec *deadline) {
+/* Apart: a hook that only records passes by here, and is to be in few lines of the cache. */
+HW__APART int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex,
+                                  const struct timespec *deadline) {
     struct hw__sched *sched = hw__sched_of(gil);
     struct hw__runner *runner = hw__sched_is_on(gil, sched) ? hw__sched_runner(sched) : NULL;
     if (runner == NULL) {
