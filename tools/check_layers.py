@@ -1,14 +1,17 @@
-"""Imports run one way: holds the tables of parts, and of the lab's rooms, against the code.
+"""Imports run one way: holds the tables of parts, of the lab's rooms, and of native/ against the code.
 
-Imports inside functions count too. Exits 1 and names each import that goes the wrong way.
+Imports inside functions count too, and what a C file includes through its headers. Exits 1 and names each import or
+include that goes the wrong way.
 """
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent / "src" / "headway"
+NATIVE = ROOT.parent.parent / "native"
 
 # Part -> the parts it may import besides itself. `__init__` is headway/__init__.py: the version and lazy re-exports.
 ALLOWED: dict[str, set[str]] = {
@@ -43,6 +46,35 @@ ROOMS: dict[str, set[str]] = {
     "beside": set(),
     "launching": {"beside", "experiments", "judging", "kept"},
 }
+
+# Folder of native/ -> the folders that it may include besides itself, directly or through headers. "include" is the
+# public headers, `headway/...`. A header of gil/ may declare what trace/ or engine/ define: a call may go up, an
+# include may not. Tests may include anything.
+ALLOWED_C: dict[str, set[str]] = {
+    "include": set(),
+    "base": {"include"},
+    "elf": {"base", "include"},
+    "gil": {"elf", "base", "include"},
+    "trace": {"gil", "elf", "base", "include"},
+    "policy": {"include"},
+    "schedule": {"policy", "include"},
+    "engine": {"schedule", "policy", "gil", "elf", "base", "include"},
+    "sim": {"schedule", "policy", "base", "include"},
+    "calibrate": {"sim", "schedule", "policy", "base", "include"},
+    "module": {"trace", "engine", "schedule", "policy", "sim", "gil", "elf", "base", "include"},
+    "limits": {"base", "include"},
+    "load": {"base", "include"},
+    "launcher": set(),
+}
+
+# Folder -> the only system headers that it may include, directly or through headers. These folders are plain state
+# and functions of it and of the time they are told: no clock, lock or system call. policies.c loads a user's policy.
+SYSTEM_C: dict[str, set[str]] = {
+    "schedule": {"assert.h", "stdbool.h", "stddef.h", "stdint.h", "string.h"},
+    "policy": {"dlfcn.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "string.h"},
+}
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+(?:"(?P<ours>[^"]+)"|<(?P<system>[^>]+)>)', re.MULTILINE)
 
 
 def part_of(path: Path) -> str:
@@ -93,7 +125,52 @@ def violations(root: Path = ROOT) -> list[str]:
     return found
 
 
+def _included(root: Path, path: Path) -> Iterator[tuple[int, str, Path | None]]:
+    """Yield (line, name, path) of every include; the path of a system header, or of none that there is, is None."""
+    text = path.read_text(encoding="utf-8")
+    for match in _INCLUDE.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        name = match["ours"] or f"<{match['system']}>"
+        candidates = [root / name, root / "include" / name, path.parent / name] if match["ours"] else []
+        yield line, name, next((one for one in candidates if one.is_file()), None)
+
+
+def _reached(root: Path, path: Path) -> Iterator[tuple[int, str, Path | None]]:
+    """Yield what a file includes, directly or through headers, with the line of its own include that leads there."""
+    seen = {path}
+    waiting = list(_included(root, path))
+    while waiting:
+        line, name, target = waiting.pop(0)
+        yield line, name, target
+        if target is not None and target not in seen:
+            seen.add(target)
+            waiting += [(line, further, its) for _, further, its in _included(root, target)]
+
+
+def native_violations(root: Path = NATIVE) -> list[str]:
+    """Return a line for each include that the tables do not allow."""
+    found = []
+    for path in sorted([*root.rglob("*.h"), *root.rglob("*.c")]):
+        folder = path.relative_to(root).parts[0]
+        if folder == "tests":
+            continue
+        if folder not in ALLOWED_C:
+            found.append(f"{path}: the folder `{folder}` is not in the table of tools/check_layers.py")
+            continue
+        wrong: dict[int, str] = {}  # the first thing that each include of the file leads to
+        for line, name, target in _reached(root, path):
+            if name.startswith("<"):
+                if folder in SYSTEM_C and name.strip("<>") not in SYSTEM_C[folder]:
+                    wrong.setdefault(line, name)
+            elif target is None:
+                wrong.setdefault(line, f"{name}, which is not there")
+            elif target.relative_to(root).parts[0] not in {folder, *ALLOWED_C[folder]}:
+                wrong.setdefault(line, name)
+        found += [f"{path}:{line}: `{folder}` may not include {name}" for line, name in wrong.items()]
+    return found
+
+
 if __name__ == "__main__":
-    problems = violations()
+    problems = violations() + native_violations()
     print("\n".join(problems) or "imports run one way")
     sys.exit(bool(problems))

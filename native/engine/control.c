@@ -11,7 +11,6 @@
 #include "base/lease.h"
 #include "base/say.h"
 #include "base/ticks.h"
-#include "engine/engine.h"
 #include "engine/help.h"
 #include "engine/sched.h"
 #include "engine/wake.h"

@@ -16,20 +16,20 @@
  * Safety nets, for a wake-up that is lost (a thread that was called and ends, a policy that errs):
  * every sleep has an end, that of the first in the queue a near one, and a thread that wakes looks
  * for itself. */
-#include "engine/engine.h"
-
 #include <errno.h>
 #include <sched.h>
 #include <time.h>
 
 #include "base/lease.h"
+#include "base/rare.h"
 #include "engine/doze.h"
 #include "engine/ending.h"
 #include "engine/help.h"
 #include "engine/wake.h"
+#include "gil/recorder.h"
+#include "gil/scheduler.h"
 #include "headway/clock.h"
 #include "schedule/habits.h"
-#include "trace/events.h"
 
 /* The longest wait for a hand-over. */
 #define HAND_OVER_NS 5000000
@@ -50,6 +50,7 @@ static int wakes(struct hw__gil *gil, pthread_mutex_t *mutex, struct hw__runner 
     struct hw__sched *sched = hw__sched_of(gil);
     if (runner->waiter.place == 0) { /* called, or the policy is over */
         hw__decide_called(&sched->ledger, &runner->waiter);
+        hw__ledger_check(&sched->ledger);
         return 0;
     }
     hw__ledger_dequeue(&sched->ledger, &runner->waiter);
@@ -64,11 +65,13 @@ static int wakes(struct hw__gil *gil, pthread_mutex_t *mutex, struct hw__runner 
     bool switched = HW__READ(sched->memory->switch_number) != switches;
     struct hw__turn turn =
         hw__decide_woken(&sched->ledger, &runner->waiter, &moment, spun, switched);
+    hw__ledger_check(&sched->ledger);
     return returns(runner, &turn);
 }
 
-int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex,
-                        const struct timespec *deadline) {
+/* Apart: a hook that only records passes by here, and is to be in few lines of the cache. */
+HW__APART int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex,
+                                  const struct timespec *deadline) {
     struct hw__sched *sched = hw__sched_of(gil);
     struct hw__runner *runner = hw__sched_is_on(gil, sched) ? hw__sched_runner(sched) : NULL;
     if (runner == NULL) {
@@ -89,15 +92,17 @@ int hw__sched_timedwait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex
             return 0; /* CPython waits anew, as without us */
         }
         turn = hw__decide_wait(&sched->ledger, waiter, &moment);
-        if (waiter->seen.ready_ns == moment.now_ns) { /* it has begun to wait */
+        if (turn.begins) {
             hw__help_note(runner, hw__habits_computes(waiter));
         }
         if (turn.what == HW__DO_ASK) {
+            hw__ledger_check(&sched->ledger);
             return returns(runner, &turn);
         }
         spin_ns = hw__doze_may_spin(runner, turn.spin_ns);
     }
     hw__doze_prepare(runner);
+    hw__ledger_check(&sched->ledger);
     hw__doze(sched, runner, spin_ns, turn.sleep_ns);
     return wakes(gil, mutex, runner, spin_ns > 0, switches);
 }
@@ -110,6 +115,7 @@ static void wait_in_queue(struct hw__gil *gil, struct hw__sched *sched, struct h
     }
     struct hw__moment moment = hw__doze_moment(sched);
     struct hw__turn turn = hw__decide_queue(&sched->ledger, &runner->waiter, &moment);
+    hw__ledger_check(&sched->ledger);
     hw__doze(sched, runner, hw__doze_may_spin(runner, turn.spin_ns), turn.sleep_ns);
 }
 
@@ -182,6 +188,7 @@ void hw__sched_is_asked(struct hw__gil *gil) {
     struct hw__sched *sched = hw__sched_of(gil);
     if (hw__sched_is_on(gil, sched)) {
         hw__ledger_rouse(&sched->ledger, hw__sched_time(sched));
+        hw__ledger_check(&sched->ledger);
     }
 }
 
@@ -222,6 +229,7 @@ void hw__sched_release(struct hw__gil *gil) {
     struct hw__runner *runner = hw__runner_known();
     struct hw__waiter *waiter = runner == NULL ? NULL : &runner->waiter;
     if (hw__ledger_drop_alone(ledger, waiter)) {
+        hw__ledger_check(ledger);
         return;
     }
     int64_t now_ns = hw__sched_time(sched);
@@ -243,11 +251,11 @@ void hw__sched_release(struct hw__gil *gil) {
     hw__ledger_check(ledger);
 }
 
-/* The policy is idle, and may be left alone. Not where a thread is urgent: an idle policy looks at
- * nobody but CPU-bound threads. */
+/* The policy is idle, and may be left alone. Not asked where a thread is urgent: an idle policy
+ * looks at nobody but CPU-bound threads. */
 static bool is_idle(const struct hw__gil *gil, struct hw__sched *sched, int64_t now_ns) {
-    return gil->main && hw__ledger_is_idle(&sched->ledger, now_ns) &&
-           !atomic_load_explicit(&hw__sched_any_urgent, memory_order_relaxed);
+    return gil->main && !atomic_load_explicit(&hw__sched_any_urgent, memory_order_relaxed) &&
+           hw__ledger_is_idle(&sched->ledger, now_ns);
 }
 
 /* Nobody else wants the GIL: then there is nothing to be told, and no time to ask. */
@@ -256,6 +264,7 @@ static void acquire_alone(struct hw__gil *gil, struct hw__sched *sched, struct h
     if (gil->main && hw__decide_rest(&sched->ledger)) {
         hw__sched_rest(gil, sched);
     }
+    hw__ledger_check(&sched->ledger);
 }
 
 void hw__sched_acquire(struct hw__gil *gil) {
@@ -273,6 +282,7 @@ void hw__sched_acquire(struct hw__gil *gil) {
     int64_t now_ns = hw__sched_time(sched);
     if (runner == NULL) {
         (void)hw__ledger_take(ledger, NULL, now_ns, -1);
+        hw__ledger_check(ledger);
         return;
     }
     if (hw__ledger_take(ledger, &runner->waiter, now_ns, sched_getcpu())) {
@@ -280,6 +290,7 @@ void hw__sched_acquire(struct hw__gil *gil) {
     }
     if (is_idle(gil, sched, now_ns)) {
         hw__sched_stand_by(gil, sched);
+        hw__ledger_check(ledger);
         return;
     }
     struct hw__waiter *next = hw__decide_look_sooner(ledger, &runner->waiter, now_ns);

@@ -3,8 +3,8 @@
  * shorter slice for those that hold the GIL for a moment at a time, so that a wake puts them on a
  * core before a thread that computes (Linux 6.12 and later), and SCHED_BATCH for those that
  * compute, so that a wake of theirs takes no core from others. A thread's nice value stays. */
-#ifndef HEADWAY_SCHEDULE_HELP_H
-#define HEADWAY_SCHEDULE_HELP_H
+#ifndef HEADWAY_ENGINE_HELP_H
+#define HEADWAY_ENGINE_HELP_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* The threads that take GILs under a policy: a record each, which lives as long as the process, so
  * that a wake that comes late touches nothing of anybody else's. */
-#ifndef HEADWAY_SCHEDULE_RUNNER_H
-#define HEADWAY_SCHEDULE_RUNNER_H
+#ifndef HEADWAY_ENGINE_RUNNER_H
+#define HEADWAY_ENGINE_RUNNER_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -10,6 +10,7 @@
 #include "engine/help.h"
 #include "engine/wake.h"
 #include "gil/hooks.h"
+#include "gil/scheduler.h"
 #include "schedule/habits.h"
 
 static struct hw__sched scheds[HW__MAX_GILS];
@@ -140,22 +141,29 @@ static void begin(struct hw__gil *gil, const struct hw_policy *policy, const int
     int64_t interval_ns = (int64_t)HW__READ(sched->memory->interval_us) * 1000;
     hw__ledger_begin(&sched->ledger, policy, options, &current_settings,
                      hw__ticks_now(&sched->ticks), interval_ns);
+    hw__ledger_check(&sched->ledger);
     atomic_store(&gil->scheduled, true);
 }
 
 void hw__sched_found_holding(struct hw__sched *sched) {
+    struct hw__ledger *ledger = &sched->ledger;
+    if (ledger->policy == NULL) {
+        return; /* it did not begin: no memory for the queue */
+    }
     struct hw__runner *runner = hw__sched_runner(sched);
     if (runner != NULL) {
-        sched->ledger.stranger_ns = hw__sched_time(sched);
-        hw__ledger_meet(&sched->ledger, &runner->waiter);
-        sched->ledger.stranger_ns = 0;
+        ledger->stranger_ns = hw__sched_time(sched);
+        hw__ledger_meet(ledger, &runner->waiter);
+        ledger->stranger_ns = 0;
     }
+    hw__ledger_check(ledger);
 }
 
 void hw__sched_end(struct hw__gil *gil) {
     struct hw__sched *sched = hw__sched_of(gil);
     call_all(sched);
     hw__ledger_end(&sched->ledger);
+    hw__ledger_check(&sched->ledger);
     atomic_store(&gil->scheduled, false);
 }
 
@@ -240,9 +248,9 @@ void hw__sched_after_fork_in_child(void) {
         if (sched->ledger.policy == NULL) {
             continue;
         }
-        if (i > 0) {
+        if (i > 0 || sched->generation != atomic_load(&generation)) {
             /* Its memory may be gone: CPython does not tell of the end of a sub-interpreter's GIL.
-             * Its next acquire begins anew. */
+             * Its next acquire begins anew. Or the policy was removed at another GIL. */
             hw__sched_end(&hw__gils[i]);
             continue;
         }

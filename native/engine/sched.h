@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* What the engine knows of each GIL while a policy is on, and how a policy begins and ends. */
-#ifndef HEADWAY_SCHEDULE_SCHED_H
-#define HEADWAY_SCHEDULE_SCHED_H
+#ifndef HEADWAY_ENGINE_SCHED_H
+#define HEADWAY_ENGINE_SCHED_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -37,18 +37,11 @@ void hw__sched_set_policy(const struct hw_policy *policy, const int64_t *options
 void hw__sched_adopt(struct hw__gil *gil);
 void hw__sched_end(struct hw__gil *gil);
 
-/* From a hook. Does nothing where somebody starts or stops something; the next acquire tries again.
- */
-void hw__sched_try_adopt(struct hw__gil *gil);
-
 /* From a hook: the policy that this GIL has is removed everywhere, if it still is the one that is
  * on, and so is its lease, for that reason (base/lease.h); here it is yet to be ended.
  *
  * Returns whether it was: false also where somebody starts or stops something this very moment. */
 bool hw__sched_remove(const struct hw__sched *sched, int64_t why);
-
-/* Its memory is about to end: nobody uses it. */
-void hw__sched_forget(struct hw__gil *gil);
 
 /* The thread that calls has the GIL, and had it before the policy began. */
 void hw__sched_found_holding(struct hw__sched *sched);

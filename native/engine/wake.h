@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 /* How a waiter sleeps, and how it is woken: each on a word of its own, futex(2). */
-#ifndef HEADWAY_SCHEDULE_WAKE_H
-#define HEADWAY_SCHEDULE_WAKE_H
+#ifndef HEADWAY_ENGINE_WAKE_H
+#define HEADWAY_ENGINE_WAKE_H
 
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "engine/runner.h"
+#include "gil/scheduler.h" /* wake-ups at an unlock */
 
 /* Looks how many cores there are. While no policy is on. */
 void hw__wake_prepare(void);
@@ -20,21 +21,8 @@ void hw__wake(struct hw__runner *runner, pthread_mutex_t *mutex);
  * are not hooked. */
 void hw__wake_then_yield(struct hw__runner *self);
 
-/* A mutex was unlocked by this thread: wakes whom it has called while it held that one. */
-void hw__wake_unlocked(pthread_mutex_t *mutex);
-
 /* Wakes them now. */
 void hw__wake_called(void);
-
-/* The calling thread has called somebody, to be woken at an unlock. */
-bool hw__wake_pending(void);
-
-/* Whether hw__wake_unlocked() is called at each unlock; else hw__wake() wakes at once. */
-void hw__wake_unlocks(bool hooked);
-
-/* Locks a GIL's mutex. Who holds one does so for a fraction of a microsecond: less than a sleep
- * would take. */
-void hw__wake_lock(pthread_mutex_t *mutex);
 
 /* Whether there is a core to spin on. Who may must then call hw__wake_sleep() with a time to spin.
  */

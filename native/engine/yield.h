@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Threads that compute give up their core for a moment to one that wants it for a moment. */
-#ifndef HEADWAY_SCHEDULE_YIELD_H
-#define HEADWAY_SCHEDULE_YIELD_H
+#ifndef HEADWAY_ENGINE_YIELD_H
+#define HEADWAY_ENGINE_YIELD_H
 
 #include <stdint.h>
 

@@ -48,7 +48,7 @@ struct hw__gil {
     _Atomic bool busy;
     _Atomic bool light; /* the hook's side may be relaxed. Set before each `recorded` */
 
-    /* A policy has it (schedule/engine.h): written with memory->mutex held, or by who is alone. */
+    /* A policy has it (gil/scheduler.h): written with memory->mutex held, or by who is alone. */
     _Atomic bool scheduled;
 
     /* How many threads sleep in the C library for it, of those that began to while it was recorded:

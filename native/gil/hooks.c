@@ -29,10 +29,9 @@
 #include "base/rare.h"
 #include "elf/got.h"
 #include "elf/patch.h"
+#include "gil/recorder.h"
+#include "gil/scheduler.h"
 #include "headway/clock.h"
-#include "engine/engine.h"
-#include "engine/wake.h"
-#include "trace/events.h"
 
 struct hw__real hw__real;
 

@@ -19,10 +19,9 @@
 #include "elf/got.h"
 #include "elf/patch.h"
 #include "gil/gil.h"
+#include "gil/recorder.h"
 #include "gil/spinning.h"
 #include "headway/clock.h"
-#include "trace/format.h"
-#include "trace/parks.h"
 
 #define ON_STACK_BYTES 4096     /* between a hook's frame and the wait_entry of its callers */
 #define THREAD_STATE_BYTES 1024 /* a lock within so much of a PyThreadState is its own */
@@ -120,16 +119,16 @@ static void look_at(uintptr_t lock, bool is_mutex, struct hw__park *park) {
     uint8_t bits = 0;
     bool known = read_memory(lock, &bits, sizeof bits);
     if (state != 0 && lock >= state && lock - state < THREAD_STATE_BYTES) {
-        park->kind = HW__PARK_WORLD;
+        park->kind = HW__LOCK_WORLD;
     } else if (!is_mutex && known && bits == EVENT_BITS) {
-        park->kind = hw__gil_is_runtime(lock) ? HW__PARK_WORLD : HW__PARK_EVENT;
+        park->kind = hw__gil_is_runtime(lock) ? HW__LOCK_WORLD : HW__LOCK_EVENT;
     } else if (lock % OBJECT_ALIGNMENT == OBJECT_MUTEX && type_at(lock - OBJECT_MUTEX, park)) {
-        park->kind = HW__PARK_OBJECT;
+        park->kind = HW__LOCK_OBJECT;
     } else if (has_layout && type_at(lock - (uintptr_t)layout.object_bytes, park) &&
                strcmp(park->type_name, LOCK_TYPE) == 0) {
-        park->kind = HW__PARK_LOCK;
+        park->kind = HW__LOCK_OWN;
     } else {
-        park->kind = HW__PARK_MUTEX;
+        park->kind = HW__LOCK_MUTEX;
         park->type = 0;
     }
 }
@@ -206,7 +205,7 @@ static bool begin(sem_t *semaphore, uintptr_t caller, struct hw__park *park) {
             look_at(what.lock, what.argument != 0, park);
             remember_type(park);
         } else if (within(lock_acquire, caller) || within(lock_acquire_retries, caller)) {
-            park->kind = HW__PARK_LOCK;
+            park->kind = HW__LOCK_OWN;
         }
         told = hw__on_park(park, since_ns);
     }
@@ -279,12 +278,12 @@ static int hook_yield(uintptr_t lock) {
     /* A thread that yields in another place has let go of its state first: os.sched_yield(). */
     const void *state = attached_state();
     if (state != NULL && !hw__spin_goes_on(lock, from_ns) && hw__parks_wanted()) {
-        struct hw__park park = {.kind = HW__PARK_MUTEX, .lock = lock, .thread_state = state};
+        struct hw__park park = {.kind = HW__LOCK_MUTEX, .lock = lock, .thread_state = state};
         if (lock != 0 && is_seen_object(lock, OBJECT_MUTEX, &park)) {
-            park.kind = HW__PARK_OBJECT;
+            park.kind = HW__LOCK_OBJECT;
         } else if (lock != 0 && is_seen_object(lock, (uintptr_t)layout.object_bytes, &park) &&
                    strcmp(park.type_name, LOCK_TYPE) == 0) {
-            park.kind = HW__PARK_LOCK;
+            park.kind = HW__LOCK_OWN;
         } else {
             park.type = 0;
         }

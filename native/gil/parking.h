@@ -25,13 +25,4 @@ int hw__parking_install(const void *runtime, const struct hw_stack_layout *layou
 int hw__parking_repair(void);
 int hw__parking_remove(void);
 
-/* What a wait is for. */
-struct hw__park {
-    uint32_t kind;            /* HW__PARK_... of trace/format.h, 0: not told */
-    uintptr_t lock;           /* the lock's address, or 0 */
-    uint64_t type;            /* the contended object's type, or 0 */
-    char type_name[64];       /* its name */
-    const void *thread_state; /* the caller's PyThreadState, or NULL */
-};
-
 #endif

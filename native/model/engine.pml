@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What native/schedule/ does at one GIL, for the models that include this: wake.c, sched.c and the
- * hooks of engine.c, and CPython's take_gil() and drop_gil() around them (gil/protocol.h). Words
+ * What native/engine/ does at one GIL, for the models that include this: wake.c, sched.c and the
+ * hooks of engine.c, with what schedule/decide.c has them do, and CPython's take_gil() and drop_gil() around them (gil/protocol.h). Words
  * are sequentially consistent here: all but `word` and the flags of hooks is guarded by the GIL's
  * mutex, and these are; handshake.pml and generation.pml have what is not.
  *
@@ -16,7 +16,7 @@
 bool mutex, locked;
 bool in_libc[THREADS]; /* sleeps in the C library's timedwait() */
 
-bool on = true, scheduled = true; /* hw__sched_policy(); gil->scheduled and sched->policy */
+bool on = true, scheduled = true; /* hw__sched_policy(); gil->scheduled and ledger.policy */
 bool place[THREADS], asleep[THREADS];
 byte word[THREADS], called = NOBODY;
 byte to_wake[THREADS * 2]; /* a runner and one more; 0: nobody */
@@ -188,7 +188,7 @@ inline sched_timedwait(t) {
         place[t] = false;
         if
         :: !on && scheduled -> end_policy(t)
-        :: on && WATCHDOG_MAY_ACT -> /* end_policy() of engine.c */
+        :: on && WATCHDOG_MAY_ACT -> /* end_policy() of ending.c */
             watchdog_acts = false;
             on = false;
             end_policy(t);

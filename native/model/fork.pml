@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a forked child is left with, of threads that it has not got: native/gil/gil.c (the registry's
- * lock, `busy`), native/gil/hooks.c (`changing`, slots that are out), native/schedule/wake.c.
+ * lock, `busy`), native/gil/hooks.c (`changing`, slots that are out), native/engine/wake.c.
  *
  * other() is a thread with another GIL, somewhere in the hook in which that GIL becomes known
  * (look_and_signal(), hw__on_new_gil()), or in which the main GIL goes to rest (hw__hooks_rest()).

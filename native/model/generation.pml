@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * native/schedule/sched.c: the policy that is on, for GILs whose mutex who changes it does not have
+ * native/engine/sched.c: the policy that is on, for GILs whose mutex who changes it does not have
  * (sub-interpreters'). starter() is hw_schedule_stop() of the policy 1 and hw_schedule_start() of
  * the policy 2; gil() is such a GIL's hooks, which adopt what is on (hw__sched_adopt()), find it
  * over (hw__sched_is_on()), or remove it (the watchdog in hw__sched_timedwait()).

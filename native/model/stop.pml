@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * native/schedule/schedule.c and engine.c: a policy ends, while threads are anywhere in its hooks
+ * native/engine/control.c and ending.c: a policy ends, while threads are anywhere in its hooks
  * (engine.pml), and another one begins. stopper() is a thread that has no part in the GIL:
  * hw_schedule_stop(), then hw_schedule_start() of the next policy; the hooks go out and come in slot
  * by slot. WATCHDOG: a waiter ends the policy from inside a hook instead; ELSEWHERE: one at another

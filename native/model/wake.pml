@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * native/schedule/: threads that want a GIL under a policy, each for some holds (engine.pml has the
+ * native/engine/: threads that want a GIL under a policy, each for some holds (engine.pml has the
  * steps). Who sleeps is woken by nothing but a call; a sleep ends by itself SLIPS times in all, at
  * any moment, so that each call may come too late and each wake to a thread that has long looked.
  * FORCED: one of

@@ -164,15 +164,20 @@ struct hw__turn hw__decide_wait(struct hw__ledger *ledger, struct hw__waiter *wa
     hw__ledger_dequeue(ledger, waiter);
     hw__ledger_notice(ledger, moment->now_ns);
     hw__habits_learn(waiter, moment->now_ns);
-    if (!hw__waiter_waits(waiter)) {
+    bool begins = !hw__waiter_waits(waiter);
+    if (begins) {
         hw__ledger_want(ledger, waiter, moment->now_ns);
     }
+    struct hw__turn turn;
     int64_t due_ns = due(ledger, waiter, moment->now_ns);
     if (due_ns <= 0) {
-        return ask(ledger, waiter, moment);
+        turn = ask(ledger, waiter, moment);
+    } else {
+        hw__ledger_enqueue(ledger, waiter);
+        turn = sleep_until(ledger, waiter, sleep_ns(ledger, waiter, due_ns), moment);
     }
-    hw__ledger_enqueue(ledger, waiter);
-    return sleep_until(ledger, waiter, sleep_ns(ledger, waiter, due_ns), moment);
+    turn.begins = begins;
+    return turn;
 }
 
 struct hw__turn hw__decide_wait_on(struct hw__ledger *ledger, struct hw__waiter *waiter) {
@@ -181,9 +186,7 @@ struct hw__turn hw__decide_wait_on(struct hw__ledger *ledger, struct hw__waiter 
                              .sleep_ns = waiter->wake_at_ns - ledger->view.now_ns};
 }
 
-/* ---------------------------------------------------------------- what does a waiter do that
- * wakes?
- */
+/* ---------------------------------------------------------------- what does a woken waiter do? */
 /* Another thread has been told that it is its turn, and is on its way. */
 static bool other_comes(const struct hw__ledger *ledger, const struct hw__waiter *waiter,
                         int64_t now_ns) {

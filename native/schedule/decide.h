@@ -22,6 +22,7 @@ enum hw__do {
 
 struct hw__turn {
     enum hw__do what;
+    bool begins;      /* the waiter has begun to wait with this */
     int64_t sleep_ns; /* SLEEP: at most so long */
     int64_t spin_ns;  /* ASK, SLEEP: above 0: spin for so long in place of the sleep, if a core is
                        * to be had for it; then hw__decide_spun() */

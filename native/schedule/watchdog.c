@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "schedule/watchdog.h"
 
-#include "policy/policies.h"
-
 #define MS INT64_C(1000000)
 
 /* So often in a row, a waiter that finds the GIL free by itself is no accident. */

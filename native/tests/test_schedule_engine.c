@@ -3,11 +3,13 @@
  * protocol while a policy is on, comes and goes, errs, or the process forks. */
 #include <fcntl.h>
 
+#include "engine/doze.h"
+#include "engine/sched.h"
+#include "engine/wake.h"
+#include "gil/scheduler.h"
 #include "gil_world.h"
 #include "headway/schedule.h"
 #include "policy/policies.h"
-#include "engine/engine.h"
-#include "engine/wake.h"
 #include "trace_file.h"
 
 #include <sys/mman.h>
@@ -172,28 +174,30 @@ static bool is_graced(int64_t away_ns, int64_t budget_ns) {
     pthread_mutex_t *mutex = &sched->memory->mutex;
     T_EQ(0, pthread_mutex_lock(mutex));
     struct hw__runner *me = hw__sched_runner(sched);
-    sched->holder = me;
-    sched->view.holder = &me->seen;
-    sched->asked = false;
-    sched->called = NULL;
-    me->seen.acquired_ns = hw__sched_time(sched);
-    for (size_t i = 0; i < sizeof me->away_ns / sizeof *me->away_ns; i++) {
-        me->away_ns[i] = (uint16_t)away_ns;
+    sched->ledger.phase = HW__PHASE_HELD;
+    sched->ledger.holder = &me->waiter;
+    sched->ledger.view.holder = &me->waiter.seen;
+    sched->ledger.request.made = false;
+    sched->ledger.called = NULL;
+    me->waiter.seen.acquired_ns = hw__sched_time(sched);
+    for (size_t i = 0; i < sizeof me->waiter.away_ns / sizeof *me->waiter.away_ns; i++) {
+        me->waiter.away_ns[i] = (uint16_t)away_ns;
     }
-    other.seen.key = INT64_MAX / 2;
-    other.seen.lane = 1; /* it computes */
-    other.wake_at_ns = me->seen.acquired_ns;
-    hw__sched_enqueue(sched, &other);
-    sched->budget_ns = budget_ns;
-    sched->budget_at_ns = me->seen.acquired_ns;
+    other.waiter.seen.key = INT64_MAX / 2;
+    other.waiter.seen.lane = 1; /* it computes */
+    other.waiter.wake_at_ns = me->waiter.seen.acquired_ns;
+    hw__ledger_enqueue(&sched->ledger, &other.waiter);
+    hw__doze_prepare(&other);
+    sched->ledger.budget_ns = budget_ns;
+    sched->ledger.budget_at_ns = me->waiter.seen.acquired_ns;
     int locked = HW__READ(sched->memory->locked);
     sched->memory->locked = 0;
     hw__sched_release(world_record(fake_main_gil()));
     sched->memory->locked = locked;
-    bool graced = sched->graced;
-    sched->graced = false;
-    hw__sched_dequeue(sched, &other);
-    sched->called = NULL;
+    bool graced = sched->ledger.phase == HW__PHASE_GRACE;
+    sched->ledger.phase = HW__PHASE_FREE;
+    hw__ledger_dequeue(&sched->ledger, &other.waiter);
+    sched->ledger.called = NULL;
     T_EQ(0, pthread_mutex_unlock(mutex));
     hw__wake_unlocked(mutex);
     return graced;
@@ -220,27 +224,32 @@ static bool calls_another(int64_t burst_ns) {
     pthread_mutex_t *mutex = &sched->memory->mutex;
     T_EQ(0, pthread_mutex_lock(mutex));
     int locked = HW__READ(sched->memory->locked);
-    int64_t barged = sched->counts.barged;
-    first = second = (struct hw__runner){.seen = {.key = INT64_MAX / 4}};
-    second.seen.key++;
-    second.seen.burst_ns = burst_ns;
-    hw__sched_enqueue(sched, &first);
-    hw__sched_enqueue(sched, &second);
+    int64_t barged = sched->ledger.counts.barged;
+    first = second = (struct hw__runner){.waiter.seen = {.key = INT64_MAX / 4}};
+    second.waiter.seen.key++;
+    second.waiter.seen.burst_ns = burst_ns;
+    hw__ledger_enqueue(&sched->ledger, &first.waiter);
+    hw__ledger_enqueue(&sched->ledger, &second.waiter);
+    hw__doze_prepare(&first);
+    hw__doze_prepare(&second);
     sched->memory->locked = 0;
     hw__sched_release(gil);
-    T_TRUE(sched->called == &first && first.place == 0 && second.place != 0);
+    T_TRUE(sched->ledger.called == &first.waiter && first.waiter.place == 0 &&
+           second.waiter.place != 0);
     hw__sched_release(gil); /* it may come any moment */
-    T_TRUE(second.place != 0);
+    T_TRUE(second.waiter.place != 0);
     hw__sched_acquire(gil);
     hw__sched_release(gil);
-    bool another = second.place == 0;
-    T_EQ(another ? (intptr_t)&second : (intptr_t)&first, (intptr_t)sched->called);
-    T_TRUE(first.called && second.called == another);
+    bool another = second.waiter.place == 0;
+    T_EQ(another ? (intptr_t)&second.waiter : (intptr_t)&first.waiter,
+         (intptr_t)sched->ledger.called);
+    T_EQ(HW__STAGE_CALLED, first.waiter.stage);
+    T_EQ(another ? HW__STAGE_CALLED : HW__STAGE_QUEUED, second.waiter.stage);
     hw__sched_acquire(gil);
     sched->memory->locked = locked;
-    hw__sched_dequeue(sched, &second);
-    sched->called = NULL;
-    T_EQ(barged, sched->counts.barged);
+    hw__ledger_dequeue(&sched->ledger, &second.waiter);
+    sched->ledger.called = NULL;
+    T_EQ(barged, sched->ledger.counts.barged);
     T_EQ(0, pthread_mutex_unlock(mutex));
     hw__wake_unlocked(mutex);
     return another;
@@ -265,21 +274,24 @@ static void test_leaves_it_to_who_was_called(void) {
 
     T_EQ(0, pthread_mutex_lock(mutex));
     struct hw__runner *me = hw__sched_runner(sched);
-    hw__sched_enqueue(sched, me);
-    me->wake_at_ns = 42;
+    hw__ledger_enqueue(&sched->ledger, &me->waiter);
+    hw__doze_prepare(me);
+    me->waiter.wake_at_ns = 42;
     hw__sched_locked(gil); /* nobody was */
-    T_EQ(42, me->wake_at_ns);
-    hw__sched_dequeue(sched, me);
-    sched->called = &called;
-    sched->called_ns = hw__sched_time(sched);
+    T_EQ(42, me->waiter.wake_at_ns);
+    hw__ledger_dequeue(&sched->ledger, &me->waiter);
+    called.waiter.stage = HW__STAGE_CALLED;
+    sched->ledger.called = &called.waiter;
+    sched->ledger.called_ns = hw__sched_time(sched);
     hw__sched_locked(gil); /* it does not want it */
-    T_EQ(42, me->wake_at_ns);
-    hw__sched_enqueue(sched, me);
-    int64_t called_ns = sched->called_ns = hw__sched_time(sched);
+    T_EQ(42, me->waiter.wake_at_ns);
+    hw__ledger_enqueue(&sched->ledger, &me->waiter);
+    hw__doze_prepare(me);
+    int64_t called_ns = sched->ledger.called_ns = hw__sched_time(sched);
     T_EQ(0, pthread_mutex_unlock(mutex));
     PyEval_RestoreThread(state);
     T_TRUE(hw__sched_time(sched) - called_ns >= MS);
-    sched->called = NULL;
+    sched->ledger.called = NULL;
     unschedule();
 }
 
@@ -322,8 +334,8 @@ static void test_options(void) {
         T_TRUE(!world_hooked());
     }
     schedule(fair, "latency_us=20000 spin_us=5");
-    T_EQ(20000, hw__sched_of(world_record(fake_main_gil()))->view.options[0]);
-    T_EQ(5000, hw__sched_options.spin_ns);
+    T_EQ(20000, hw__sched_of(world_record(fake_main_gil()))->ledger.view.options[0]);
+    T_EQ(5000, hw__sched_of(world_record(fake_main_gil()))->ledger.settings.spin_ns);
     unschedule();
 }
 
@@ -508,15 +520,16 @@ static void test_nothing_left_over(void) {
     schedule(hw_policy_at(0), "");
     world_yield();
     struct hw__runner *me = hw__runner_known();
-    T_TRUE(memcmp(me->seen.own, zero, sizeof me->seen.own) != 0);
+    T_TRUE(memcmp(me->waiter.seen.own, zero, sizeof me->waiter.seen.own) != 0);
     unschedule();
-    me->has_asked = true; /* it ended between the question and the wait for the answer */
+    me->waiter.stage =
+        HW__STAGE_ASKING; /* it ended between the question and the wait for the answer */
     schedule(&never, "");
     world_yield();
-    T_EQ(0, memcmp(me->seen.own, zero, sizeof me->seen.own));
-    T_EQ(0, memcmp(me->sched->view.own, zero, sizeof me->sched->view.own));
-    T_EQ(0, me->seen.key);
-    T_TRUE(!me->has_asked);
+    T_EQ(0, memcmp(me->waiter.seen.own, zero, sizeof me->waiter.seen.own));
+    T_EQ(0, memcmp(me->sched->ledger.view.own, zero, sizeof me->sched->ledger.view.own));
+    T_EQ(0, me->waiter.seen.key);
+    T_EQ(HW__STAGE_AWAY, me->waiter.stage);
     unschedule();
 }
 
@@ -594,7 +607,7 @@ static void test_own_gil(void) {
     work_on(&own);
     struct hw__gil *record = world_record(&own);
     T_TRUE(record != NULL && !record->main);
-    T_TRUE(hw__sched_of(record)->counts.acquires >= WORKERS * ROUNDS);
+    T_TRUE(hw__sched_of(record)->ledger.counts.acquires >= WORKERS * ROUNDS);
     T_EQ(0, counts().acquires);
     fake_gil_destroy(&own);
     T_TRUE(world_record(&own) == NULL);
@@ -637,9 +650,9 @@ static void test_fork_beside_own_gil(void) {
     if (pid == 0) {
         t_start();
         struct hw__sched *sched = hw__sched_of(world_record(&own));
-        T_TRUE(sched->policy == NULL);
+        T_TRUE(sched->ledger.policy == NULL);
         PyEval_RestoreThread(PyEval_SaveThread());
-        T_TRUE(sched->policy == hw__sched_policy());
+        T_TRUE(sched->ledger.policy == hw__sched_policy());
         _exit(0);
     }
     PyEval_SaveThread();
@@ -658,8 +671,8 @@ static void *give_hint(void *argument) {
     struct fake_state *me = fake_state_new(fake_main_gil());
     PyEval_RestoreThread(me);
     const struct hw__runner *runner = hw__runner_known();
-    T_EQ(-5, runner->seen.priority);
-    T_TRUE((runner->seen.flags & HW_THREAD_URGENT) != 0);
+    T_EQ(-5, runner->waiter.seen.priority);
+    T_TRUE((runner->waiter.seen.flags & HW_THREAD_URGENT) != 0);
     PyEval_SaveThread();
     fake_state_free(me);
     return argument;
@@ -670,7 +683,7 @@ static void test_hints(void) {
     schedule(hw_policy_at(0), "");
     T_EQ(0, pthread_create(&thread, NULL, give_hint, NULL));
     world_join(thread);
-    T_EQ(0, hw__runner_known()->seen.priority);
+    T_EQ(0, hw__runner_known()->waiter.seen.priority);
     unschedule();
 }
 
@@ -682,8 +695,9 @@ static void test_called_in_vain(void) {
     start_workers(fake_main_gil(), ROUNDS, 500, NULL);
     for (int i = 0; i < 50; i++) {
         pthread_mutex_lock(&fake_main_gil()->memory.mutex);
-        sched->called = &ghost;
-        sched->called_ns = hw_now_ns();
+        ghost.waiter.stage = HW__STAGE_CALLED;
+        sched->ledger.called = &ghost.waiter;
+        sched->ledger.called_ns = hw_now_ns();
         pthread_mutex_unlock(&fake_main_gil()->memory.mutex);
         world_yield();
     }

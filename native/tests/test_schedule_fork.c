@@ -69,11 +69,36 @@ static void without_a_key(void) {
 
 static void test_without_a_key(void) { world_wait(world_fork(without_a_key)); }
 
+/* Without memory for the queue the main GIL stays CPython's; the policy begins there when there is.
+ */
+static void without_a_queue(void) {
+    T_EQ(0, hw_schedule_hint(0, 0)); /* the threads' records are there, and the GIL's */
+    world_start("");
+    T_EQ(0, hw_trace_stop());
+    world_limit_address_space(1 << 20);
+    T_EQ(0, hw_schedule_start(hw_policy_at(0), "", problem, sizeof problem));
+    struct hw__gil *gil = world_record(fake_main_gil());
+    T_TRUE(!atomic_load(&gil->scheduled));
+    world_yield();
+    T_TRUE(!atomic_load(&gil->scheduled));
+    world_limit_address_space(RLIM_INFINITY);
+    world_yield();
+    T_TRUE(atomic_load(&gil->scheduled));
+    T_EQ(0, hw_schedule_stop());
+}
+
+static void test_without_a_queue(void) {
+    if (WORLD_CAN_LIMIT) {
+        world_wait(world_fork(without_a_queue));
+    }
+}
+
 int main(void) {
     t_start();
     world_begin();
     world_enter();
-    T_RUN(test_without_a_key); /* first: the key is made once */
+    T_RUN(test_without_a_key);   /* first: the key is made once */
+    T_RUN(test_without_a_queue); /* likewise the queue */
     T_RUN(test_registry);
     T_RUN(test_with_a_session);
     world_leave();

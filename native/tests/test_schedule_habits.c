@@ -1,63 +1,62 @@
 // SPDX-License-Identifier: MIT
 /* What the engine foretells of a thread, who may spin, who yields its core, and who starves. */
-#include "schedule/habits.h"
-#include "engine/wake.h"
-#include "schedule/watchdog.h"
-#include "engine/yield.h"
-#include "t.h"
-
 #include <sched.h>
 
+#include "engine/wake.h"
+#include "engine/yield.h"
 #include "headway/clock.h"
+#include "schedule/habits.h"
+#include "schedule/watchdog.h"
+#include "t.h"
 
 #define US 1000
 #define MS 1000000
 
-static struct hw__runner runner;
+static struct hw__waiter waiter;
 
 /* It lets the GIL go, and wants it back after so long. */
 static void comes_back_after(int64_t away_ns) {
     static int64_t now = 1000LL * MS;
-    runner.seen.released_ns = now += MS;
-    hw__habits_learn(&runner, now + away_ns);
+    waiter.seen.released_ns = now += MS;
+    hw__habits_learn(&waiter, now + away_ns);
 }
 
 /* Nothing is foretold of a thread that is not known. */
 static void test_unknown(void) {
-    hw__habits_forget(&runner);
-    T_TRUE(hw__habits_away_ns(&runner) > AT_ONCE_NS);
+    hw__habits_forget(&waiter);
+    T_TRUE(hw__habits_away_ns(&waiter) > AT_ONCE_NS);
 }
 
 /* A server's calls in turn: a receive that finds its data, and a send that wakes the client. */
 static void test_in_turn(void) {
-    hw__habits_forget(&runner);
+    hw__habits_forget(&waiter);
     for (int i = 0; i < 30; i++) {
         comes_back_after(1 * US);
         comes_back_after(6 * US);
     }
-    T_TRUE(hw__habits_away_ns(&runner) < 2 * US);
+    T_TRUE(hw__habits_away_ns(&waiter) < 2 * US);
     comes_back_after(1 * US);
-    T_TRUE(hw__habits_away_ns(&runner) > 5 * US);
-    T_TRUE(hw__habits_away_ns(&runner) < AT_ONCE_NS);
+    T_TRUE(hw__habits_away_ns(&waiter) > 5 * US);
+    T_TRUE(hw__habits_away_ns(&waiter) < AT_ONCE_NS);
 }
 
 /* One long call among short ones: it is not sure for the next few. */
 static void test_once_away(void) {
-    hw__habits_forget(&runner);
+    hw__habits_forget(&waiter);
     for (int i = 0; i < 30; i++) {
         comes_back_after(1 * US);
     }
-    T_TRUE(hw__habits_away_ns(&runner) < 2 * US);
+    T_TRUE(hw__habits_away_ns(&waiter) < 2 * US);
     comes_back_after(100LL * MS);
-    T_TRUE(hw__habits_away_ns(&runner) > AT_ONCE_NS);
+    T_TRUE(hw__habits_away_ns(&waiter) > AT_ONCE_NS);
     for (int i = 0; i < 3; i++) {
         comes_back_after(1 * US);
     }
-    T_TRUE(hw__habits_away_ns(&runner) > AT_ONCE_NS); /* it was away after three such */
+    T_TRUE(hw__habits_away_ns(&waiter) > AT_ONCE_NS); /* it was away after three such */
     for (int i = 0; i < 5; i++) {
         comes_back_after(1 * US);
     }
-    T_TRUE(hw__habits_away_ns(&runner) < 3 * US);
+    T_TRUE(hw__habits_away_ns(&waiter) < 3 * US);
 }
 
 /* A core is left to others; and who calls a waiter that spins may spin in its place at once. */
@@ -91,7 +90,7 @@ static void test_spins_in_turn(void) {
 
 /* A yield that gave the core to another program for long is not made again at once. */
 static void test_yields_in_vain(void) {
-    runner.no_yield_until_ns = 0;
+    static struct hw__runner runner;
     T_TRUE(hw__yield(&runner) > 0);
     hw__yield_in_vain(&runner, 20 * US);
     T_EQ(0, runner.no_yield_until_ns);
@@ -104,22 +103,18 @@ static void test_yields_in_vain(void) {
 /* Who has waited for longer than the limit starves, unless by its priority it is to wait so long.
  */
 static void test_starves_by_priority(void) {
-    static struct hw__gil_memory memory;
-    static struct hw__sched sched;
-    struct hw__runner waiter = {.place = 1};
-    memory.locked = 1;
-    sched.memory = &memory;
-    sched.releases = 1000;
-    sched.asked = true;
-    hw__sched_options.watchdog_ns = 3000LL * MS;
-    waiter.seen.ready_ns = 1;
-    T_TRUE(hw__watchdog_finds(&sched, &waiter, 2999LL * MS) == NULL);
-    T_TRUE(hw__watchdog_finds(&sched, &waiter, 3001LL * MS) != NULL);
-    waiter.seen.priority = 10;
-    T_TRUE(hw__watchdog_finds(&sched, &waiter, 27000LL * MS) == NULL);
-    T_TRUE(hw__watchdog_finds(&sched, &waiter, 30000LL * MS) != NULL);
-    waiter.seen.priority = -10;
-    T_TRUE(hw__watchdog_finds(&sched, &waiter, 3001LL * MS) != NULL);
+    static struct hw__ledger ledger;
+    struct hw__waiter starved = {.stage = HW__STAGE_QUEUED, .place = 1, .seen = {.ready_ns = 1}};
+    ledger.releases = 1000;
+    ledger.request.made = true;
+    ledger.settings.watchdog_ns = 3000LL * MS;
+    T_TRUE(hw__watchdog_finds(&ledger, &starved, 2999LL * MS, true) == NULL);
+    T_TRUE(hw__watchdog_finds(&ledger, &starved, 3001LL * MS, true) != NULL);
+    starved.seen.priority = 10;
+    T_TRUE(hw__watchdog_finds(&ledger, &starved, 27000LL * MS, true) == NULL);
+    T_TRUE(hw__watchdog_finds(&ledger, &starved, 30000LL * MS, true) != NULL);
+    starved.seen.priority = -10;
+    T_TRUE(hw__watchdog_finds(&ledger, &starved, 3001LL * MS, true) != NULL);
 }
 
 int main(void) {

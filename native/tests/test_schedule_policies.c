@@ -71,7 +71,9 @@ static void let_go(bool forced) {
     one->seen.used_ns += held;
     one->seen.run_ns += held;
     one->seen.flags = (one->seen.flags & ~HW_THREAD_FORCED) | (forced ? HW_THREAD_FORCED : 0);
-    machine.policy->released(&machine.gil, &one->seen, held);
+    if (machine.policy->released != NULL) {
+        machine.policy->released(&machine.gil, &one->seen, held);
+    }
     one->seen.released_ns = machine.gil.now_ns;
     machine.holder = NULL;
     machine.gil.holder = NULL;
@@ -93,7 +95,9 @@ static void take(struct actor *one) {
     machine.holder = one;
     machine.gil.holder = &one->seen;
     first();
-    machine.policy->acquired(&machine.gil, &one->seen);
+    if (machine.policy->acquired != NULL) {
+        machine.policy->acquired(&machine.gil, &one->seen);
+    }
 }
 
 static void begin(const struct hw_policy *policy) {

@@ -2,12 +2,13 @@
 /* What the models of native/model/ found in the code, each a test of the code itself; what fork.pml
  * found is in test_schedule_fork.c. */
 #include "base/lease.h"
+#include "engine/sched.h"
+#include "engine/wake.h"
+#include "gil/scheduler.h"
 #include "gil_world.h"
 #include "headway/clock.h"
 #include "headway/schedule.h"
 #include "policy/policies.h"
-#include "engine/engine.h"
-#include "engine/wake.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -39,7 +40,7 @@ static void test_a_watchdog_removes_no_other_policy(void) {
     schedule(0);
     visit(&own);
     struct hw__sched *sched = hw__sched_of(world_record(&own));
-    T_TRUE(sched->policy == hw_policy_at(0));
+    T_TRUE(sched->ledger.policy == hw_policy_at(0));
     T_EQ(0, hw_schedule_stop());
     schedule(1);
     T_TRUE(
@@ -51,6 +52,23 @@ static void test_a_watchdog_removes_no_other_policy(void) {
     hw__registry_unlock();
     T_TRUE(hw__sched_remove(mains, HW__LEASE_WATCHDOG));
     T_TRUE(hw__sched_policy() == NULL);
+    (void)hw_schedule_stop();
+}
+
+static void in_child_of_a_removal(void) {
+    T_TRUE(hw__sched_of(main_gil())->ledger.policy == NULL);
+    world_yield();
+    T_TRUE(!atomic_load(&main_gil()->scheduled));
+}
+
+/* A watchdog at another GIL has removed the policy, and here nothing has happened since. */
+static void test_a_fork_revives_no_policy(void) {
+    schedule(0);
+    visit(&own); /* there the last one ends */
+    visit(&own);
+    T_TRUE(hw__sched_remove(hw__sched_of(world_record(&own)), HW__LEASE_WATCHDOG));
+    T_TRUE(hw__sched_of(main_gil())->ledger.policy != NULL);
+    world_wait(world_fork(in_child_of_a_removal));
     (void)hw_schedule_stop();
 }
 
@@ -67,7 +85,7 @@ static void test_nothing_is_adopted_while_somebody_starts_or_stops(void) {
     hw__registry_unlock();
     visit(&own);
     T_TRUE(atomic_load(&gil->scheduled));
-    T_TRUE(hw__sched_of(gil)->policy == hw_policy_at(1));
+    T_TRUE(hw__sched_of(gil)->ledger.policy == hw_policy_at(1));
     T_EQ(0, hw_schedule_stop());
 }
 
@@ -101,7 +119,7 @@ static void test_who_ends_a_policy_wakes_at_once(void) {
     T_EQ(0, pthread_create(&thread, NULL, take_once, NULL));
     for (bool waits = false; !waits;) {
         pthread_mutex_lock(mutex);
-        waits = hw__sched_waiting(sched) > 0;
+        waits = hw__ledger_waiting(&sched->ledger) > 0;
         if (waits) {
             hw__sched_end(main_gil());
             T_TRUE(!hw__wake_pending());
@@ -119,7 +137,7 @@ static void test_wait_while_the_record_is_emptied(void) {
     world_yield();
     struct hw__gil *gil = main_gil();
     struct hw__gil_memory *memory = atomic_load(&gil->memory);
-    hw__runner_known()->forced = 3;
+    hw__runner_known()->waiter.forced = 3;
     pthread_mutex_lock(&memory->switch_mutex);
     atomic_store(&gil->memory, NULL);
     T_EQ(0, hw__sched_wait(gil, &memory->switch_cond, &memory->switch_mutex));
@@ -223,6 +241,7 @@ int main(void) {
     T_RUN(test_a_thread_that_exits_does_not_spin);
     fake_gil_init(&own);
     T_RUN(test_a_watchdog_removes_no_other_policy);
+    T_RUN(test_a_fork_revives_no_policy);
     T_RUN(test_nothing_is_adopted_while_somebody_starts_or_stops);
     fake_gil_destroy(&own);
     T_RUN(test_a_record_becomes_another_gils_last_of_all);

@@ -3,11 +3,11 @@
  * when somebody has to wait. Built twice: with an interpreter whose slots the hooks can be taken
  * out of in passing, and with one whose slots are read-only (FAKE_CLOSED), where they only step
  * aside. */
+#include "engine/sched.h"
 #include "gil_world.h"
 #include "headway/clock.h"
 #include "headway/schedule.h"
 #include "policy/policies.h"
-#include "engine/engine.h"
 #include "trace_file.h"
 
 #define WORKERS 4
@@ -111,12 +111,12 @@ static void go_idle(void) {
     struct hw__sched *sched = hw__sched_of(world_record(fake_main_gil()));
     pthread_mutex_t *mutex = &fake_main_gil()->memory.mutex;
     pthread_mutex_lock(mutex);
-    sched->idle_at_ns = 0;
+    sched->ledger.idle_at_ns = 0;
     pthread_mutex_unlock(mutex);
     for (bool idle = false; !idle;) {
         world_yield();
         pthread_mutex_lock(mutex);
-        idle = sched->idle_at_ns != 0 && hw__hooks_resting() != NULL;
+        idle = sched->ledger.idle_at_ns != 0 && hw__hooks_resting() != NULL;
         pthread_mutex_unlock(mutex);
     }
     check_hooks(false);
@@ -144,11 +144,12 @@ static void test_is_idle_where_nobody_computes(void) {
     check_hooks(true);
     struct hw__sched *sched = hw__sched_of(world_record(fake_main_gil()));
     pthread_mutex_lock(&fake_main_gil()->memory.mutex);
-    T_TRUE(sched->asked && sched->stranger_ns != 0 && sched->stranger_ns <= begun_ns + 100000000);
+    T_TRUE(sched->ledger.request.made && sched->ledger.stranger_ns != 0 &&
+           sched->ledger.stranger_ns <= begun_ns + 100000000);
     pthread_mutex_unlock(&fake_main_gil()->memory.mutex);
-    int64_t used_ns = hw__runner_self()->seen.used_ns;
+    int64_t used_ns = hw__runner_self()->waiter.seen.used_ns;
     fake_check();
-    T_TRUE(hw__runner_self()->seen.used_ns - used_ns > 500 * 1000000);
+    T_TRUE(hw__runner_self()->waiter.seen.used_ns - used_ns > 500 * 1000000);
 
     /* Nor where a thread is urgent: then who waits next rouses it. */
     go_idle();
@@ -222,7 +223,7 @@ static int64_t key_ahead_ns;
 #define CLOCK own[3] /* as in policy/fair.c */
 
 static bool is_observed(const struct hw_policy_thread *thread) {
-    return observed != NULL && thread == &observed->seen;
+    return observed != NULL && thread == &observed->waiter.seen;
 }
 
 static void see_release(struct hw_policy_gil *gil, struct hw_policy_thread *thread,
@@ -299,8 +300,8 @@ static void *come_late(void *argument) {
     PyEval_RestoreThread(me);
     pthread_mutex_lock(&fake_main_gil()->memory.mutex);
     struct hw__runner *runner = hw__sched_runner(hw__sched_of(world_record(fake_main_gil())));
-    runner->waiting = true; /* as if it had not been seen to take it */
-    runner->seen.ready_ns = 1;
+    runner->waiter.stage = HW__STAGE_WANTS; /* as if it had not been seen to take it */
+    runner->waiter.seen.ready_ns = 1;
     pthread_mutex_unlock(&fake_main_gil()->memory.mutex);
     PyEval_SaveThread();
     atomic_store(&late_step, 1);
@@ -417,7 +418,7 @@ static bool has_called(struct fake_gil *gil) {
         return false;
     }
     pthread_mutex_lock(&gil->memory.mutex);
-    bool called = hw__sched_of(record)->counts.granted > 0;
+    bool called = hw__sched_of(record)->ledger.counts.granted > 0;
     pthread_mutex_unlock(&gil->memory.mutex);
     return called;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /* Threads that go from the main interpreter's GIL to another one's, as interp.exec() has them do.
  */
+#include "engine/sched.h"
 #include "gil_world.h"
 #include "headway/schedule.h"
 #include "policy/policies.h"
-#include "engine/engine.h"
 
 #include <sys/mman.h>
 
@@ -48,11 +48,11 @@ static void *go_over(void *argument) {
         PyEval_SaveThread();
         const struct hw__runner *runner = hw__runner_known();
         pthread_mutex_lock(&fake_main_gil()->memory.mutex);
-        bool waits = runner->place != 0;
+        bool waits = runner->waiter.place != 0;
         pthread_mutex_unlock(&fake_main_gil()->memory.mutex);
         atomic_fetch_add(&elsewhere, waits);
         PyEval_RestoreThread(there);
-        T_EQ(0, runner->place);
+        T_EQ(0, runner->waiter.place);
         PyEval_SaveThread();
         PyEval_RestoreThread(here);
     }
@@ -100,11 +100,11 @@ static void test_hint_after_the_other_has_ended(void) {
     T_EQ(0, munmap(other, sizeof *other)); /* as CPython does, without a word */
     T_EQ(0, hw_schedule_hint(5, 1));
     PyEval_RestoreThread(main_state);
-    T_EQ(5, hw__runner_known()->seen.priority);
-    T_TRUE((hw__runner_known()->seen.flags & HW_THREAD_URGENT) != 0);
+    T_EQ(5, hw__runner_known()->waiter.seen.priority);
+    T_TRUE((hw__runner_known()->waiter.seen.flags & HW_THREAD_URGENT) != 0);
     T_EQ(0, hw_schedule_hint(0, 0));
     world_yield();
-    T_EQ(0, hw__runner_known()->seen.priority);
+    T_EQ(0, hw__runner_known()->waiter.seen.priority);
     T_EQ(0, hw_schedule_stop());
 }
 

@@ -7,13 +7,13 @@
 #define MEMBERS 200
 #define STEPS 200000
 
-static struct hw__runner runners[MEMBERS];
-static struct hw__runner *room[MEMBERS];
+static struct hw__waiter all[MEMBERS];
+static struct hw__waiter *room[MEMBERS];
 
-static struct hw__runner *expected_first(void) {
-    struct hw__runner *first = NULL;
+static struct hw__waiter *expected_first(void) {
+    struct hw__waiter *first = NULL;
     for (int i = 0; i < MEMBERS; i++) {
-        struct hw__runner *one = &runners[i];
+        struct hw__waiter *one = &all[i];
         if (one->place == 0) {
             continue;
         }
@@ -30,7 +30,7 @@ static void test_random(void) {
     uint64_t state = 42, order = 0;
     uint32_t in = 0;
     for (int step = 0; step < STEPS; step++) {
-        struct hw__runner *one = &runners[t_random(&state) % MEMBERS];
+        struct hw__waiter *one = &all[t_random(&state) % MEMBERS];
         if (one->place == 0) {
             one->seen.key = (int64_t)(t_random(&state) % 20) - 10; /* many equals */
             one->order = ++order;
@@ -52,7 +52,7 @@ static void test_random(void) {
 
 static void test_not_in_it(void) {
     struct hw__waiters waiters = {.members = room};
-    struct hw__runner one = {.place = 0};
+    struct hw__waiter one = {.place = 0};
     hw__waiters_remove(&waiters, &one);
     T_EQ(0, waiters.count);
     T_TRUE(hw__waiters_first(&waiters) == NULL);

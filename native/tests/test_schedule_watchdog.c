@@ -1,48 +1,45 @@
 // SPDX-License-Identifier: MIT
 /* What the watchdog calls a fault, and what not, on made-up histories of a GIL. */
-#include "policy/policies.h"
-#include "engine/sched.h"
+#include <string.h>
+
+#include "headway/schedule.h"
 #include "schedule/watchdog.h"
 #include "t.h"
-
-#include <string.h>
 
 #define MS INT64_C(1000000)
 #define LIMIT_MS 3000
 #define MOST_WAITERS 1000
 
-static struct hw__gil_memory memory;
-static struct hw__sched sched;
-static struct hw__runner holder, waiter;
-static struct hw__runner others[MOST_WAITERS];
-static struct hw__runner *members[MOST_WAITERS];
+static struct hw__ledger ledger;
+static struct hw__waiter holder, waiter;
+static struct hw__waiter others[MOST_WAITERS];
+static struct hw__waiter *members[MOST_WAITERS];
 
 /* Another thread has had the GIL for 1 ms and is to let it go in another; `waiter` has waited since
  * 0 ms, while it was let go so often, beside so many others. */
 static void set_up(int64_t now_ms, uint64_t releases, int beside) {
-    memset(&sched, 0, sizeof sched);
+    memset(&ledger, 0, sizeof ledger);
     memset(&holder, 0, sizeof holder);
     memset(&waiter, 0, sizeof waiter);
     memset(others, 0, sizeof others);
-    hw__sched_options.watchdog_ns = LIMIT_MS * MS;
-    memory.locked = 1;
-    sched.memory = &memory;
-    sched.policy = hw_policy_at(0);
-    sched.lanes[0].members = members;
+    ledger.settings.watchdog_ns = LIMIT_MS * MS;
+    ledger.policy = hw_policy_at(0);
+    ledger.lanes[0].members = members;
     for (int i = 0; i < beside; i++) {
-        hw__waiters_push(&sched.lanes[0], &others[i]);
+        hw__waiters_push(&ledger.lanes[0], &others[i]);
     }
-    sched.holder = &holder;
-    sched.releases = releases;
-    sched.view.now_ns = now_ms * MS;
+    ledger.phase = HW__PHASE_HELD;
+    ledger.holder = &holder;
+    ledger.releases = releases;
+    ledger.view.now_ns = now_ms * MS;
     holder.seen.acquired_ns = (now_ms - 1) * MS;
-    sched.ask_by_ns = (now_ms + 1) * MS;
-    waiter.waiting = true;
-    waiter.seen.ready_ns = 1; /* 0: it does not wait */
+    ledger.request.by_ns = (now_ms + 1) * MS;
+    waiter.stage = HW__STAGE_WANTS; /* it has woken by itself */
+    waiter.seen.ready_ns = 1;       /* 0: it does not wait */
 }
 
 static const char *finds(void) {
-    const char *why = hw__watchdog_finds(&sched, &waiter, sched.view.now_ns);
+    const char *why = hw__watchdog_finds(&ledger, &waiter, ledger.view.now_ns, true);
     return why == NULL ? "" : why;
 }
 
@@ -58,7 +55,7 @@ static void test_starves(void) {
     set_up(LIMIT_MS + 2, 10, 3);
     T_SAME("", finds()); /* others have hardly had more */
     set_up(LIMIT_MS + 2, 10000, 3);
-    hw__sched_options.watchdog_ns = 0;
+    ledger.settings.watchdog_ns = 0;
     T_SAME("", finds()); /* not asked for */
 }
 
@@ -76,21 +73,21 @@ static void test_many_wait(void) {
 static void test_a_crowd_that_has_gone(void) {
     set_up(2 * LIMIT_MS, 3 * MOST_WAITERS, 3);
     T_SAME(STARVES, finds()); /* of a crowd nothing is known */
-    hw__watchdog_crowd(&sched, MOST_WAITERS, LIMIT_MS / 2 * MS);
-    hw__watchdog_crowd(&sched, 3, (2 * LIMIT_MS - 1) * MS);
+    hw__watchdog_crowd(&ledger, MOST_WAITERS, LIMIT_MS / 2 * MS);
+    hw__watchdog_crowd(&ledger, 3, (2 * LIMIT_MS - 1) * MS);
     T_SAME("", finds());
     waiter.seen.ready_ns = LIMIT_MS / 4 * MS;
     T_SAME("", finds());
     waiter.seen.ready_ns = (2 * LIMIT_MS - LIMIT_MS - 100) * MS; /* it came when they had gone */
     T_SAME(STARVES, finds());
-    sched.releases = 50 * MOST_WAITERS;
+    ledger.releases = 50 * MOST_WAITERS;
     waiter.seen.ready_ns = 1;
     T_SAME(STARVES, finds()); /* too often, also for so many */
     /* Longer ago than is remembered. */
-    sched.releases = 3 * MOST_WAITERS;
-    hw__watchdog_crowd(&sched, 3, 100LL * LIMIT_MS * MS);
-    sched.view.now_ns = (100LL * LIMIT_MS + 1) * MS;
-    holder.seen.acquired_ns = sched.view.now_ns;
+    ledger.releases = 3 * MOST_WAITERS;
+    hw__watchdog_crowd(&ledger, 3, 100LL * LIMIT_MS * MS);
+    ledger.view.now_ns = (100LL * LIMIT_MS + 1) * MS;
+    holder.seen.acquired_ns = ledger.view.now_ns;
     T_SAME(STARVES, finds());
 }
 
@@ -115,22 +112,22 @@ static void test_priorities(void) {
 /* A long call of C, over or not, is not the policy's fault. */
 static void test_long_calls(void) {
     set_up(2 * LIMIT_MS, 10000, 3);
-    sched.stuck_ns = LIMIT_MS * MS + 1000;
+    ledger.stuck_ns = LIMIT_MS * MS + 1000;
     T_SAME("", finds());
-    waiter.stuck_ns = sched.stuck_ns; /* before it came */
+    waiter.stuck_ns = ledger.stuck_ns; /* before it came */
     T_SAME(STARVES, finds());
     set_up(2 * LIMIT_MS, 10000, 3);
-    sched.asked = true;
+    ledger.request.made = true;
     holder.seen.acquired_ns = LIMIT_MS / 2 * MS;
     T_SAME("", finds());
 }
 
 static void test_stopped_process(void) {
     set_up(100 * LIMIT_MS, 10000, 3);
-    sched.went_on_ns = (100 * LIMIT_MS - 10) * MS;
+    ledger.went_on_ns = (100 * LIMIT_MS - 10) * MS;
     T_SAME("", finds());
     holder.seen.acquired_ns = 1;
-    sched.ask_by_ns = MS;
+    ledger.request.by_ns = MS;
     T_SAME("", finds());
 }
 
@@ -138,18 +135,18 @@ static void test_stopped_process(void) {
 static void test_nobody_asks(void) {
     set_up(2 * LIMIT_MS, 0, 3);
     holder.seen.acquired_ns = 1;
-    sched.ask_by_ns = HW_NEVER;
+    ledger.request.by_ns = HW_NEVER;
     T_SAME(NOBODY_ASKS, finds());
-    sched.ask_by_ns = 5 * LIMIT_MS * MS;
+    ledger.request.by_ns = 5 * LIMIT_MS * MS;
     T_SAME("", finds());
-    sched.ask_by_ns = 3 * LIMIT_MS / 2 * MS;
+    ledger.request.by_ns = 3 * LIMIT_MS / 2 * MS;
     T_SAME("", finds());
-    sched.ask_by_ns = LIMIT_MS / 2 * MS; /* and still it is not to be asked */
+    ledger.request.by_ns = LIMIT_MS / 2 * MS; /* and still it is not to be asked */
     T_SAME(NOBODY_ASKS, finds());
-    sched.asked = true;
+    ledger.request.made = true;
     T_SAME("", finds());
-    sched.asked = false;
-    sched.ask_by_ns = 0; /* the policy has not been asked yet */
+    ledger.request.made = false;
+    ledger.request.by_ns = 0; /* the policy has not been asked yet */
     T_SAME("", finds());
 }
 

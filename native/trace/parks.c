@@ -109,7 +109,17 @@ static uint32_t type_id(const struct hw__park *park) {
 
 /* A wait for a lock of the program's own may be all that an idle thread does; it is no contention.
  */
-static bool contention(const struct hw__park *park) { return park->kind != HW__PARK_LOCK; }
+static bool contention(const struct hw__park *park) { return park->kind != HW__LOCK_OWN; }
+
+/* What the lock is, for the event's flags. */
+static uint32_t flag_of(const struct hw__park *park) {
+    static const uint32_t flags[HW__LOCK_KINDS] = {[HW__LOCK_MUTEX] = HW__PARK_MUTEX,
+                                                   [HW__LOCK_OBJECT] = HW__PARK_OBJECT,
+                                                   [HW__LOCK_WORLD] = HW__PARK_WORLD,
+                                                   [HW__LOCK_OWN] = HW__PARK_LOCK,
+                                                   [HW__LOCK_EVENT] = HW__PARK_EVENT};
+    return flags[park->kind];
+}
 
 bool hw__parks_wanted(void) {
     if (!begin_telling()) {
@@ -161,7 +171,7 @@ static void begin_wait(struct hw__thread *thread, const struct hw__park *park, u
                        int64_t since_ns) {
     int64_t at_ns = hw__thread_was_there(thread, since_ns);
     thread->waiting_since_ns = at_ns;
-    hw__thread_emit(thread, HW__PARK, HW__NO_GIL, node, park->kind, at_ns);
+    hw__thread_emit(thread, HW__PARK, HW__NO_GIL, node, flag_of(park), at_ns);
     if (contention(park)) {
         hw__slot_change(thread, HW__SLOT_WAITING, at_ns);
     }
@@ -176,7 +186,7 @@ static void end_wait(struct hw__thread *thread, const struct hw__park *park, int
     int64_t at_ns = until_ns > thread->last_ns ? until_ns : thread->last_ns;
     uint64_t wait_ns = (uint64_t)(at_ns - thread->waiting_since_ns);
     thread->waiting_since_ns = 0;
-    hw__thread_emit(thread, HW__UNPARK, HW__NO_GIL, type, park->kind, at_ns);
+    hw__thread_emit(thread, HW__UNPARK, HW__NO_GIL, type, flag_of(park), at_ns);
     if (contention(park)) {
         thread->wait_ns += wait_ns;
         hw__slot_count_wait(thread->slot, wait_ns);

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "gil/parking.h"
+#include "gil/recorder.h"
 #include "trace/session.h"
 
 #define HW__RECENT 8 /* stacks of a thread that are found without looking in the table */

@@ -12,6 +12,7 @@
 #include "base/say.h"
 #include "base/ticks.h"
 #include "gil/hooks.h"
+#include "gil/parking.h"
 #include "gil/probe.h"
 #include "headway/clock.h"
 #include "trace/events.h"

@@ -56,6 +56,78 @@ def test_imports_against_the_table_are_found(tmp_path, monkeypatch, part, line):
     assert len(check_layers.violations(tmp_path)) == 1
 
 
+def test_includes_run_one_way():
+    """The tables of allowed includes of native/ hold."""
+    assert check_layers.native_violations() == []
+
+
+@pytest.fixture
+def native(tmp_path):
+    """A small native/ in which all includes are right; gives a function that writes one more file."""
+
+    def write(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+        return tmp_path
+
+    write("include/headway/clock.h", "#include <stdint.h>")
+    write("include/headway/loud.h", "#include <pthread.h>")
+    write("base/say.h", "#include <time.h>")
+    write("gil/gil.h", '#include <pthread.h>\n#include "base/say.h"')
+    write("trace/events.h", '#include "gil/gil.h"')
+    write("schedule/ledger.h", '#include <stdint.h>\n#include "headway/clock.h"')
+    write("engine/sched.h", '#include "gil/gil.h"\n#include "schedule/ledger.h"')
+    return write
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("gil/x.c", '#include "trace/events.h"'),
+        ("gil/x.c", '# include  "engine/sched.h" /* why */'),
+        ("engine/x.c", '#include "trace/events.h"'),
+        ("trace/x.c", '#include "schedule/ledger.h"'),
+        ("include/headway/x.h", '#include "base/say.h"'),
+        ("schedule/x.c", "#include <time.h>"),
+        ("schedule/x.c", '#include "headway/loud.h"'),
+        ("policy/x.c", '#include "schedule/ledger.h"'),
+        ("sim/x.c", '#include "schedule/ledger.h"\n#include "schedule/missing.h"'),
+        ("unknown/x.c", "int x;"),
+    ],
+)
+def test_includes_against_the_tables_are_found(native, name, line):
+    """The check finds an include in the wrong direction, of a folder or of a system header, also through a header."""
+    assert len(check_layers.native_violations(native(name, line))) == 1
+
+
+def test_an_include_through_a_header_is_told_at_its_line(native):
+    """What is wrong is told where the file itself includes the header that leads there."""
+    native("base/low.h", '#include "gil/gil.h"')
+    root = native("elf/x.c", '#include <stdint.h>\n#include "base/low.h"')
+
+    found = check_layers.native_violations(root)
+
+    assert found == [
+        f"{root}/base/low.h:1: `base` may not include gil/gil.h",
+        f"{root}/elf/x.c:2: `elf` may not include gil/gil.h",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("tests/x.c", '#include "trace/events.h"\n#include "nowhere.h"'),
+        ("sim/x.c", '#include <math.h>\n#include "schedule/ledger.h"'),
+        ("module/x.c", '#include "engine/sched.h"\n#include "trace/events.h"'),
+        ("gil/x.c", '// #include "trace/events.h"'),
+    ],
+)
+def test_includes_that_the_tables_allow(native, name, line):
+    """Tests may include anything; the top may include both sides; a comment is no include."""
+    assert check_layers.native_violations(native(name, line)) == []
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_every_module_lists_its_exports(name):
     """`__all__` is sorted and every name in it exists."""

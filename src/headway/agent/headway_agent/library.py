@@ -1,4 +1,4 @@
-"""The shared library in this process, as the extension module that it is, too (native/trace/module.c).
+"""The shared library in this process, as the extension module that it is, too (native/module/module.c).
 
 CPython 3.8 to 3.15 on Linux. Anything that is not as expected raises `UnfitError`, and the program goes on as it was.
 """

@@ -1,6 +1,6 @@
 """Has a policy schedule the GIL of this process.
 
-`headway run`, `headway.schedule()` and the lab come here; what schedules is native/schedule. Anything that is not as
+`headway run`, `headway.schedule()` and the lab come here; what schedules is native/engine. Anything that is not as
 expected raises `UnfitError`, and the program goes on under CPython's own behaviour.
 """
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The recorder as an extension module, `headway_recorder`: what headway_agent calls it by.
+/* Recorder and scheduler as one extension module, `headway_recorder`, for headway_agent.
  *
  * Why not ctypes: its import is most of what starting would cost, some builds have none, and some
  * versions of the libffi below it keep a file of their own open, which a program would find among
