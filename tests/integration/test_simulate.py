@@ -1,10 +1,12 @@
 """Real simulations, by the command line and by the library."""
 
 import json
+import subprocess
 
 import pytest
 
 from headway.cli.main import main
+from headway.native import headers_path
 from headway.sim import library, machine
 from headway.sim.parameters import change
 from headway.sim.parse import parse
@@ -131,6 +133,64 @@ def test_the_convoy_is_one():
     assert answered(policy="fair") > 20 * convoy
     assert answered(processes="on") > 20 * convoy
     assert answered(switch_interval_s="0.0005") > 3 * convoy
+
+
+def test_times_are_drawn_from_their_own_distributions():
+    """Each step takes what its distribution says, whichever others there are; a median is told as it was given."""
+    scenario = parse(
+        """
+duration_s = 2
+[role.short]
+process = "none"
+program = [{run_us = {lognormal = {median = 20, sigma = 0.5}}}, {done = true}]
+[role.long]
+process = "none"
+program = [{run_us = {uniform = [300, 500]}}, {done = true}]
+[role.slow]
+process = "none"
+program = [{block_ms = {quantiles = [1, 2, 6]}}, {done = true}]
+""",
+        name="drawn",
+    )
+    scenario = change(scenario, "cores", "4")
+
+    short, long, slow = run(Job(scenario, COST, 1)).outcome.parts
+
+    assert short.p50_ms == pytest.approx(0.02, rel=0.05)
+    assert long.p50_ms == pytest.approx(0.4, rel=0.05)
+    assert 0.3 < long.max_ms < 0.6
+    assert slow.p50_ms == pytest.approx(2.06, rel=0.1)
+
+
+def test_a_policy_of_a_users_own(tmp_path):
+    """A library that is named by its path schedules the simulated GIL, too."""
+    source = tmp_path / "mine.c"
+    source.write_text(
+        """
+#include "headway/policy.h"
+static void ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) { thread->key = gil->now_ns; }
+static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread *waiter,
+                        const struct hw_policy_thread *holder) {
+    (void)holder;
+    return waiter->ready_ns + gil->options[0] * 1000 - gil->now_ns;
+}
+static const struct hw_policy_option options[] = {{"wait_us", 0, 1000000, 1000, "patience"}, {0}};
+const struct hw_policy headway_policy = {
+    .abi = HW_POLICY_ABI, .name = "mine", .about = "", .good_for = "", .bad_at = "", .options = options,
+    .ready = ready, .patience = patience};
+"""
+    )
+    library = tmp_path / "mine.so"
+    command = ["cc", "-shared", "-fPIC", "-I", str(headers_path()), str(source), "-o", str(library)]
+    subprocess.run(command, check=True)
+
+    def median_ms(wait_us):
+        scenario = change(short("convoy", policy=str(library)), "option.wait_us", str(wait_us))
+        found = run(Job(scenario, COST, 1)).outcome.parts[-1].p50_ms
+        assert found is not None
+        return found
+
+    assert median_ms(100) < median_ms(1000) < median_ms(3000)
 
 
 def test_a_time_of_nothing_but_waiting_is_an_error():

@@ -93,7 +93,7 @@ def test_whatever_is_valid_compiles(text, seed):
             assert depth >= 0
             assert 1 <= op.where <= len(found.steps)
             if op.flags & OF_DIST:
-                assert op.index < len(spec.dists)
+                assert op.value < len(spec.dists)
             if op.kind in {OpKind.TAKE, OpKind.POST}:
                 assert op.index < len(spec.semaphores)
             if op.kind == OpKind.RECEIVE:

@@ -173,7 +173,7 @@ SPEC = Spec(
     core_count=7,
     gils=(Gil(policy=0x10, options=(3,), spin_ns=20, yields=True), Gil(enabled=False, interval_ns=9, slow_down=0.5)),
     roles=(
-        Role((Op(OpKind.HOLD, 9, 8, 7, OF_DIST), Op(OpKind.EXIT)), 1, 2, repeats=False, cores=1 << 63, priority=-4),
+        Role((Op(OpKind.HOLD, 1, 8, 7, OF_DIST), Op(OpKind.EXIT)), 1, 2, repeats=False, cores=1 << 63, priority=-4),
         Role((Op(OpKind.SLEEP, 2**40),), -1, urgent=True, port_step=1, start_at=2, begin_ns=3, stagger_ns=4),
     ),
     clients=(Client(3, 4, 5, 6, 0.5, 7, 8),),
@@ -200,7 +200,7 @@ def test_the_library_is_told_all(stand_in):
         "gil 1 3 0 20 1 1 5000000 0",
         "gil 0 0 0 0 0 0 9 0.5",
         f"role 0 2 1 {1 << 63} -4 0 0 0 0 0",
-        "op 0 1 8 7 9",
+        "op 0 1 8 7 1",
         "op 14 0 0 0 0",
         "role 1 1 -1 0 0 1 1 2 3 4",
         f"op 4 0 0 0 {2**40}",

@@ -61,7 +61,7 @@ MAX_OPTIONS = 8
 """HW_POLICY_MAX_OPTIONS."""
 
 OF_DIST = 1
-"""HW_SIM_OF_DIST: `index` of an operation names a distribution."""
+"""HW_SIM_OF_DIST: `value` of an operation is the index of a distribution."""
 
 
 class OpKind(IntEnum):
@@ -91,9 +91,9 @@ class Op:
 
     kind: OpKind
     value: int = 0
-    """Nanoseconds, or how often a loop repeats."""
+    """Nanoseconds, how often a loop repeats, or (OF_DIST) the index of a distribution."""
     index: int = 0
-    """Of a port, a semaphore or (OF_DIST) a distribution."""
+    """Of a port or a semaphore."""
     where: int = 0
     flags: int = 0
 
