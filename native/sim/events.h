@@ -9,7 +9,6 @@
 #include <stdint.h>
 
 enum hw__event_kind {
-    HW__EVENT_STEP,      /* the task on the core has spent its time */
     HW__EVENT_TIMER,     /* a timer of the core is due */
     HW__EVENT_TICK,      /* the core's periodic tick */
     HW__EVENT_RESCHED,   /* an interrupt tells the core to look whether another task is to run */
@@ -28,7 +27,7 @@ struct hw__planned {
     bool again; /* of TIMER: the core was idle, and has woken up for it */
     struct hw__core *core;
     struct hw__task *task;
-    uint64_t serial; /* of the task's step or timer: another one's is over */
+    uint64_t serial; /* of the task's sleep: another one's is over */
 };
 
 struct hw__events {

@@ -98,6 +98,7 @@ void hw__gil_take(struct hw__worker *worker) {
     if (gil == NULL) {
         return;
     }
+    worker->want_ns = worker->checks ? worker->want_ns : hw__now(worker);
     if (!gil->enabled) {
         gil->in_python++;
         worker->since_ns = hw__now(worker);
@@ -126,11 +127,18 @@ void hw__gil_take(struct hw__worker *worker) {
 }
 
 /* ---------------------------------------------------------------- drop_gil() */
+static void end_turn(struct hw__worker *worker) {
+    if (worker->role->turns != 0 && !worker->checks) {
+        hw__world_done(worker->world, worker->role_index, hw__now(worker) - worker->want_ns);
+    }
+}
+
 void hw__gil_drop(struct hw__worker *worker) {
     struct hw__gil_sim *gil = worker->gil;
     if (gil == NULL) {
         return;
     }
+    end_turn(worker);
     if (!gil->enabled) {
         gil->in_python--;
         return;
@@ -167,6 +175,8 @@ void hw__gil_check(struct hw__worker *worker) {
     }
     int64_t cold_ns = hw__cold_ns(worker->task, HW__COLD_PENDING, HW_SIM_COST_COLD_PENDING);
     hw__task_user(worker->task, cost(worker, HW_SIM_COST_PENDING) + cold_ns);
+    worker->checks = true;
     hw__gil_drop(worker);
     hw__gil_take(worker);
+    worker->checks = false;
 }

@@ -44,6 +44,9 @@ struct hw__worker {
     uint32_t number;       /* of all threads */
     bool drop;             /* it is asked to let the GIL go */
     uint32_t where;        /* of its present operation */
+    bool checks;           /* it lets the GIL go and takes it again as it was asked to */
+    int64_t want_ns;       /* when it wanted the GIL for this turn */
+    int64_t sent_ns;       /* when it sent to somebody outside last */
     int64_t since_ns;      /* it has or wants the GIL since then */
     int64_t waiting_since; /* 0: it does not wait */
     double cold;           /* how cold its code was at its last hold, from 0 to 1 */

@@ -205,7 +205,7 @@ static void pause_step(struct hw__machine *machine, struct hw__task *task) {
     }
     int64_t passed_ns = machine->now_ns - task->started_ns;
     task->running = false;
-    task->step++;
+    task->core->step_ns = INT64_MAX;
     if (passed_ns < task->extra_ns) {
         task->extra_ns -= passed_ns;
         return;
@@ -224,14 +224,8 @@ static void go_on_step(struct hw__machine *machine, struct hw__core *core) {
     struct hw__task *task = core->current;
     task->running = true;
     task->started_ns = machine->now_ns;
-    task->step++;
     if (task->left_ns < FOREVER) {
-        plan(machine,
-             (struct hw__planned){.time_ns = machine->now_ns + task->extra_ns + task->left_ns,
-                                  .kind = HW__EVENT_STEP,
-                                  .core = core,
-                                  .task = task,
-                                  .serial = task->step});
+        core->step_ns = machine->now_ns + task->extra_ns + task->left_ns;
     }
 }
 
@@ -579,12 +573,28 @@ static void leave(struct hw__task *task, enum hw__spends spends, int64_t ns) {
     hw__fiber_leave(&task->fiber);
 }
 
+/* The core whose current task has spent its time first; NULL: none has an end. */
+static struct hw__core *first_step(const struct hw__machine *machine) {
+    struct hw__core *first = NULL;
+    for (int32_t i = 0; i < machine->core_count; i++) {
+        struct hw__core *core = &machine->cores[i];
+        if (core->step_ns < (first == NULL ? INT64_MAX : first->step_ns)) {
+            first = core;
+        }
+    }
+    return first;
+}
+
 /* Nothing else happens meanwhile: time passes without a switch to the machine's loop. */
 static bool spend_alone(struct hw__task *task, int64_t ns, bool in_user_code) {
     struct hw__machine *machine = task->machine;
     int64_t end_ns = machine->now_ns + task->extra_ns + ns;
     if ((task->core->need_resched && in_user_code) || end_ns > machine->stop_ns ||
         end_ns >= hw__events_next_ns(&machine->events)) {
+        return false;
+    }
+    const struct hw__core *other = first_step(machine); /* its own core has none */
+    if (other != NULL && end_ns >= other->step_ns) {
         return false;
     }
     machine->now_ns = end_ns;
@@ -761,14 +771,6 @@ static void run_code(struct hw__machine *machine, struct hw__core *core) {
     }
 }
 
-static void step(struct hw__machine *machine, const struct hw__planned *event) {
-    struct hw__task *task = event->task;
-    if (task->step == event->serial && task->running) {
-        pause_step(machine, task);
-        run_code(machine, task->core);
-    }
-}
-
 static void timer(struct hw__machine *machine, struct hw__planned event) {
     struct hw__core *core = event.core;
     if (event.serial != event.task->sleep) {
@@ -811,9 +813,6 @@ static void tick(struct hw__machine *machine, struct hw__core *core) {
 
 static void happen(struct hw__machine *machine, const struct hw__planned *event) {
     switch (event->kind) {
-    case HW__EVENT_STEP:
-        step(machine, event);
-        break;
     case HW__EVENT_TIMER:
         timer(machine, *event);
         break;
@@ -838,15 +837,31 @@ static void happen(struct hw__machine *machine, const struct hw__planned *event)
     }
 }
 
-int hw__machine_run(struct hw__machine *machine, int64_t until_ns) {
-    machine->stop_ns = until_ns;
-    while (machine->error == 0 && hw__events_next_ns(&machine->events) <= until_ns) {
+/* What happens next, if that is until then. Of what happens at one time, steps come last. */
+static bool happen_next(struct hw__machine *machine, int64_t until_ns) {
+    struct hw__core *core = first_step(machine);
+    int64_t event_ns = hw__events_next_ns(&machine->events);
+    if (event_ns <= until_ns && (core == NULL || event_ns <= core->step_ns)) {
         struct hw__planned event = hw__events_pop(&machine->events);
         machine->now_ns = event.time_ns;
-        machine->steps++;
         happen(machine, &event);
+        return true;
     }
-    if (machine->error == 0 && machine->events.count == 0) {
+    if (core == NULL || core->step_ns > until_ns) {
+        return false;
+    }
+    machine->now_ns = core->step_ns;
+    pause_step(machine, core->current);
+    run_code(machine, core);
+    return true;
+}
+
+int hw__machine_run(struct hw__machine *machine, int64_t until_ns) {
+    machine->stop_ns = until_ns;
+    while (machine->error == 0 && happen_next(machine, until_ns)) {
+        machine->steps++;
+    }
+    if (machine->error == 0 && machine->events.count == 0 && first_step(machine) == NULL) {
         return -EDEADLK;
     }
     machine->now_ns = until_ns;
@@ -865,6 +880,7 @@ bool hw__machine_make(struct hw__machine *machine, const struct hw_sim_spec *spe
     for (int32_t i = 0; i < machine->core_count; i++) {
         struct hw__core *core = &machine->cores[i];
         core->id = i;
+        core->step_ns = INT64_MAX;
     }
     return machine->cores != NULL;
 }

@@ -55,7 +55,6 @@ struct hw__task {
     int64_t extra_ns;   /* before that: switches, interrupts */
     int64_t started_ns; /* when it last went on with that */
     bool running;       /* it does, now */
-    uint64_t step;      /* serial number of the step that is planned */
     const bool *flag;   /* of UNTIL: what ends it */
 
     /* What the fair scheduler knows of it. Virtual times are in nanoseconds, as all weigh the same.
@@ -84,6 +83,7 @@ struct hw__timer {
 struct hw__core {
     int32_t id;
     struct hw__task *current;
+    int64_t step_ns;         /* when the current task has spent its time; INT64_MAX: no end */
     struct hw__task **queue; /* runnable and delayed ones, without the current one */
     int32_t queued, runnable;
     bool need_resched;

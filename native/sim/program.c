@@ -21,7 +21,7 @@ static int64_t value_of(struct hw__worker *worker, const struct hw_sim_op *op) {
         return op->value;
     }
     struct hw__world *world = worker->world;
-    return hw__random_of(&world->machine.random, &world->spec.dists[op->value]);
+    return hw__random_of(&world->machine.random, &world->spec.dists[op->index]);
 }
 
 /* ---------------------------------------------------------------- computing */
@@ -137,6 +137,31 @@ static void reply(struct hw__worker *worker) {
     hw__gil_take(worker);
 }
 
+static void send(struct hw__worker *worker) {
+    hw__gil_drop(worker);
+    int64_t cold_ns = hw__cold_ns(worker->task, HW__COLD_SEND, HW_SIM_COST_COLD_SEND);
+    hw__task_kernel(worker->task, cost(worker, HW_SIM_COST_SEND) + cold_ns);
+    worker->sent_ns = hw__now(worker);
+    kernel(worker, HW_SIM_COST_SEND_END);
+    hw__gil_take(worker);
+}
+
+static void answer(struct hw__worker *worker, int64_t after_ns) {
+    hw__gil_drop(worker);
+    int64_t until_ns = worker->sent_ns + after_ns;
+    if (until_ns <= hw__now(worker)) {
+        int64_t cold_ns = hw__cold_ns(worker->task, HW__COLD_RECEIVE, HW_SIM_COST_COLD_RECEIVE);
+        hw__task_kernel(worker->task, cost(worker, HW_SIM_COST_RECEIVE_READY) + cold_ns);
+    } else {
+        kernel(worker, HW_SIM_COST_RECEIVE_SLEEP);
+        if (until_ns > hw__now(worker)) {
+            hw__task_block(worker->task, &worker->nap, until_ns);
+        }
+        kernel(worker, HW_SIM_COST_RECEIVE_WOKEN);
+    }
+    hw__gil_take(worker);
+}
+
 static void take(struct hw__worker *worker, struct hw__sim_semaphore *semaphore) {
     if (!hw__sim_semaphore_try(worker->task, semaphore)) {
         hw__gil_drop(worker);
@@ -203,6 +228,12 @@ static void run_op(struct hw__worker *worker, const struct hw_sim_op *op) {
         break;
     case HW_SIM_REPLY:
         reply(worker);
+        break;
+    case HW_SIM_SEND:
+        send(worker);
+        break;
+    case HW_SIM_ANSWER:
+        answer(worker, value_of(worker, op));
         break;
     case HW_SIM_TAKE:
         take(worker, &worker->world->semaphores[index]);

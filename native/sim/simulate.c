@@ -94,12 +94,12 @@ static bool check_dists(const struct hw_sim_dist *dists, int32_t count, char *pr
 }
 
 static bool check_op(const struct hw_sim_spec *spec, const struct hw_sim_op *op) {
-    bool timed = op->kind <= HW_SIM_BLOCK || op->kind == HW_SIM_LOOP;
+    bool timed = op->kind <= HW_SIM_BLOCK || op->kind == HW_SIM_ANSWER || op->kind == HW_SIM_LOOP;
     if (op->kind >= HW_SIM_OPS || (op->flags & ~HW_SIM_OF_DIST) != 0) {
         return false;
     }
     if (timed && (op->flags & HW_SIM_OF_DIST) != 0) {
-        return op->value >= 0 && op->value < spec->dist_count;
+        return op->index < (uint32_t)spec->dist_count;
     }
     if (op->kind == HW_SIM_TAKE || op->kind == HW_SIM_POST) {
         return op->index < (uint32_t)spec->semaphore_count;

@@ -15,11 +15,23 @@ from headway.errors import NativeError, SchedulingError
 
 __all__ = [
     "ABI_VERSION",
+    "CALIBRATION_CALLS",
+    "CALIBRATION_PAIRS",
+    "CALIBRATION_WAYS",
     "CHUNK_BYTES",
+    "CalibrationFacts",
+    "CalibrationPlan",
     "Collection",
     "CollectionState",
     "Policy",
     "PolicyOption",
+    "calibrate_call",
+    "calibrate_gaps",
+    "calibrate_interrupt",
+    "calibrate_pair",
+    "calibrate_timer",
+    "calibrate_wake",
+    "calibration_facts",
     "find_policy",
     "headers_path",
     "library_path",
@@ -300,3 +312,185 @@ class Collection:
         pointer, self._pointer = self._pointer, None
         if pointer:
             self._library.hw_collect_close(pointer)
+
+
+CALIBRATION_CALLS = (
+    "clock",
+    "futex_check",
+    "futex_wake_none",
+    "yield",
+    "lock",
+    "timer_set_near",
+    "timer_cancel_near",
+    "timer_set_far",
+    "timer_cancel_far",
+    "send",
+    "receive",
+    "receive_none",
+)
+"""enum hw_calibrate_call of native/include/headway/calibrate.h, in its order."""
+
+CALIBRATION_PAIRS = ("yield", "futex", "futex_timed", "cache_line")
+"""enum hw_calibrate_pair, in its order."""
+
+CALIBRATION_WAYS = ("futex", "socket")
+"""enum hw_calibrate_way, in its order."""
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationPlan:
+    """Where a measurement of the calibration runs, and how long."""
+
+    core: int
+    """Of the thread that measures."""
+    other: int | None
+    """Of the one that it measures against; None: there is no second core."""
+    count: int
+    """Samples to take, at least 1."""
+    limit_s: float
+    """No sample but the first begins after so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationFacts:
+    """What the kernel says of itself."""
+
+    timer_slack_ns: int
+    slice_ns: int
+    tick_ns: int
+    slice_is_told: bool
+    """The kernel told its slice; else it is what Linux sets by default."""
+    cores: int
+
+
+class _Plan(ctypes.Structure):
+    """struct hw_calibrate_plan of native/include/headway/calibrate.h."""
+
+    _fields_ = (
+        ("core", ctypes.c_int32),
+        ("other", ctypes.c_int32),
+        ("count", ctypes.c_int64),
+        ("limit_ns", ctypes.c_int64),
+    )
+
+
+class _Facts(ctypes.Structure):
+    """struct hw_calibrate_facts."""
+
+    _fields_ = (
+        ("timer_slack_ns", ctypes.c_int64),
+        ("slice_ns", ctypes.c_int64),
+        ("tick_ns", ctypes.c_int64),
+        ("slice_is_told", ctypes.c_int32),
+        ("cores", ctypes.c_int32),
+    )
+
+
+@functools.cache
+def _calibrating() -> ctypes.CDLL:
+    library = ctypes.CDLL(str(library_path()))
+    plan, times = ctypes.POINTER(_Plan), ctypes.POINTER(ctypes.c_double)
+    starts, marks = ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_int32)
+    for name, arguments in (
+        ("call", [plan, ctypes.c_int, times]),
+        ("pair", [plan, ctypes.c_int, times]),
+        ("wake", [plan, ctypes.c_int, ctypes.c_int, ctypes.c_int64, times, times]),
+        ("timer", [plan, ctypes.c_int, ctypes.c_int64, times]),
+        ("interrupt", [plan, times]),
+        ("gaps", [plan, ctypes.c_int64, starts, times, marks]),
+    ):
+        function = getattr(library, f"hw_calibrate_{name}")
+        function.restype = ctypes.c_int64
+        function.argtypes = arguments
+    library.hw_calibrate_facts.argtypes = [ctypes.POINTER(_Facts)]
+    return library
+
+
+def _plan(plan: CalibrationPlan) -> _Plan:
+    other = -1 if plan.other is None else plan.other
+    return _Plan(core=plan.core, other=other, count=plan.count, limit_ns=int(plan.limit_s * 1e9))
+
+
+def _made(answer: int) -> int:
+    if answer < 0:
+        raise OSError(-answer, os.strerror(-answer))
+    return answer
+
+
+def calibrate_call(plan: CalibrationPlan, call: str) -> list[float]:
+    """Time one of CALIBRATION_CALLS, made by one thread alone.
+
+    Returns:
+        Samples in ns, with the time of reading the clock in them.
+
+    Raises:
+        OSError: The kernel refused, or the process may not use the core (EINVAL).
+        NativeError: The library is missing or does not fit.
+    """
+    samples = (ctypes.c_double * plan.count)()
+    kind = CALIBRATION_CALLS.index(call)
+    return samples[: _made(_calibrating().hw_calibrate_call(_plan(plan), kind, samples))]
+
+
+def calibrate_pair(plan: CalibrationPlan, pair: str) -> list[float]:
+    """Time one of CALIBRATION_PAIRS: two threads that take turns. As `calibrate_call`; ENODEV without a second core."""
+    samples = (ctypes.c_double * plan.count)()
+    kind = CALIBRATION_PAIRS.index(pair)
+    return samples[: _made(_calibrating().hw_calibrate_pair(_plan(plan), kind, samples))]
+
+
+def calibrate_wake(plan: CalibrationPlan, way: str, *, busy: bool, gap_s: float) -> tuple[list[float], list[float]]:
+    """Wake a thread on the other core, each time `gap_s` after the last. As `calibrate_pair`.
+
+    Args:
+        plan: Where and how long.
+        way: One of CALIBRATION_WAYS.
+        busy: A third thread computes on that core.
+        gap_s: Below a second.
+
+    Returns:
+        How long it took until the thread ran, and how long the call that wakes took, in ns.
+    """
+    latencies, calls = (ctypes.c_double * plan.count)(), (ctypes.c_double * plan.count)()
+    kind = CALIBRATION_WAYS.index(way)
+    answer = _calibrating().hw_calibrate_wake(_plan(plan), kind, int(busy), int(gap_s * 1e9), latencies, calls)
+    made = _made(answer)
+    return latencies[:made], calls[:made]
+
+
+def calibrate_timer(plan: CalibrationPlan, *, busy: bool, sleep_s: float) -> list[float]:
+    """Sleep until a time-out: how late the thread is back, slack included, in ns. As `calibrate_call`.
+
+    Args:
+        plan: Where and how long.
+        busy: Another thread computes on the same core.
+        sleep_s: Below a second.
+    """
+    late = (ctypes.c_double * plan.count)()
+    answer = _calibrating().hw_calibrate_timer(_plan(plan), int(busy), int(sleep_s * 1e9), late)
+    return late[: _made(answer)]
+
+
+def calibrate_interrupt(plan: CalibrationPlan) -> list[float]:
+    """Let timers go off under a thread that computes: what each takes, in ns. As `calibrate_call`."""
+    samples = (ctypes.c_double * plan.count)()
+    return samples[: _made(_calibrating().hw_calibrate_interrupt(_plan(plan), samples))]
+
+
+def calibrate_gaps(plan: CalibrationPlan, *, least_ns: int) -> list[tuple[int, float, bool]]:
+    """Note where a thread that reads the clock is interrupted for `least_ns` or more. As `calibrate_call`, or nothing.
+
+    Returns:
+        When each interruption began (CLOCK_MONOTONIC, ns), how long it was in ns, and whether it was a tick's.
+    """
+    starts, lengths = (ctypes.c_int64 * plan.count)(), (ctypes.c_double * plan.count)()
+    at_tick = (ctypes.c_int32 * plan.count)()
+    made = _made(_calibrating().hw_calibrate_gaps(_plan(plan), least_ns, starts, lengths, at_tick))
+    return list(zip(starts[:made], lengths[:made], map(bool, at_tick[:made]), strict=True))
+
+
+def calibration_facts() -> CalibrationFacts:
+    """Ask the kernel for its timer slack and slice. Raises OSError or NativeError."""
+    facts = _Facts()
+    _made(_calibrating().hw_calibrate_facts(facts))
+    return CalibrationFacts(facts.timer_slack_ns, facts.slice_ns, facts.tick_ns, bool(facts.slice_is_told), facts.cores)

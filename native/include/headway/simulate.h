@@ -61,8 +61,8 @@ struct hw_sim_dist {
     int32_t reserved;
 };
 
-/* What a thread does next. `value` is a time in ns, unless HW_SIM_OF_DIST is set: then `index` or,
- * where that is taken, `value` is the index of a distribution. */
+/* What a thread does next. `value` is a time in ns, unless HW_SIM_OF_DIST is set: then it is drawn
+ * from the distribution `index`. */
 enum hw_sim_op_kind {
     HW_SIM_HOLD,    /* runs Python code for `value`: with the GIL, and seeing requests to drop it */
     HW_SIM_CALL,    /* runs C code for `value` that keeps the GIL and sees no request */
@@ -73,6 +73,9 @@ enum hw_sim_op_kind {
     HW_SIM_RECEIVE, /* lets the GIL go, takes a message from port `index`, waiting if there is none,
                      * takes it again */
     HW_SIM_REPLY,   /* lets the GIL go, sends to the client of the last message, takes it again */
+    HW_SIM_SEND,    /* lets the GIL go, sends to somebody outside the machine, takes it again */
+    HW_SIM_ANSWER,  /* lets the GIL go, receives what somebody outside answers `value` after the
+                     * thread's last HW_SIM_SEND, waiting if that is yet to come, takes it again */
     HW_SIM_TAKE,    /* takes one of semaphore `index`; the GIL is let go only if there is none */
     HW_SIM_POST,    /* gives one to semaphore `index`, with the GIL held */
     HW_SIM_BEGIN,   /* a piece of work begins; else it begins where the last one was done */
@@ -83,12 +86,12 @@ enum hw_sim_op_kind {
     HW_SIM_OPS
 };
 
-#define HW_SIM_OF_DIST 1u /* op.flags: `value` is the index of a distribution */
+#define HW_SIM_OF_DIST 1u /* op.flags: the time, or the number of times, is of a distribution */
 
 struct hw_sim_op {
     uint16_t kind;
     uint16_t flags;
-    uint32_t index; /* of a port or semaphore */
+    uint32_t index; /* of a port, semaphore or distribution */
     uint32_t where; /* free for the caller: `value` of the events of this operation */
     uint32_t reserved;
     int64_t value;
@@ -108,6 +111,9 @@ struct hw_sim_role {
     int32_t start_at;   /* the n-th thread begins n times this further on in its program */
     int64_t begin_ns;   /* the first one starts then, */
     int64_t stagger_ns; /* the others so much after the one before */
+    int32_t turns;      /* 1: a piece of work is a turn: from when a thread wants the GIL until it
+                         * lets it go by itself; instead of HW_SIM_BEGIN and HW_SIM_DONE */
+    int32_t reserved;
 };
 
 /* One GIL: a process, or a sub-interpreter. */

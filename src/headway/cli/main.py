@@ -40,6 +40,7 @@ _COMMANDS = (
     "attach",
     "detach",
     "top",
+    "calibrate",
     "report",
     "compare",
     "runs",

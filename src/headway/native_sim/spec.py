@@ -4,10 +4,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import final
 
+import numpy as np
+from numpy.typing import NDArray
+
 __all__ = [
     "COSTS",
     "MAX_OPTIONS",
     "OF_DIST",
+    "OP_DTYPE",
     "Client",
     "Gil",
     "GilResult",
@@ -75,13 +79,15 @@ class OpKind(IntEnum):
     BLOCK = 5
     RECEIVE = 6
     REPLY = 7
-    TAKE = 8
-    POST = 9
-    BEGIN = 10
-    DONE = 11
-    LOOP = 12
-    END = 13
-    EXIT = 14
+    SEND = 8
+    ANSWER = 9
+    TAKE = 10
+    POST = 11
+    BEGIN = 12
+    DONE = 13
+    LOOP = 14
+    END = 15
+    EXIT = 16
 
 
 @final
@@ -98,12 +104,25 @@ class Op:
     flags: int = 0
 
 
+OP_DTYPE = np.dtype(
+    [
+        ("kind", "<u2"),
+        ("flags", "<u2"),
+        ("index", "<u4"),
+        ("where", "<u4"),
+        ("reserved", "<u4"),
+        ("value", "<i8"),
+    ]
+)
+"""Steps of a program as an array: those of a trace are many."""
+
+
 @final
 @dataclass(frozen=True)
 class Role:
     """Threads with one program: `struct hw_sim_role`."""
 
-    ops: tuple[Op, ...]
+    ops: tuple[Op, ...] | NDArray[np.void]
     gil: int
     threads: int = 1
     repeats: bool = True
@@ -115,6 +134,8 @@ class Role:
     start_at: int = 0
     begin_ns: int = 0
     stagger_ns: int = 0
+    turns: bool = False
+    """A piece of work is a turn: from when a thread wants the GIL until it lets it go by itself."""
 
 
 @final

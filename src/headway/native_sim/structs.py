@@ -57,6 +57,8 @@ class _Role(ctypes.Structure):
         ("start_at", ctypes.c_int32),
         ("begin_ns", ctypes.c_int64),
         ("stagger_ns", ctypes.c_int64),
+        ("turns", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
     )
 
 
@@ -148,10 +150,18 @@ def _dists(values: Sequence[tuple[float, ...]]) -> Any:
     return array
 
 
-def _role(role: Role) -> _Role:
+def _ops(role: Role) -> Any:
     ops = (_Op * max(1, len(role.ops)))()
+    if isinstance(role.ops, np.ndarray):
+        ctypes.memmove(ops, np.ascontiguousarray(role.ops).ctypes.data, role.ops.nbytes)
+        return ops
     for to, op in zip(ops, role.ops, strict=False):
         to.kind, to.flags, to.index, to.where, to.value = op.kind, op.flags, op.index, op.where, op.value
+    return ops
+
+
+def _role(role: Role) -> _Role:
+    ops = _ops(role)
     return _Role(
         ops=ops,
         op_count=len(role.ops),
@@ -165,6 +175,7 @@ def _role(role: Role) -> _Role:
         start_at=role.start_at,
         begin_ns=role.begin_ns,
         stagger_ns=role.stagger_ns,
+        turns=role.turns,
     )
 
 

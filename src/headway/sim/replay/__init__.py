@@ -1,0 +1,1 @@
+"""A model of a program from its trace: what each thread does between two calls, what its calls are, who wakes whom."""

@@ -1,0 +1,105 @@
+"""Bursts: what a thread does with the GIL from one call to the next, over as many holds as it was interrupted into.
+
+A turn is a burst with the wait before it: from when the thread wanted the GIL until it let it go by itself. Between two
+bursts of a thread is a call, in which it does not have the GIL and does not want it.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.traces.analysis.intervals import Holds, Intervals, recorded
+from headway.traces.model import Trace
+
+__all__ = ["Bursts", "Seen", "see"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Bursts:
+    """One thread's bursts that ended in a window, as columns in their order.
+
+    Attributes:
+        want_ns: When the thread wanted the GIL.
+        begin_ns: When it got it first.
+        end_ns: When it let it go by itself.
+        run_ns: How long it ran with it, without the time that the operating system ran others.
+        stack: Where it let go.
+        away_ns: How long the call after it took, until the thread wanted the GIL again; -1 after the last one.
+        holds: Of how many holds each is.
+        first_hold: Index of the first one in the thread's holds.
+        unfinished_ns: How long it ran in a burst that had no end in the window.
+    """
+
+    want_ns: NDArray[np.int64]
+    begin_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    run_ns: NDArray[np.int64]
+    stack: NDArray[np.uint32]
+    away_ns: NDArray[np.int64]
+    holds: NDArray[np.int64]
+    first_hold: NDArray[np.int64]
+    unfinished_ns: int
+
+    def __len__(self) -> int:
+        return len(self.want_ns)
+
+    @property
+    def turn_ns(self) -> NDArray[np.int64]:
+        """How long each turn took."""
+        return self.end_ns - self.want_ns
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What a trace shows of one GIL in a window.
+
+    Attributes:
+        since_ns, until_ns: The window.
+        holds: All threads' holds in it.
+        bursts: By the thread's index in the trace.
+        interval_ns: The switch interval.
+    """
+
+    since_ns: int
+    until_ns: int
+    holds: Holds
+    bursts: dict[int, Bursts]
+    interval_ns: int
+
+    @property
+    def elapsed_ns(self) -> int:
+        """How long the window is."""
+        return self.until_ns - self.since_ns
+
+
+def see(trace: Trace, gil: int, since_ns: int, until_ns: int) -> Seen:
+    """Return what a trace shows of a GIL between two times, of threads that hold or want it then."""
+    found = recorded(trace)
+    holds = found.holds.chosen(found.holds.gil == gil).clipped(since_ns, until_ns)
+    waits = found.waits.chosen(found.waits.gil == gil)
+    bursts = {int(thread): _bursts(holds.chosen(holds.thread == thread), waits.chosen(waits.thread == thread), until_ns) for thread in np.unique(holds.thread)}
+    return Seen(since_ns, until_ns, holds, bursts, found.interval.main_ns(until_ns))
+
+
+def _bursts(holds: Holds, waits: Intervals, until_ns: int) -> Bursts:
+    ended = ~holds.forced & ~holds.open & (holds.end_ns < until_ns)
+    last = np.flatnonzero(ended)
+    first = np.append(0, last[:-1] + 1) if len(last) else np.zeros(0, dtype=np.int64)
+    run_ns = holds.length_ns - holds.off_core_ns
+    sums = np.add.reduceat(run_ns, first) if len(first) else np.zeros(0, dtype=np.int64)
+    if len(last):
+        sums[-1] = run_ns[first[-1] : last[-1] + 1].sum()
+    begin_ns, end_ns = holds.start_ns[first], holds.end_ns[last]
+    want_ns = begin_ns.copy()
+    if len(waits) and len(first):
+        at = np.minimum(np.searchsorted(waits.end_ns, begin_ns), len(waits) - 1)
+        waited = waits.end_ns[at] == begin_ns
+        want_ns[waited] = waits.start_ns[at][waited]
+    away_ns = np.full(len(first), -1, dtype=np.int64)
+    away_ns[:-1] = np.maximum(want_ns[1:] - end_ns[:-1], 0)
+    rest = int(run_ns[last[-1] + 1 :].sum()) if len(last) else int(run_ns.sum())
+    return Bursts(want_ns, begin_ns, end_ns, sums, holds.stack[last], away_ns, last - first + 1, first, rest)

@@ -1,0 +1,78 @@
+"""What kind of call lets the GIL go at a code location: a sleep, a lock, a receive, a send, or one that is not known.
+
+A trace has the Python frame that made the call, not the C function. In the standard library the frame tells enough. In
+a program's own code the line's text tells, where its file is there; else only how long the call takes does.
+"""
+
+import functools
+import linecache
+import os
+import re
+from enum import Enum
+
+from headway.traces.model import Frame
+
+__all__ = ["Call", "call_at"]
+
+
+class Call(Enum):
+    """What a call does while the GIL is let go."""
+
+    SLEEP = "sleep"
+    """It sleeps by a timer."""
+    LOCK = "lock"
+    """It waits for a lock, a queue, a condition or another thread's end: another thread of the program wakes it."""
+    RECEIVE = "receive"
+    """It receives from a peer."""
+    SEND = "send"
+    """It sends to a peer."""
+    POLL = "poll"
+    """It waits for any of many peers, or for a timer: an event loop."""
+    RUN = "run"
+    """It computes."""
+    UNKNOWN = "unknown"
+
+
+_STANDARD: dict[str, dict[str, Call]] = {
+    "threading.py": {name: Call.LOCK for name in ("wait", "acquire", "join", "_wait_for_tstate_lock", "__enter__", "put", "get", "_acquire_restore")},
+    "queue.py": {"get": Call.LOCK, "put": Call.LOCK},
+    "thread.py": {"_worker": Call.LOCK},
+    "_base.py": {"result": Call.LOCK, "exception": Call.LOCK},
+    "selectors.py": {"select": Call.POLL},
+    "socketserver.py": {},
+    "socket.py": {"accept": Call.RECEIVE, "readinto": Call.RECEIVE, "write": Call.SEND, "sendfile": Call.SEND},
+    "ssl.py": {"read": Call.RECEIVE, "recv": Call.RECEIVE, "write": Call.SEND, "send": Call.SEND, "sendall": Call.SEND},
+    "wasyncore.py": {"poll": Call.POLL, "poll2": Call.POLL, "recv": Call.RECEIVE, "send": Call.SEND},
+}
+"""By the name of a module of the standard library, or of a well-known one, and of its function."""
+
+_WORDS: tuple[tuple[Call, re.Pattern[str]], ...] = (
+    (Call.SLEEP, re.compile(r"\bsleep\(|\.wait_for\(")),
+    (Call.RECEIVE, re.compile(r"\.(recv|recv_into|recvfrom|recvmsg|accept|readline|readinto|readexactly)\(")),
+    (Call.SEND, re.compile(r"\.(send|sendall|sendto|sendmsg|flush)\(")),
+    (Call.POLL, re.compile(r"\.(select|poll|epoll_wait)\(|\bselect\(")),
+    (Call.LOCK, re.compile(r"\.(acquire|get|put|wait|join|result|notify)\(|\bwith\s+[\w.]*(lock|cond|mutex|sem)", re.IGNORECASE)),
+    (
+        Call.RUN,
+        re.compile(r"\b(sha\d+|md5|blake2\w|hashlib|zlib|bz2|lzma|compress|decompress|crc32|scrypt|pbkdf2_hmac)\b|\bnp\.|\bnumpy\b|\.dot\(|\.sort\("),
+    ),
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def _line(filename: str, line: int) -> str:
+    """Return a line of a program's source, or "" where it is not to be had."""
+    return linecache.getline(filename, line) if line and os.path.isabs(filename) else ""
+
+
+def call_at(frame: Frame | None) -> Call:
+    """Return the kind of the call that a frame makes."""
+    if frame is None or not frame.filename:
+        return Call.UNKNOWN
+    base = os.path.basename(frame.filename)
+    function = frame.function.rsplit(".", 1)[-1]
+    if base in _STANDARD and function in _STANDARD[base]:
+        return _STANDARD[base][function]
+    text = _line(frame.filename, frame.line)
+    found = {kind for kind, pattern in _WORDS if pattern.search(text)}
+    return found.pop() if len(found) == 1 else Call.UNKNOWN

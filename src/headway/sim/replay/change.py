@@ -1,0 +1,214 @@
+"""What is to be different: another policy, switch interval, number of threads or cores, processes, no GIL, less of a line."""
+
+import re
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.errors import ScenarioError
+from headway.native_sim import Client, Gil, OpKind, Role, Spec
+from headway.sim.machine import Costs
+from headway.sim.policy import choose
+from headway.sim.replay.learn import Actor, Model
+from headway.sim.scenario import STOCK, Process
+from headway.sim.table import nearest
+
+__all__ = ["NOTHING", "Change", "Shorten", "parse_shorten", "role_named", "specify"]
+
+_HOLDS = (OpKind.HOLD, OpKind.CALL)
+_COMPUTES_SHARE = 0.3
+"""A role whose threads run with the GIL for so much of the time each computes: it may go into processes."""
+
+
+@final
+@dataclass(frozen=True)
+class Shorten:
+    """Holds that end at a line last so much of what they do."""
+
+    filename: str
+    line: int
+    factor: float
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.line} x {self.factor:g}"
+
+
+@final
+@dataclass(frozen=True)
+class Change:
+    """What is different from the trace. The defaults are what the trace shows.
+
+    Attributes:
+        policy: Of the GIL, by name or path.
+        options: Of the policy, (name, value).
+        interval_ns: The switch interval.
+        threads: (role, how many threads).
+        cores: How many cores the program may run on.
+        processes: Threads that compute are processes, with a GIL each.
+        gil: False: there is none.
+        without: Roles that are not there.
+        shorten: Lines that hold the GIL for less.
+    """
+
+    policy: str = STOCK
+    options: tuple[tuple[str, int], ...] = ()
+    interval_ns: int | None = None
+    threads: tuple[tuple[str, int], ...] = ()
+    cores: int | None = None
+    processes: bool = False
+    gil: bool = True
+    without: tuple[str, ...] = ()
+    shorten: tuple[Shorten, ...] = ()
+
+    def __str__(self) -> str:
+        """Return it in the words of the command line."""
+        words = [f"--policy {self.policy}"] if self.policy != STOCK else []
+        words += [f"--option {name}={value}" for name, value in self.options]
+        words += [f"--switch-interval {self.interval_ns / 1e9:g}"] if self.interval_ns else []
+        words += [f"--threads '{role}:{count}'" for role, count in self.threads]
+        words += [f"--cores {self.cores}"] if self.cores else []
+        words += ["--processes"] if self.processes else []
+        words += [] if self.gil else ["--no-gil"]
+        words += [f"--without '{role}'" for role in self.without]
+        words += [f"--shorten {one.filename}:{one.line}={one.factor:g}" for one in self.shorten]
+        return " ".join(words) or "no change"
+
+
+NOTHING = Change()
+
+
+def parse_shorten(text: str) -> Shorten:
+    """Return `app.py:42=0.5` as a value. Raises ScenarioError."""
+    found = re.fullmatch(r"(.+):(\d+)=([0-9.eE+-]+)", text)
+    try:
+        if found and 0 <= float(found[3]) <= 100:
+            return Shorten(found[1], int(found[2]), float(found[3]))
+    except ValueError:
+        pass
+    raise ScenarioError(
+        f"--shorten is '{text}', expected FILE:LINE=FACTOR with a factor from 0 to 100",
+        hint="`--shorten app.py:42=0.5` has line 42 hold the GIL half as long",
+    )
+
+
+def role_named(model: Model, name: str) -> str:
+    """Return the role that a user means: by its name, or by a part that only one has. Raises ScenarioError."""
+    plain = {one: one.replace("*", "").strip(" -_#").lower() for one in model.roles}
+    wanted = name.replace("*", "").strip(" -_#").lower()
+    found = [one for one in model.roles if one == name] or [one for one in model.roles if plain[one] == wanted]
+    found = found or [one for one in model.roles if wanted in one.lower()]
+    if len(found) != 1:
+        what = "fits several roles" if found else "is no role of the trace"
+        raise ScenarioError(f"'{name}' {what}", hint=f"the roles are {', '.join(model.roles)}" if found or not wanted else nearest(name, list(model.roles)))
+    return found[0]
+
+
+def computes(model: Model, role: str) -> bool:
+    """Whether a role's threads compute: each runs with the GIL for much of the time that it can have."""
+    return model.measured[role].run_share >= _COMPUTES_SHARE and model.measured[role].turns_per_s * _turn_run_s(model, role) < 1e9 and _long(model, role)
+
+
+def _turn_run_s(model: Model, role: str) -> float:
+    turns = model.measured[role].turns_per_s
+    return model.measured[role].run_share / turns if turns else 1.0
+
+
+def _long(model: Model, role: str) -> bool:
+    """Whether a turn's running is longer than a millisecond."""
+    return _turn_run_s(model, role) > 1e-3
+
+
+def specify(model: Model, change: Change, costs: Costs, seed: int, end_ns: int, *, cores: int, slow_down: float) -> tuple[Spec, tuple[str, ...]]:
+    """Return what the simulator is told, and the role of each of its roles.
+
+    Args:
+        model: The program.
+        change: What is different.
+        costs: Of the machine.
+        seed: Of the run.
+        end_ns: When the run ends at the latest, in virtual time.
+        cores: How many the program may run on, unless the change says so.
+        slow_down: Where there is no GIL, what Python code takes longer for each further thread that runs it.
+
+    Raises:
+        ScenarioError: A role or line is not in the trace, or the policy is none.
+    """
+    without = {role_named(model, one) for one in change.without}
+    wanted = {role_named(model, name): count for name, count in change.threads}
+    _check_lines(model, change.shorten)
+    policy = choose(Process(name="main", policy=change.policy, options=change.options))
+    interval_ns = change.interval_ns or model.seen.interval_ns
+    stock = Gil(enabled=change.gil, interval_ns=interval_ns, slow_down=slow_down)
+    main = replace(stock, policy=policy.address, options=policy.options, spin_ns=policy.spin_ns, yields=policy.yields)
+    gils = [main if change.gil else stock]
+    roles: list[Role] = []
+    names: list[str] = []
+    clients: list[Client] = []
+    ports = 0
+    for role in model.roles:
+        members = [one for one in model.actors if one.role == role]
+        count = 0 if role in without else wanted.get(role, len(members))
+        apart = change.processes and computes(model, role)
+        for nth in range(count):
+            actor = members[nth % len(members)]
+            ops = _shortened(model, actor, change.shorten)
+            if apart:
+                gils.append(main if change.gil else stock)
+            if actor.served:
+                ops = ops.copy()
+                ops["index"][ops["kind"] == OpKind.RECEIVE] = ports
+                clients.append(Client(connections=1, port=ports))
+                ports += 1
+            roles.append(Role(ops=ops, gil=len(gils) - 1 if apart else 0, turns=True, start_at=0))
+            names.append(role)
+    if not roles:
+        raise ScenarioError("nothing is left to simulate", hint="leave a role in the program")
+    spec = Spec(
+        seed=seed,
+        end_ns=end_ns,
+        warm_ns=min(end_ns // 10, 100_000_000),
+        costs=costs.in_order(),
+        tick_ns=costs.tick_ns,
+        slice_ns=costs.slice_ns,
+        migration_ns=costs.migration_ns,
+        core_count=change.cores or cores,
+        gils=tuple(gils),
+        roles=tuple(roles),
+        clients=tuple(clients),
+        port_count=ports,
+        semaphores=(0,) * model.semaphores,
+        dists=model.dists,
+    )
+    return spec, tuple(names)
+
+
+def _matches(model: Model, one: Shorten) -> NDArray[np.bool_]:
+    """Return for each frame of the trace whether it is that line."""
+    return np.array(
+        [frame.line == one.line and (frame.filename == one.filename or frame.filename.endswith(f"/{one.filename.lstrip('./')}")) for frame in model.trace.frames],
+        dtype=bool,
+    )
+
+
+def _check_lines(model: Model, shorten: tuple[Shorten, ...]) -> None:
+    for one in shorten:
+        frames = _matches(model, one)
+        ends = {int(stack) for bursts in model.seen.bursts.values() for stack in np.unique(bursts.stack)}
+        if not any(stack and frames[model.trace.stack_frame[stack]] for stack in ends):
+            raise ScenarioError(
+                f"no hold of the trace ends at {one.filename}:{one.line}",
+                hint="name a line at which the GIL is let go: `headway report` lists them",
+            )
+
+
+def _shortened(model: Model, actor: Actor, shorten: tuple[Shorten, ...]) -> NDArray[np.void]:
+    ops = actor.ops
+    for one in shorten:
+        frames = _matches(model, one)
+        of_line = frames[model.trace.stack_frame[ops["where"]]] & (ops["where"] > 0) & np.isin(ops["kind"], _HOLDS)
+        if of_line.any():
+            ops = ops.copy()
+            ops["value"][of_line] = np.maximum(1, ops["value"][of_line] * one.factor).astype(np.int64)
+    return ops

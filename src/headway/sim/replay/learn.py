@@ -1,0 +1,359 @@
+"""From a trace to a model: roles, and for each thread the operations that the simulator is to replay."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.errors import ScenarioError
+from headway.native_sim import OF_DIST, OP_DTYPE, OpKind
+from headway.sim.machine import Costs
+from headway.sim.replay.bursts import Bursts, Seen, see
+from headway.sim.replay.calls import Call, call_at
+from headway.sim.replay.wakes import Wakes, find_wakes
+from headway.traces.analysis.words import role as role_of
+from headway.printable import printable
+from headway.traces.model import Trace
+
+__all__ = ["Actor", "Measured", "Model", "learn"]
+
+_MOST_BURSTS = 40_000
+"""Of a longer trace a window with so many is replayed."""
+_AT_ONCE_NS = 15_000
+"""A call that takes no longer has not slept."""
+_COLD_AFTER_NS = 1_000_000
+_SHORT_NS = 200_000
+"""Bursts that are longer are not told apart into cold and hot ones."""
+_FEW = 5
+_OBSERVED_SHARE = 0.05
+"""Of a thread's receives so many must have slept for the peer's time to count as observed."""
+_MANY_SHORT_LIVED = 20
+
+
+@final
+@dataclass(frozen=True)
+class Measured:
+    """What the trace shows of a role in the window.
+
+    Attributes:
+        turns_per_s: How often its threads let the GIL go by themselves, all of them together.
+        p50_ns, p99_ns: How long such a turn took, from wanting the GIL to letting it go; None: too few.
+        run_share: Running with the GIL, as a share of the window.
+    """
+
+    turns_per_s: float
+    p50_ns: float | None
+    p99_ns: float | None
+    run_share: float
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Actor:
+    """A thread to replay.
+
+    Attributes:
+        thread: Its index in the trace.
+        role: Of which role.
+        ops: Its operations (OP_DTYPE); `where` is the stack at the end of each.
+        served: It answers a client that is simulated, too: its receives and replies are a port's.
+    """
+
+    thread: int
+    role: str
+    ops: NDArray[np.void]
+    served: bool
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A program, as its trace shows it.
+
+    Attributes:
+        trace: The trace.
+        seen: The window that is replayed.
+        actors: Its threads.
+        semaphores: How many wake-ups among them are replayed.
+        dists: Distributions that operations refer to, as quantiles in ns.
+        measured: By role, what the trace shows.
+        rests_on: What the model had to assume, a sentence each.
+        outside: Why predictions may be wrong beyond their intervals, a sentence each.
+    """
+
+    trace: Trace
+    seen: Seen
+    actors: tuple[Actor, ...]
+    semaphores: int
+    dists: tuple[tuple[float, ...], ...]
+    measured: dict[str, Measured]
+    rests_on: tuple[str, ...]
+    outside: tuple[str, ...]
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles, in the order in which they first appear."""
+        return tuple(dict.fromkeys(one.role for one in self.actors))
+
+
+@dataclass
+class _Building:
+    """What grows while threads are looked at."""
+
+    costs: Costs
+    wake_ns: float
+    sleep_ns: float
+    cold_ns: float
+    dists: list[tuple[float, ...]] = field(default_factory=list)
+    rests_on: dict[str, None] = field(default_factory=dict)
+    outside: dict[str, None] = field(default_factory=dict)
+
+
+def _median(costs: Costs, name: str) -> float:
+    quantiles = costs.costs[name]
+    return quantiles[len(quantiles) // 2]
+
+
+def learn(trace: Trace, costs: Costs) -> Model:
+    """Return the model of a trace.
+
+    Args:
+        trace: Of a process with a GIL.
+        costs: Of the machine that it was recorded on: a thread's own wake-up is not part of what it waited for.
+
+    Raises:
+        ScenarioError: The trace shows no GIL, or nothing that could be replayed.
+    """
+    if not trace.gils or not len(trace.events):
+        raise ScenarioError(
+            "the trace shows no GIL: there is nothing to predict from",
+            hint="trace a program that runs on an interpreter with a GIL",
+        )
+    gil = next((one.index for one in trace.gils if one.main), trace.gils[0].index)
+    since_ns, until_ns = _window(trace)
+    seen = see(trace, gil, since_ns, until_ns)
+    roles = _roles(trace, seen)
+    building = _Building(
+        costs=costs,
+        wake_ns=_median(costs, "wake_idle") + _median(costs, "switch") + _median(costs, "receive_woken"),
+        sleep_ns=_median(costs, "timer_slack") + _median(costs, "timer_late_idle") + _median(costs, "switch")
+        + _median(costs, "futex_woken_timed"),
+        cold_ns=_median(costs, "cold_python"),
+    )
+    kinds = _kinds(trace, seen)
+    wakes = find_wakes(seen, kinds, building.wake_ns)
+    actors = tuple(
+        _actor(trace, thread, roles[thread], bursts, kinds, wakes, building) for thread, bursts in seen.bursts.items()
+    )
+    actors = tuple(one for one in actors if len(one.ops))
+    if not actors:
+        raise ScenarioError("the trace is too short to predict from", hint="record for a second or more")
+    _look_for_limits(trace, seen, building)
+    return Model(
+        trace=trace,
+        seen=seen,
+        actors=actors,
+        semaphores=wakes.count,
+        dists=tuple(building.dists),
+        measured={role: _measured(seen, [t for t in seen.bursts if roles[t] == role]) for role in dict.fromkeys(roles.values())},
+        rests_on=tuple(building.rests_on),
+        outside=tuple(building.outside),
+    )
+
+
+def _window(trace: Trace) -> tuple[int, int]:
+    """Return what is replayed: the trace without its first tenth, in which a program starts; of a long one a part."""
+    events = trace.events["time_ns"]
+    since_ns = trace.start_ns + (trace.end_ns - trace.start_ns) // 10
+    first = int(np.searchsorted(events, since_ns))
+    last = min(first + 3 * _MOST_BURSTS, len(events)) - 1
+    until_ns = trace.end_ns if last == len(events) - 1 else int(events[last])
+    return since_ns, max(until_ns, since_ns + 1)
+
+
+def _roles(trace: Trace, seen: Seen) -> dict[int, str]:
+    """Return each thread's role: its name, or with `*` for numbers where others have the same but for these."""
+    names = {thread: printable(trace.threads[thread].name) or f"thread {trace.threads[thread].tid}" for thread in seen.bursts}
+    stars = defaultdict(list)
+    for thread, name in names.items():
+        stars[role_of(name)].append(thread)
+    return {thread: star if len(stars[star]) > 1 else name for thread, name in names.items() for star in (role_of(name),)}
+
+
+def _kinds(trace: Trace, seen: Seen) -> dict[int, Call]:
+    stacks = np.unique(np.concatenate([one.stack for one in seen.bursts.values()] or [np.zeros(0, dtype=np.uint32)]))
+    return {int(stack): call_at(trace.frames[trace.stack_frame[stack]] if stack else None) for stack in stacks}
+
+
+def _measured(seen: Seen, threads: list[int]) -> Measured:
+    turns = np.sort(np.concatenate([seen.bursts[thread].turn_ns for thread in threads]))
+    ran = sum(int(seen.bursts[thread].run_ns.sum()) + seen.bursts[thread].unfinished_ns for thread in threads)
+
+    def percentile(point: float, least: int) -> float | None:
+        return float(turns[int(np.ceil(point * len(turns))) - 1]) if len(turns) >= least else None
+
+    return Measured(len(turns) / (seen.elapsed_ns / 1e9), percentile(0.5, 10), percentile(0.99, 100), ran / seen.elapsed_ns)
+
+
+def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
+    short = sum(
+        1
+        for thread in seen.bursts
+        if trace.threads[thread].start_ns > seen.since_ns and (trace.threads[thread].end_ns or seen.until_ns) < seen.until_ns
+    )
+    if short > _MANY_SHORT_LIVED:
+        building.outside[f"{short} threads began and ended within the trace: they are replayed as if they went on"] = None
+    if not trace.process.has_stacks:
+        building.rests_on["the trace has no stacks: calls are told apart by how long they take"] = None
+    if len(trace.gils) > 1:
+        building.outside["other GILs than the main interpreter's are left out"] = None
+
+
+# ---------------------------------------------------------------------------- one thread
+def _hot_ns(bursts: Bursts, cold_ns: float) -> NDArray[np.int64]:
+    """Return how long each burst runs when its code is hot: the simulator makes it cold again where it is."""
+    run_ns = bursts.run_ns.astype(np.int64).copy()
+    idle_ns = np.zeros(len(bursts), dtype=np.int64)
+    idle_ns[1:] = bursts.begin_ns[1:] - bursts.end_ns[:-1]
+    cold = (idle_ns > _COLD_AFTER_NS) & (run_ns < _SHORT_NS)
+    for stack in np.unique(bursts.stack[cold]):
+        here = bursts.stack == stack
+        hot = run_ns[here & ~cold & (idle_ns < _COLD_AFTER_NS // 10) & (idle_ns > 0)]
+        chosen = here & cold
+        least = np.median(hot) if len(hot) >= _FEW else 0.15 * run_ns[chosen]
+        run_ns[chosen] = np.maximum(run_ns[chosen] - cold_ns, np.minimum(run_ns[chosen], least)).astype(np.int64)
+    return np.maximum(run_ns, 1)
+
+
+def _actor(
+    trace: Trace,
+    thread: int,
+    role: str,
+    bursts: Bursts,
+    kinds: dict[int, Call],
+    wakes: Wakes,
+    building: _Building,
+) -> Actor:
+    rows: list[tuple[int, int, int, int, int, int]] = []
+    if not len(bursts):
+        rows = [(OpKind.COMPUTE, 0, 0, 0, 0, 0)] if bursts.unfinished_ns else []
+        return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), False)
+    calls = np.array([kinds[int(stack)] for stack in bursts.stack], dtype=object)
+    hot_ns = _hot_ns(bursts, building.cold_ns)
+    typical = _typical_away(bursts)
+    served, answers = _peer(bursts, calls, building)
+    sleeps = _sleeps(bursts, calls, building)
+    for index in range(len(bursts)):
+        where = int(bursts.stack[index])
+        _hold(rows, int(hot_ns[index]), wakes.posts.get((thread, index), ()), int(bursts.run_ns[index]), where)
+        away_ns = int(bursts.away_ns[index])
+        away_ns = typical[where] if away_ns < 0 else away_ns
+        call = calls[index]
+        taken = wakes.takes.get((thread, index))
+        if taken is not None:
+            rows.append((OpKind.TAKE, 0, taken, where, 0, 0))
+        elif call is Call.SLEEP:
+            rows.append((OpKind.SLEEP, 0, 0, where, 0, sleeps[index]))
+        elif call is Call.SEND and (served or answers >= 0):
+            rows.append((OpKind.REPLY if served else OpKind.SEND, 0, 0, where, 0, 0))
+        elif call is Call.RECEIVE and (served or answers >= 0):
+            rows.append((OpKind.RECEIVE, 0, 0, where, 0, 0) if served else (OpKind.ANSWER, OF_DIST, answers, where, 0, 0))
+        elif call is Call.RUN or away_ns <= _AT_ONCE_NS:
+            rows.append((OpKind.RUN, 0, 0, where, 0, away_ns))
+        else:
+            rows.append((OpKind.BLOCK, 0, 0, where, 0, max(0, int(away_ns - building.wake_ns))))
+    if bursts.unfinished_ns > bursts.run_ns.max():
+        rows.append((OpKind.HOLD, 0, 0, 0, 0, bursts.unfinished_ns))
+    return Actor(thread, role, _replayable(rows, served), served)
+
+
+def _hold(rows: list[tuple[int, int, int, int, int, int]], hot_ns: int, posts: tuple[tuple[int, int], ...], run_ns: int, where: int) -> None:
+    """Add a burst, which wakes other threads in between."""
+    done_ns = 0
+    for offset_ns, semaphore in posts:
+        at_ns = min(hot_ns, offset_ns * hot_ns // max(1, run_ns))
+        if at_ns > done_ns:
+            rows.append((OpKind.HOLD, 0, 0, where, 0, at_ns - done_ns))
+            done_ns = at_ns
+        rows.append((OpKind.POST, 0, semaphore, where, 0, 0))
+    if hot_ns > done_ns:
+        rows.append((OpKind.HOLD, 0, 0, where, 0, hot_ns - done_ns))
+
+
+def _replayable(rows: list[tuple[int, int, int, int, int, int]], served: bool) -> NDArray[np.void]:
+    """Return the operations; of who serves a client from its first receive on, so that it answers a request."""
+    ops = np.array(rows, dtype=OP_DTYPE)
+    if served:
+        receives = np.flatnonzero(ops["kind"] == OpKind.RECEIVE)
+        ops = np.concatenate([ops[receives[0] :], ops[: receives[0]]])
+        return _one_reply_each(ops)
+    return ops
+
+
+def _one_reply_each(ops: NDArray[np.void]) -> NDArray[np.void]:
+    """Return the operations with at most one reply to each request: further ones are sends."""
+    open_request = False
+    for index, kind in enumerate(ops["kind"]):
+        if kind == OpKind.RECEIVE:
+            if open_request:
+                ops["kind"][index] = OpKind.RUN  # more of the same request
+                ops["value"][index] = 1_000
+            open_request = True
+        elif kind == OpKind.REPLY:
+            if not open_request:
+                ops["kind"][index] = OpKind.SEND
+            open_request = False
+    return ops
+
+
+def _typical_away(bursts: Bursts) -> dict[int, int]:
+    known = bursts.away_ns >= 0
+    found = {}
+    for stack in np.unique(bursts.stack):
+        away = bursts.away_ns[(bursts.stack == stack) & known]
+        found[int(stack)] = int(np.median(away)) if len(away) else 0
+    return found
+
+
+def _sleeps(bursts: Bursts, calls: NDArray[np.object_], building: _Building) -> NDArray[np.int64]:
+    """Return how long each sleep was asked for: of one place where they hardly differ, the same for all."""
+    asked = np.maximum(bursts.away_ns - int(building.sleep_ns), 0)
+    is_sleep = np.array([call is Call.SLEEP for call in calls], dtype=bool)
+    for stack in np.unique(bursts.stack[is_sleep]):
+        here = (bursts.stack == stack) & (bursts.away_ns >= 0)
+        if not here.any():
+            continue
+        low, middle, high = np.percentile(asked[here], [10, 50, 90])
+        if high - low < 0.5 * max(middle, building.sleep_ns):
+            asked[bursts.stack == stack] = int(middle)
+    return asked
+
+
+def _peer(bursts: Bursts, calls: NDArray[np.object_], building: _Building) -> tuple[bool, int]:
+    """Return whether a thread's peer is to be simulated, or the distribution of the peer's time, -1: neither.
+
+    The peer of a thread that sends and receives in turn answers some time after a send. That time is seen where the
+    thread slept for the answer. In a convoy it never does: the answer is there before the thread has the GIL again.
+    """
+    receives = np.flatnonzero([call is Call.RECEIVE for call in calls])
+    sends = np.flatnonzero([call is Call.SEND for call in calls])
+    if not len(receives) or not len(sends):
+        return False, -1
+    before = np.searchsorted(sends, receives) - 1
+    receives, before = receives[before >= 0], before[before >= 0]
+    receives, before = receives[bursts.away_ns[receives] >= 0], before[bursts.away_ns[receives] >= 0]
+    slept = bursts.away_ns[receives] > _AT_ONCE_NS
+    if np.count_nonzero(slept) >= max(_FEW, _OBSERVED_SHARE * len(receives)):
+        sent_ns = bursts.end_ns[sends[before[slept]]]
+        answer_ns = bursts.end_ns[receives[slept]] + bursts.away_ns[receives[slept]] - sent_ns - building.wake_ns
+        quantiles = np.percentile(np.maximum(answer_ns, 0), np.linspace(0, 100, 33))
+        building.dists.append(tuple(float(one) for one in quantiles))
+        building.rests_on["peers answer as they did in the trace, however soon they are answered themselves"] = None
+        return False, len(building.dists) - 1
+    building.rests_on[
+        "how soon peers send their next request is not in the trace, as it was always there already: "
+        "they are taken to be on this machine and to send at once"
+    ] = None
+    return True, -1

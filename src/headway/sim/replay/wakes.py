@@ -1,0 +1,87 @@
+"""Who woke whom: of a thread that waited for a lock, a queue or a condition, the thread that had the GIL at that moment.
+
+A trace of a build with a GIL has no wake-ups. But whoever lets go of a lock or puts an item does so with the GIL held,
+and the thread that it wakes wants the GIL a wake-up later: the holder at that time is who woke it.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from headway.sim.replay.bursts import Seen
+from headway.sim.replay.calls import Call
+
+__all__ = ["Wakes", "find_wakes"]
+
+_SLEPT_NS = 5_000
+"""A call for a lock that took less found the lock free."""
+_SOON_NS = 500_000
+"""The holder let go no longer ago than this."""
+
+
+@final
+@dataclass(frozen=True)
+class Wakes:
+    """Wake-ups among a program's threads; each is a semaphore of its own.
+
+    Attributes:
+        posts: By thread and burst: after how much of the burst, in ns, it posts which semaphore; in this order.
+        takes: By thread and burst: the semaphore that the call after the burst waits for.
+        count: How many there are.
+    """
+
+    posts: dict[tuple[int, int], tuple[tuple[int, int], ...]]
+    takes: dict[tuple[int, int], int]
+    count: int
+
+
+def find_wakes(seen: Seen, kinds: dict[int, Call], wake_ns: float) -> Wakes:
+    """Return who woke whom in a window.
+
+    Args:
+        seen: What the trace shows.
+        kinds: By stack, what kind of call lets the GIL go there.
+        wake_ns: From a wake-up until the thread wants the GIL, typically.
+    """
+    holds = seen.holds
+    place = _places(seen)
+    posts: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    takes: dict[tuple[int, int], int] = {}
+    for thread, bursts in seen.bursts.items():
+        is_lock = np.array([kinds[int(stack)] is Call.LOCK for stack in bursts.stack], dtype=bool)
+        for burst in np.flatnonzero(is_lock & (bursts.away_ns > _SLEPT_NS)):
+            wanted_ns = int(bursts.end_ns[burst] + bursts.away_ns[burst])
+            index = int(np.searchsorted(holds.start_ns, wanted_ns, "right")) - 1
+            while index >= 0 and holds.thread[index] == thread and holds.end_ns[index] > wanted_ns - 1:
+                index -= 1  # its own hold, which begins at this very time
+            if index < 0 or holds.thread[index] == thread or wanted_ns - holds.end_ns[index] > _SOON_NS:
+                continue
+            waker, in_burst, before_ns = place[index]
+            if in_burst < 0:
+                continue
+            posted_ns = min(int(holds.end_ns[index]), wanted_ns) - wake_ns
+            offset_ns = before_ns + max(0, int(posted_ns - holds.start_ns[index]))
+            takes[thread, int(burst)] = len(takes)
+            posts[waker, in_burst].append((offset_ns, takes[thread, int(burst)]))
+    return Wakes({key: tuple(sorted(value)) for key, value in posts.items()}, takes, len(takes))
+
+
+def _places(seen: Seen) -> dict[int, tuple[int, int, int]]:
+    """Return for each hold its thread, the burst that it is of (-1: none that ended), and what of that ran before it."""
+    found: dict[int, tuple[int, int, int]] = {}
+    ran_ns = seen.holds.length_ns - seen.holds.off_core_ns
+    for thread, bursts in seen.bursts.items():
+        mine = np.flatnonzero(seen.holds.thread == thread)
+        burst = -1
+        before_ns = 0
+        for nth, index in enumerate(mine.tolist()):
+            following = int(np.searchsorted(bursts.first_hold, nth, "right")) - 1
+            inside = following >= 0 and nth < bursts.first_hold[following] + bursts.holds[following]
+            if not inside or following != burst:
+                before_ns = 0
+            burst = following if inside else -1
+            found[index] = (thread, burst, before_ns)
+            before_ns += int(ran_ns[index])
+    return found

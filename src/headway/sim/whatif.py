@@ -1,0 +1,264 @@
+"""What a change would give a program that was traced: predicted by replaying the trace with and without it.
+
+A figure is predicted as the trace's own, times what the change does to it in the replay. So an error that the replay
+makes with and without the change goes away. Where the replay without a change is far from the trace the model lacks
+something, and the prediction says so.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from headway.native_sim import Simulation
+from headway.sim.machine import Costs
+from headway.sim.replay.change import NOTHING, Change, Shorten, computes, specify
+from headway.sim.replay.learn import Measured, Model
+
+__all__ = ["Prediction", "Ranked", "RolePrediction", "Span", "predict", "rank"]
+
+_SPAN_NS = 1_000_000_000
+"""Of virtual time that is replayed."""
+_MOST_STEPS = 3_000_000
+"""A run that has taken so many steps is long enough."""
+_PARTS = 20
+_SLACK = 0.03
+"""What an interval has at least on both sides: the figures of a trace have a spread of their own."""
+_FAR = 0.25
+"""A replay that is off by more than that does not reproduce the trace."""
+_LEAST_TURNS = {"p50_ns": 10, "p99_ns": 300}
+
+
+@final
+@dataclass(frozen=True)
+class Span:
+    """A predicted figure with its 80 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@final
+@dataclass(frozen=True)
+class RolePrediction:
+    """What a change does to one role.
+
+    Attributes:
+        role: Its name.
+        measured: What the trace shows.
+        turns_per_s, p50_ns, p99_ns, run_share: The same, predicted; None: too little of it to tell.
+        identity: What the replay without a change gives, over what the trace shows, by figure.
+    """
+
+    role: str
+    measured: Measured
+    turns_per_s: Span | None
+    p50_ns: Span | None
+    p99_ns: Span | None
+    run_share: Span | None
+    identity: dict[str, float]
+
+
+@final
+@dataclass(frozen=True)
+class Prediction:
+    """What a change would give.
+
+    Attributes:
+        change: Which.
+        roles: By role.
+        rests_on: What the model had to assume.
+        outside: Why it may be wrong beyond its intervals; empty: nothing is known that would make it so.
+    """
+
+    change: Change
+    roles: tuple[RolePrediction, ...]
+    rests_on: tuple[str, ...]
+    outside: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Ranked:
+    """A change and what it is worth: above 0 it makes the program better."""
+
+    prediction: Prediction
+    worth: float
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """Figures of one run, by role."""
+
+    figures: dict[str, dict[str, float]]
+
+
+_FIGURES = ("turns_per_s", "p50_ns", "p99_ns", "run_share")
+
+
+def _run(model: Model, change: Change, costs: Costs, seed: int, cores: int, slow_down: float) -> _Ran:
+    spec, names = specify(model, change, costs, seed, _SPAN_NS, cores=cores, slow_down=slow_down)
+    with Simulation(spec) as simulation:
+        until_ns = spec.end_ns
+        for part in range(2, _PARTS + 1):
+            until_ns = spec.end_ns * part // _PARTS
+            simulation.run(until_ns)
+            if simulation.steps() > _MOST_STEPS:
+                break
+        elapsed_ns = until_ns - spec.warm_ns
+        figures: dict[str, dict[str, float]] = {}
+        for role in dict.fromkeys(names):
+            indices = [index for index, name in enumerate(names) if name == role]
+            results = [simulation.role_result(index) for index in indices]
+            turns = np.sort(np.concatenate([simulation.latencies_ns(index) for index in indices]))
+            figures[role] = {
+                "turns_per_s": sum(one.done for one in results) / (elapsed_ns / 1e9),
+                "run_share": sum(one.computed_ns for one in results) / elapsed_ns,
+            }
+            for name, point in (("p50_ns", 0.5), ("p99_ns", 0.99)):
+                if len(turns) >= _LEAST_TURNS[name]:
+                    figures[role][name] = float(turns[math.ceil(point * len(turns)) - 1])
+    return _Ran(figures)
+
+
+def _span(measured: float | None, before: Sequence[float], after: Sequence[float]) -> Span | None:
+    """Return the trace's figure times what the change does to it; the interval is of seeds, and of the replay's error."""
+    if not measured or not before or not after or min(before) <= 0:
+        return None
+    base = statistics.median(before)
+    error = abs(math.log(base / measured))
+    ratios = [value / base for value in after]
+    middle = statistics.median(ratios)
+    change = abs(math.log(middle)) if middle > 0 else 1.0
+    wider = math.exp(min(error, 2.0) * min(1.0, change) + _SLACK)
+    return Span(measured * middle, measured * min(ratios) / wider, measured * max(ratios) * wider)
+
+
+def _figures(runs: Sequence[_Ran], role: str, name: str) -> list[float]:
+    return [run.figures[role][name] for run in runs if role in run.figures and name in run.figures[role]]
+
+
+def _identity(measured: Measured, runs: Sequence[_Ran], role: str) -> dict[str, float]:
+    found = {}
+    for name in _FIGURES:
+        seen, got = getattr(measured, name), _figures(runs, role, name)
+        if seen and got:
+            found[name] = statistics.median(got) / seen
+    return found
+
+
+def _role(model: Model, role: str, before: Sequence[_Ran], after: Sequence[_Ran]) -> RolePrediction:
+    measured = model.measured[role]
+    spans = {name: _span(getattr(measured, name), _figures(before, role, name), _figures(after, role, name)) for name in _FIGURES}
+    return RolePrediction(role=role, measured=measured, identity=_identity(measured, before, role), **spans)
+
+
+def _limits(model: Model, change: Change, roles: Sequence[RolePrediction]) -> tuple[str, ...]:
+    found = list(model.outside)
+    for one in roles:
+        off = one.identity.get("turns_per_s")
+        if off is not None and abs(math.log(max(off, 1e-9))) > math.log(1 + _FAR):
+            found.append(f"replayed without a change, {one.role} has {off:.2f} of the turns that the trace shows: something is not in the model")
+    if change.processes:
+        found.append("what processes pay to pass arguments and results is not in the model")
+    if not change.gil:
+        found.append("what threads without a GIL pay for objects that they share is taken from the calibration, not from this program")
+    if change.threads and model.semaphores:
+        found.append("how work is shared among more or fewer threads is taken as in the trace")
+    return tuple(found)
+
+
+def predict(
+    model: Model,
+    changes: Sequence[Change],
+    costs: Costs,
+    *,
+    cores: int,
+    slow_down: float = 0.0,
+    seeds: int = 5,
+    progress: Callable[[int], None] = lambda _: None,
+) -> list[Prediction]:
+    """Return what each change would give.
+
+    Args:
+        model: The program, from its trace.
+        changes: Which.
+        costs: Of the machine.
+        cores: How many the program ran on.
+        slow_down: Where there is no GIL, what Python code takes longer for each further thread.
+        seeds: Runs for each change, and for none.
+        progress: Is told how many runs are done.
+
+    Raises:
+        ScenarioError: A change names what the trace does not have, or the replay comes to a stop.
+    """
+    done = 0
+
+    def runs(change: Change) -> list[_Ran]:
+        nonlocal done
+        found = []
+        for seed in range(1, seeds + 1):
+            found.append(_run(model, change, costs, seed, cores, slow_down))
+            done += 1
+            progress(done)
+        return found
+
+    before = runs(NOTHING)
+    predictions = []
+    for change in changes:
+        after = before if change == NOTHING else runs(change)
+        roles = tuple(_role(model, role, before, after) for role in model.roles)
+        predictions.append(Prediction(change, roles, model.rests_on, _limits(model, change, roles)))
+    return predictions
+
+
+# ---------------------------------------------------------------------------- ranking
+def _candidates(model: Model) -> list[Change]:
+    """Return the changes that a user could make, without knowing the program."""
+    found = [Change(policy="fair")]
+    if model.seen.interval_ns > 1_000_000:
+        found.append(Change(interval_ns=500_000))
+    if any(computes(model, role) for role in model.roles) and len(model.actors) > 1:
+        found.append(Change(processes=True))
+    if len(model.actors) > 1:
+        found.append(Change(gil=False))
+    hog = _longest_line(model)
+    if hog is not None:
+        found.append(Change(shorten=(hog,)))
+    return found
+
+
+def _longest_line(model: Model) -> Shorten | None:
+    """Return the line at whose end the GIL was held longest in all, to hold it half as long."""
+    totals: dict[int, int] = {}
+    for bursts in model.seen.bursts.values():
+        for stack, run_ns in zip(bursts.stack.tolist(), bursts.run_ns.tolist(), strict=True):
+            totals[stack] = totals.get(stack, 0) + run_ns
+    totals.pop(0, None)
+    if not totals:
+        return None
+    frame = model.trace.frames[model.trace.stack_frame[max(totals, key=lambda one: totals[one])]]
+    return Shorten(frame.filename, frame.line, 0.5) if frame.filename and frame.line else None
+
+
+def _worth(prediction: Prediction) -> float:
+    """Return what a change is worth: gains of rates and of waits, and losses of computing, as logarithms."""
+    worth = 0.0
+    for one in prediction.roles:
+        if one.turns_per_s is not None and one.measured.turns_per_s > 1:
+            worth += min(3.0, math.log(max(one.turns_per_s.value, 1e-9) / one.measured.turns_per_s))
+        if one.p99_ns is not None and one.measured.p99_ns:
+            worth += 0.5 * min(5.0, math.log(one.measured.p99_ns / max(one.p99_ns.value, 1.0)))
+        if one.turns_per_s is None and one.run_share is not None and one.measured.run_share > 0.05:
+            worth += 2 * math.log(max(one.run_share.value, 1e-6) / one.measured.run_share)
+    return worth
+
+
+def rank(model: Model, costs: Costs, *, cores: int, slow_down: float = 0.0, seeds: int = 3, progress: Callable[[int], None] = lambda _: None) -> list[Ranked]:
+    """Return the changes that a user could make, the best one first, with what each would give."""
+    predictions = predict(model, _candidates(model), costs, cores=cores, slow_down=slow_down, seeds=seeds, progress=progress)
+    return sorted((Ranked(one, _worth(one)) for one in predictions), key=lambda one: -one.worth)
