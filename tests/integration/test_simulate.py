@@ -15,7 +15,8 @@ from headway.traces.invariants import violations
 from headway.traces.model import Kind
 from headway.traces.reader import read
 
-COST = machine.load()
+COST = machine.load(machine.PRESET)
+PRESET = ("--calibration", machine.PRESET)
 SHORT = "0.2"
 SHARE = 1 + 1e-9
 """A sum of shares of the time, with the rounding of floating-point numbers."""
@@ -52,20 +53,8 @@ def test_the_same_seed_gives_the_same_bytes(capsys, tmp_path):
     """JSON and trace of two runs are equal, byte for byte; another seed gives others."""
 
     def made(path, seed):
-        words = [
-            "simulate",
-            "convoy",
-            "--duration",
-            SHORT,
-            "--seed",
-            seed,
-            "--seeds",
-            "2",
-            "--json",
-            "--trace",
-            str(path),
-        ]
-        assert main(words) == 0
+        how = ["--duration", SHORT, "--seed", seed, "--seeds", "2", "--trace", str(path)]
+        assert main(["simulate", "convoy", *PRESET, *how, "--json"]) == 0
         return capsys.readouterr().out, path.read_bytes()
 
     first = made(tmp_path / "a.hwt", "1")
@@ -108,7 +97,7 @@ def test_the_trace_is_sound_and_agrees_with_the_figures(name, policy, capsys, tm
         held_ns += ran.trace.end_ns - max(since_ns, warm_ns)
     assert held_ns == pytest.approx(ran.outcome.gils[0].held_share * scenario.duration_ns, rel=1e-3)
 
-    words = ["simulate", name, "--policy", policy, "--duration", SHORT, "--seeds", "1", "--trace", str(path)]
+    words = ["simulate", name, *PRESET, "--policy", policy, "--duration", SHORT, "--seeds", "1", "--trace", str(path)]
     assert main(words) == 0
     assert violations(read(path)) == []
     capsys.readouterr()
@@ -133,6 +122,17 @@ def test_the_convoy_is_one():
     assert answered(policy="fair") > 20 * convoy
     assert answered(processes="on") > 20 * convoy
     assert answered(switch_interval_s="0.0005") > 3 * convoy
+
+
+def test_an_answer_from_outside_is_waited_for():
+    """It comes so long after the last send: what is done meanwhile is not waited for again."""
+    text = """
+[role.asks]
+program = [{send = true}, {hold_us = 300}, {answer_ms = 1}, {done = true}]
+"""
+    found = run(Job(parse(text, name="asks"), COST, 1)).outcome.parts[0]
+
+    assert found.p50_ms == pytest.approx(1.1, abs=0.1)
 
 
 def test_times_are_drawn_from_their_own_distributions():

@@ -201,7 +201,7 @@ def test_the_library_is_told_all(stand_in):
         "gil 0 0 0 0 0 0 9 0.5",
         f"role 0 2 1 {1 << 63} -4 0 0 0 0 0",
         "op 0 1 8 7 1",
-        "op 14 0 0 0 0",
+        f"op {OpKind.EXIT} 0 0 0 0",
         "role 1 1 -1 0 0 1 1 2 3 4",
         f"op 4 0 0 0 {2**40}",
         "client 3 4 5 6 0.5 7 8",

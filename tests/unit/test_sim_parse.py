@@ -192,6 +192,7 @@ work_ns = 80
             "",
         ),
         ("[role.a]\nprogram = [{hold_us = 1}, {reply = true}]\n", "role.a has reply, and no receive before it", ""),
+        ("[role.a]\nprogram = [{answer_us = 1}, {send = true}]\n", "role.a has answer, and no send before it", ""),
         (SERVER, "role.s has receive = 'r', and no client asks there", "add a [client.NAME] with that port"),
         (ROLE + CLIENT, "client.c.port is 'r', and no role receives from it", ""),
         (ROLE + "[client.c]\n", "client.c.port is missing, expected the port that a role receives from", ""),

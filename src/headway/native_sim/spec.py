@@ -65,7 +65,7 @@ MAX_OPTIONS = 8
 """HW_POLICY_MAX_OPTIONS."""
 
 OF_DIST = 1
-"""HW_SIM_OF_DIST: `value` of an operation is the index of a distribution."""
+"""HW_SIM_OF_DIST: `index` of an operation is that of a distribution."""
 
 
 class OpKind(IntEnum):
@@ -97,9 +97,9 @@ class Op:
 
     kind: OpKind
     value: int = 0
-    """Nanoseconds, how often a loop repeats, or (OF_DIST) the index of a distribution."""
+    """Nanoseconds, or how often a loop repeats."""
     index: int = 0
-    """Of a port or a semaphore."""
+    """Of a port, a semaphore or (OF_DIST) a distribution."""
     where: int = 0
     flags: int = 0
 

@@ -22,6 +22,8 @@ _KINDS = {
     "compute": OpKind.COMPUTE,
     "receive": OpKind.RECEIVE,
     "reply": OpKind.REPLY,
+    "send": OpKind.SEND,
+    "answer": OpKind.ANSWER,
     "lock": OpKind.TAKE,
     "unlock": OpKind.POST,
     "take": OpKind.TAKE,
@@ -260,7 +262,7 @@ def _ops(program: tuple[Step, ...], tables: _Tables, numbers: Iterator[int]) -> 
             if step.times.is_constant:
                 yield Op(kind, value=round(step.times.quantiles()[0]), where=where)
             else:
-                yield Op(kind, value=tables.dist(step.times), where=where, flags=OF_DIST)
+                yield Op(kind, index=tables.dist(step.times), where=where, flags=OF_DIST)
         elif step.word == "receive":
             yield Op(OpKind.RECEIVE, index=tables.ports[step.target], where=where)
         elif step.target:
