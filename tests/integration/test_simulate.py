@@ -1,10 +1,12 @@
 """Real simulations, by the command line and by the library."""
 
 import json
+import subprocess
 
 import pytest
 
 from headway.cli.main import main
+from headway.native import headers_path
 from headway.sim import library, machine
 from headway.sim.parameters import change
 from headway.sim.parse import parse
@@ -13,7 +15,8 @@ from headway.traces.invariants import violations
 from headway.traces.model import Kind
 from headway.traces.reader import read
 
-COST = machine.load()
+COST = machine.load(machine.PRESET)
+PRESET = ("--calibration", machine.PRESET)
 SHORT = "0.2"
 SHARE = 1 + 1e-9
 """A sum of shares of the time, with the rounding of floating-point numbers."""
@@ -50,20 +53,8 @@ def test_the_same_seed_gives_the_same_bytes(capsys, tmp_path):
     """JSON and trace of two runs are equal, byte for byte; another seed gives others."""
 
     def made(path, seed):
-        words = [
-            "simulate",
-            "convoy",
-            "--duration",
-            SHORT,
-            "--seed",
-            seed,
-            "--seeds",
-            "2",
-            "--json",
-            "--trace",
-            str(path),
-        ]
-        assert main(words) == 0
+        how = ["--duration", SHORT, "--seed", seed, "--seeds", "2", "--trace", str(path)]
+        assert main(["simulate", "convoy", *PRESET, *how, "--json"]) == 0
         return capsys.readouterr().out, path.read_bytes()
 
     first = made(tmp_path / "a.hwt", "1")
@@ -106,7 +97,7 @@ def test_the_trace_is_sound_and_agrees_with_the_figures(name, policy, capsys, tm
         held_ns += ran.trace.end_ns - max(since_ns, warm_ns)
     assert held_ns == pytest.approx(ran.outcome.gils[0].held_share * scenario.duration_ns, rel=1e-3)
 
-    words = ["simulate", name, "--policy", policy, "--duration", SHORT, "--seeds", "1", "--trace", str(path)]
+    words = ["simulate", name, *PRESET, "--policy", policy, "--duration", SHORT, "--seeds", "1", "--trace", str(path)]
     assert main(words) == 0
     assert violations(read(path)) == []
     capsys.readouterr()
@@ -131,6 +122,75 @@ def test_the_convoy_is_one():
     assert answered(policy="fair") > 20 * convoy
     assert answered(processes="on") > 20 * convoy
     assert answered(switch_interval_s="0.0005") > 3 * convoy
+
+
+def test_an_answer_from_outside_is_waited_for():
+    """It comes so long after the last send: what is done meanwhile is not waited for again."""
+    text = """
+[role.asks]
+program = [{send = true}, {hold_us = 300}, {answer_ms = 1}, {done = true}]
+"""
+    found = run(Job(parse(text, name="asks"), COST, 1)).outcome.parts[0]
+
+    assert found.p50_ms == pytest.approx(1.1, abs=0.1)
+
+
+def test_times_are_drawn_from_their_own_distributions():
+    """Each step takes what its distribution says, whichever others there are; a median is told as it was given."""
+    scenario = parse(
+        """
+duration_s = 2
+[role.short]
+process = "none"
+program = [{run_us = {lognormal = {median = 20, sigma = 0.5}}}, {done = true}]
+[role.long]
+process = "none"
+program = [{run_us = {uniform = [300, 500]}}, {done = true}]
+[role.slow]
+process = "none"
+program = [{block_ms = {quantiles = [1, 2, 6]}}, {done = true}]
+""",
+        name="drawn",
+    )
+    scenario = change(scenario, "cores", "4")
+
+    short, long, slow = run(Job(scenario, COST, 1)).outcome.parts
+
+    assert short.p50_ms == pytest.approx(0.02, rel=0.05)
+    assert long.p50_ms == pytest.approx(0.4, rel=0.05)
+    assert 0.3 < long.max_ms < 0.6
+    assert slow.p50_ms == pytest.approx(2.06, rel=0.1)
+
+
+def test_a_policy_of_a_users_own(tmp_path):
+    """A library that is named by its path schedules the simulated GIL, too."""
+    source = tmp_path / "mine.c"
+    source.write_text(
+        """
+#include "headway/policy.h"
+static void ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) { thread->key = gil->now_ns; }
+static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread *waiter,
+                        const struct hw_policy_thread *holder) {
+    (void)holder;
+    return waiter->ready_ns + gil->options[0] * 1000 - gil->now_ns;
+}
+static const struct hw_policy_option options[] = {{"wait_us", 0, 1000000, 1000, "patience"}, {0}};
+const struct hw_policy headway_policy = {
+    .abi = HW_POLICY_ABI, .name = "mine", .about = "", .good_for = "", .bad_at = "", .options = options,
+    .ready = ready, .patience = patience};
+"""
+    )
+    library = tmp_path / "mine.so"
+    command = ["cc", "-shared", "-fPIC", "-I", str(headers_path()), str(source), "-o", str(library)]
+    subprocess.run(command, check=True)
+
+    def median_ms(wait_us):
+        scenario = change(short("convoy", policy=str(library)), "option.wait_us", str(wait_us))
+        found = run(Job(scenario, COST, 1)).outcome.parts[-1].p50_ms
+        assert found is not None
+        return found
+
+    assert median_ms(100) < median_ms(1000) < median_ms(3000)
 
 
 def test_a_time_of_nothing_but_waiting_is_an_error():

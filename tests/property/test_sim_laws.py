@@ -18,7 +18,7 @@ from headway.traces import writer
 from headway.traces.invariants import violations
 from headway.traces.reader import read
 
-COST = machine.load()
+COST = machine.load(machine.PRESET)
 QUEUES, LOCKS, PORTS = ("q0", "q1"), ("l0", "l1"), ("p0", "p1")
 
 numbers = st.integers(1, 10**6)
@@ -37,7 +37,7 @@ named = st.one_of(
     st.tuples(st.sampled_from(["lock", "unlock"]), st.sampled_from(LOCKS)),
     st.tuples(st.just("receive"), st.sampled_from(PORTS)),
 ).map(lambda one: f'{{{one[0]} = "{one[1]}"}}')
-plain = st.sampled_from(["{begin = true}", "{done = true}"])
+plain = st.sampled_from(["{begin = true}", "{done = true}", "{send = true}"])
 step = st.recursive(
     st.one_of(timed, named, plain),
     lambda inner: st.tuples(st.integers(1, 5), st.lists(inner, min_size=1, max_size=3)).map(

@@ -11,7 +11,7 @@ from headway.sim.parameters import change
 from headway.sim.parse import parse
 from headway.sim.times import Times
 
-COST = machine.load()
+COST = machine.load(machine.PRESET)
 
 
 def compiled(text, seed=1, **more):
@@ -27,10 +27,10 @@ locks = ["state"]
 initial = 2
 [role.a]
 program = [
-    {receive = "r"}, {hold_us = 1}, {call_us = {exponential = 2}}, {run_us = {exponential = 2}},
+    {receive = "r"}, {hold_us = {uniform = [1, 2]}}, {call_us = {exponential = 2}}, {run_us = {exponential = 2}},
     {loop = 3, do = [{sleep_ms = 1}, {block_ms = 2}]},
     {lock = "state"}, {unlock = "state"}, {take = "turn"}, {post = "turn"},
-    {begin = true}, {done = true}, {reply = true}, {exit = true},
+    {begin = true}, {done = true}, {reply = true}, {send = true}, {answer_us = 7}, {exit = true},
 ]
 [client.c]
 port = "r"
@@ -39,9 +39,9 @@ port = "r"
 
     assert [(op.kind, op.value, op.index, op.where, op.flags) for op in spec.roles[0].ops] == [
         (OpKind.RECEIVE, 0, 0, 1, 0),
-        (OpKind.HOLD, 1_000, 0, 2, 0),
-        (OpKind.CALL, 0, 0, 3, OF_DIST),
-        (OpKind.RUN, 0, 0, 4, OF_DIST),
+        (OpKind.HOLD, 0, 0, 2, OF_DIST),
+        (OpKind.CALL, 0, 1, 3, OF_DIST),
+        (OpKind.RUN, 0, 1, 4, OF_DIST),
         (OpKind.LOOP, 3, 0, 5, 0),
         (OpKind.SLEEP, 1_000_000, 0, 6, 0),
         (OpKind.BLOCK, 2_000_000, 0, 7, 0),
@@ -53,9 +53,14 @@ port = "r"
         (OpKind.BEGIN, 0, 0, 12, 0),
         (OpKind.DONE, 0, 0, 13, 0),
         (OpKind.REPLY, 0, 0, 14, 0),
-        (OpKind.EXIT, 0, 0, 15, 0),
+        (OpKind.SEND, 0, 0, 15, 0),
+        (OpKind.ANSWER, 7_000, 0, 16, 0),
+        (OpKind.EXIT, 0, 0, 17, 0),
     ]
-    assert spec.dists == (Times("exponential", (2000.0,)).quantiles(),)
+    assert spec.dists == (
+        Times("uniform", (1000.0, 2000.0)).quantiles(),
+        Times("exponential", (2000.0,)).quantiles(),
+    )
     assert spec.semaphores == (1, 2)
     assert spec.port_count == 1
 

@@ -1,10 +1,16 @@
 """Scenario files: what they become, and every complaint about one that makes no sense."""
 
+import re
+import textwrap
+from pathlib import Path
+
 import pytest
 
 from headway.errors import ScenarioError, UsageError
 from headway.sim import library
+from headway.sim.parameters import PARAMETERS
 from headway.sim.parse import parse, read
+from headway.sim.program import WORDS
 from headway.sim.scenario import Client, Process, Queue, Role, Semaphore, Step, walk
 from headway.sim.times import Times
 
@@ -186,6 +192,7 @@ work_ns = 80
             "",
         ),
         ("[role.a]\nprogram = [{hold_us = 1}, {reply = true}]\n", "role.a has reply, and no receive before it", ""),
+        ("[role.a]\nprogram = [{answer_us = 1}, {send = true}]\n", "role.a has answer, and no send before it", ""),
         (SERVER, "role.s has receive = 'r', and no client asks there", "add a [client.NAME] with that port"),
         (ROLE + CLIENT, "client.c.port is 'r', and no role receives from it", ""),
         (ROLE + "[client.c]\n", "client.c.port is missing, expected the port that a role receives from", ""),
@@ -256,3 +263,26 @@ def test_the_built_in_scenarios_are_all_there():
         for role in scenario.roles:
             for step in walk(role.program):
                 assert step.word in lines[step.line - 1]
+
+
+GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "simulate.md").read_text(encoding="utf-8")
+
+
+def test_the_guides_example_is_a_scenario():
+    """What a reader copies from docs/guides/simulate.md can be simulated."""
+    lines = GUIDE[GUIDE.index("    title = ") :].splitlines()
+    end = next(place for place, line in enumerate(lines) if line and not line.startswith("    "))
+
+    found = parse(textwrap.dedent("\n".join(lines[:end])), name="app")
+
+    assert [role.name for role in found.roles] == ["server", "worker"]
+    assert all(step.line for role in found.roles for step in walk(role.program))
+
+
+def test_the_guide_has_every_step_and_parameter():
+    """Each key of a step and each parameter stands in a table."""
+    for word in WORDS:
+        assert re.search(rf"`{word}[ `]", GUIDE) or f"`{word} =" in GUIDE, word
+    for name in PARAMETERS:
+        plain = name.removesuffix("_s").replace("_per", "").replace("_", "-").replace("NAME", "")
+        assert f"`{plain}" in GUIDE, name

@@ -40,7 +40,8 @@ def app(tmp_path):
 
 
 def simulate(*words):
-    return main(["simulate", *words, "--jobs", "1"])
+    preset = [] if "--calibration" in words else ["--calibration", "preset"]
+    return main(["simulate", *words, *preset, "--jobs", "1"])
 
 
 def test_the_table_has_medians_and_ranges(app, capsys):

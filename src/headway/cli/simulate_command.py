@@ -77,7 +77,8 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--calibration",
         metavar="FILE",
         default="",
-        help="what the machine's operations cost: a file of `headway calibrate`, or preset",
+        help="what the machine's operations cost: a file of `headway calibrate`, or preset (default: this machine's, "
+        "which are measured where that was not done yet)",
     )
     parser.add_argument(
         "--trace", type=Path, metavar="FILE", help="write the first seed's events as a trace (FILE.hwt)"
@@ -110,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
     from headway.sim import machine
 
     scenario = _changed(library.load(arguments.scenario), arguments)
-    costs = machine.load(arguments.calibration)
+    costs = machine.load(arguments.calibration, console.say)
     axes, points = _points(scenario, arguments)
     summaries = _simulated([point.scenario for point in points], costs, arguments)
     swept = list(zip(points, summaries, strict=True))

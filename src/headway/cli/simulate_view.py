@@ -39,6 +39,8 @@ _GIL_COLUMNS = (
     ("forced_per_s", "let go when asked"),
 )
 _TIMES = ("p50_ms", "p90_ms", "p99_ms", "max_ms")
+_OF_ROLES = ("work_share", "held_share", "waited_share")
+"""What clients have not: they run no Python."""
 _CURVES = ("done_per_s", "p50_ms", "p99_ms", "work_share")
 _BAR = 40
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -52,7 +54,10 @@ def single(scenario: "Scenario", costs: "Costs", summary: "Summary") -> Renderab
     rows = []
     for part in summary.outcomes[0].parts:
         figures = summary.parts[part.name]
-        cells = [_cell(key, figures[key], done=figures["done_per_s"]) for key, _ in _COLUMNS]
+        cells = [
+            "" if part.client and key in _OF_ROLES else _cell(key, figures[key], done=figures["done_per_s"])
+            for key, _ in _COLUMNS
+        ]
         rows.append((printable(f"{part.name} (client)" if part.client else part.name), f"{part.threads:,}", *cells))
     gils = [
         (printable(name), *(figure(key, figures[key]) for key, _ in _GIL_COLUMNS))
@@ -63,7 +68,7 @@ def single(scenario: "Scenario", costs: "Costs", summary: "Summary") -> Renderab
         Text(printable(f"{scenario.name}: {scenario.title}"), style="bold"),
         Text(_setting(scenario), style="dim"),
         Text(""),
-        render_table(Table(_caption(costs, [summary]), head, tuple(rows), names=1)),
+        render_table(Table(_caption(costs, [summary], _TIMES), head, tuple(rows), names=1)),
         *(
             [Text(""), render_table(Table("Of the whole time; times a second.", gil_head, tuple(gils), names=1))]
             if gils
@@ -90,7 +95,7 @@ def _cell(key: str, spread: "Spread | None", *, done: "Spread | None") -> str:
     return "" if nothing and key in (*_TIMES, "done_per_s") else figure(key, spread)
 
 
-def _caption(costs: "Costs", summaries: "Sequence[Summary]") -> str:
+def _caption(costs: "Costs", summaries: "Sequence[Summary]", keys: Sequence[str]) -> str:
     first = summaries[0]
     count = len(first.seeds)
     over = f"the median of {count} seeds [their range]" if count > 1 else "one seed"
@@ -98,7 +103,7 @@ def _caption(costs: "Costs", summaries: "Sequence[Summary]") -> str:
     said = [
         f"{elapsed}, {over}; costs: {printable(costs.name)}. Shares: waited of each thread's time, the others of a core's."
     ]
-    for key in ("p90_ms", "p99_ms"):
+    for key in (one for one in ("p90_ms", "p99_ms") if one in keys):
         few = any(
             figures[key] is None and (done := figures["done_per_s"]) is not None and done.high > 0
             for summary in summaries
@@ -127,7 +132,7 @@ def sweep(
     rows = [
         (*point.values, *(figure(key, summary.parts[part][key]) for part, key in drawn)) for point, summary in swept
     ]
-    table = Table(_caption(costs, [summary for _, summary in swept]), head, tuple(rows), names=len(axes))
+    table = Table(_caption(costs, [summary for _, summary in swept], _CURVES), head, tuple(rows), names=len(axes))
     curves = [_curve(f"{part} {titles[key]}", axes, _values(swept, part, key), key) for part, key in drawn]
     return Group(
         Text(printable(f"{scenario.name}: {scenario.title}"), style="bold"), Text(""), render_table(table), *curves
@@ -176,7 +181,8 @@ def _curve(
             lines.append(Text(printable(" ".join(map("=".join, zip(others, group, strict=True))))))
         for value, spread in members:
             bar = _bar(_part(spread, least, most, logarithmic=logarithmic))
-            said = f"  {printable(f'{axes[along].name}={value:<{width}}')} {bar} {shown(key, spread)}"
+            label = printable(f"{axes[along].name}={value:<{width}}")
+            said = f"  {' '.join(filter(None, (label, bar, shown(key, spread))))}"
             lines.append(Text(said, no_wrap=True))
     return Group(*lines)
 

@@ -65,7 +65,7 @@ MAX_OPTIONS = 8
 """HW_POLICY_MAX_OPTIONS."""
 
 OF_DIST = 1
-"""HW_SIM_OF_DIST: `index` of an operation names a distribution."""
+"""HW_SIM_OF_DIST: `index` of an operation is that of a distribution."""
 
 
 class OpKind(IntEnum):

@@ -87,6 +87,8 @@ def _check_order(where: str, program: tuple[Step, ...]) -> None:
     words = [step.word for step in walk(program)]
     if "reply" in words and "receive" not in words[: words.index("reply")]:
         raise ScenarioError(f"{where} has reply, and no receive before it that it could answer")
+    if "answer" in words and "send" not in words[: words.index("answer")]:
+        raise ScenarioError(f"{where} has answer, and no send before it that could be answered")
     for block in [program, *(step.body for step in walk(program) if step.body)]:
         for place, step in enumerate(block[:-1]):
             if step.word in _ENDLESS:

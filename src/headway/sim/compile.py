@@ -22,6 +22,8 @@ _KINDS = {
     "compute": OpKind.COMPUTE,
     "receive": OpKind.RECEIVE,
     "reply": OpKind.REPLY,
+    "send": OpKind.SEND,
+    "answer": OpKind.ANSWER,
     "lock": OpKind.TAKE,
     "unlock": OpKind.POST,
     "take": OpKind.TAKE,

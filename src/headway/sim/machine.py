@@ -2,18 +2,23 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
 from headway.errors import ScenarioError
 from headway.native_sim import COSTS
+from headway.sim import calibration
 
 __all__ = ["PRESET", "Costs", "from_json", "load"]
 
 PRESET = "preset"
 """What the costs are called that come with Headway: of a machine that is not this one."""
+
+
+def _nothing(_: str) -> None:
+    """Tell nobody."""
 
 
 @final
@@ -42,21 +47,34 @@ class Costs:
         return tuple(self.costs[name] for name in COSTS)
 
 
-def load(choice: str = "") -> Costs:
-    """Return the costs of `preset`, or of a file; "" is what there is for this machine, else the preset.
+def load(choice: str = "", progress: Callable[[str], None] = _nothing) -> Costs:
+    """Return the costs of this machine ("", measured now where that was not done yet), of a file, or PRESET.
+
+    Args:
+        choice: "", a path, or PRESET.
+        progress: Is told what is being measured.
 
     Raises:
         ScenarioError: The file is not there, or holds no costs.
+        OSError, NativeError: This machine cannot be measured.
     """
-    path = Path(__file__).with_name("machine_preset.json") if choice in {"", PRESET} else Path(choice)
+    if choice == PRESET:
+        return _of(calibration.PRESET, PRESET)
+    if not choice:
+        mine = calibration.load_or_measure(progress)
+        return _of(mine, f"this machine's of {mine.taken_at[:10]}")
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(Path(choice).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ScenarioError(
             f"the calibration {choice} cannot be read: {getattr(error, 'strerror', None) or error}",
-            hint="name a file of JSON with costs, or `preset`",
+            hint=f"name a file that `headway calibrate` wrote, or `{PRESET}`",
         ) from error
-    return from_json(values, PRESET if choice in {"", PRESET} else path.name)
+    return from_json(values, Path(choice).name)
+
+
+def _of(found: calibration.Calibration, name: str) -> Costs:
+    return Costs(name, found.costs, found.tick_ns, found.slice_ns, found.migration_ns)
 
 
 def from_json(values: object, name: str) -> Costs:

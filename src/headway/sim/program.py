@@ -12,7 +12,7 @@ __all__ = ["WORDS", "steps"]
 _UNITS = ("ns", "us", "ms", "s")
 _NAMED: tuple[Word, ...] = ("receive", "lock", "unlock", "take", "post", "put", "get")
 """Steps that name a port, lock, semaphore or queue."""
-_PLAIN: tuple[Word, ...] = ("compute", "reply", "begin", "done", "exit")
+_PLAIN: tuple[Word, ...] = ("compute", "reply", "send", "begin", "done", "exit")
 """Steps that are told as `word = true`."""
 _TIMED_KEYS: dict[str, tuple[Word, str]] = {f"{word}_{unit}": (word, unit) for word in TIMED for unit in _UNITS}
 _MOST_REPEATS = 10**12

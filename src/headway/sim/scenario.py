@@ -49,6 +49,8 @@ Word = Literal[
     "compute",
     "receive",
     "reply",
+    "send",
+    "answer",
     "lock",
     "unlock",
     "take",
@@ -62,10 +64,10 @@ Word = Literal[
 ]
 """A step of a program; docs/guides/simulate.md says what each does."""
 
-TIMED: tuple[Word, ...] = ("hold", "call", "run", "sleep", "block")
+TIMED: tuple[Word, ...] = ("hold", "call", "run", "sleep", "block", "answer")
 """Steps that take a time."""
 
-_WAITING: tuple[Word, ...] = ("sleep", "block", "receive", "lock", "take", "put", "get")
+_WAITING: tuple[Word, ...] = ("sleep", "block", "receive", "answer", "lock", "take", "put", "get")
 
 
 @final
