@@ -2,7 +2,6 @@
 #include "sim/gil.h"
 
 #include "sim/world.h"
-#include "trace/format.h"
 
 static bool is_scheduled(const struct hw__gil_sim *gil) { return gil->ledger.policy != NULL; }
 
@@ -29,7 +28,7 @@ static void unlock(struct hw__worker *worker) {
 void hw__gil_waits(struct hw__worker *worker) {
     if (worker->waiting_since == 0) {
         worker->waiting_since = hw__now(worker);
-        hw__world_tell(worker, HW__WAIT, 0, worker->where);
+        hw__world_tell(worker, HW_SIM_EVENT_WAIT, 0, worker->where);
     }
 }
 
@@ -46,7 +45,7 @@ static void begin_hold(struct hw__worker *worker) {
     worker->waiting_since = 0;
     worker->since_ns = hw__now(worker);
     worker->gil->asked = false;
-    hw__world_tell(worker, HW__ACQUIRE, 0, 0);
+    hw__world_tell(worker, HW_SIM_EVENT_ACQUIRE, 0, 0);
 }
 
 static void end_hold(struct hw__worker *worker) {
@@ -56,7 +55,7 @@ static void end_hold(struct hw__worker *worker) {
     world->results[worker->role_index].held_ns += held_ns;
     worker->gil->result.held_ns += held_ns;
     worker->gil->result.forced += forced && hw__world_counts(world);
-    hw__world_tell(worker, HW__RELEASE, forced ? HW__FORCED : 0, worker->where);
+    hw__world_tell(worker, HW_SIM_EVENT_RELEASE, forced ? HW_SIM_EVENT_FORCED : 0, worker->where);
 }
 
 /* ---------------------------------------------------------------- asking */
@@ -76,7 +75,7 @@ static void tell_request(struct hw__worker *worker) {
     if (!worker->gil->asked) {
         worker->gil->asked = true;
         worker->gil->result.requests += hw__world_counts(worker->world);
-        hw__world_tell(worker, HW__REQUEST, 0, 0);
+        hw__world_tell(worker, HW_SIM_EVENT_REQUEST, 0, 0);
     }
 }
 

@@ -3,7 +3,6 @@
 #include <errno.h>
 
 #include "sim/world.h"
-#include "trace/format.h"
 
 /* A program that goes on for so many operations in no time would never end. */
 #define MOST_AT_ONCE 100000
@@ -293,6 +292,6 @@ void hw__program_run(void *argument) {
         watch_time(worker);
     }
     hw__gil_drop(worker);
-    hw__world_tell(worker, HW__EXIT, 0, 0);
+    hw__world_tell(worker, HW_SIM_EVENT_EXIT, 0, 0);
     hw__task_end(task);
 }

@@ -155,7 +155,16 @@ struct hw_sim_spec {
     int64_t max_events; /* of the trace; 0: none are kept. Later ones are counted as dropped */
 };
 
-/* An event of the trace; kinds and flags are those of native/trace/format.h. */
+/* An event of the trace; kinds and flags are those of trace files (native/trace/format.h). */
+enum {
+    HW_SIM_EVENT_WAIT = 1,
+    HW_SIM_EVENT_ACQUIRE = 2,
+    HW_SIM_EVENT_RELEASE = 3,
+    HW_SIM_EVENT_REQUEST = 4,
+    HW_SIM_EVENT_EXIT = 5
+};
+#define HW_SIM_EVENT_FORCED 1u
+
 struct hw_sim_event {
     int64_t time_ns;
     uint32_t value;  /* `where` of the operation */

@@ -5,7 +5,7 @@ Without a change it ranks those that you could make. `headway trace app.py` make
 
 import argparse
 import os
-from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from headway.errors import UsageError
 
 if TYPE_CHECKING:
     from headway.sim.replay.change import Change
-    from headway.sim.whatif import Prediction, Ranked
+    from headway.sim.whatif import Prediction
 
 __all__ = ["prepare", "run"]
 
@@ -32,17 +32,38 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.epilog = _EPILOG
     parser.add_argument("trace", type=Path, help="a trace file that `headway trace` or `headway attach` has written")
-    parser.add_argument("--policy", default="none", metavar="NAME", help="a policy of `headway policies`, or the path of your own")
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the policy; may be repeated")
+    parser.add_argument(
+        "--policy", default="none", metavar="NAME", help="a policy of `headway policies`, or the path of your own"
+    )
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the policy; may be repeated"
+    )
     parser.add_argument("--switch-interval", type=float, metavar="SECONDS", help="sys.setswitchinterval()")
-    parser.add_argument("--threads", action="append", default=[], metavar="ROLE:N", help="a role has N threads; may be repeated")
+    parser.add_argument(
+        "--threads", action="append", default=[], metavar="ROLE:N", help="a role has N threads; may be repeated"
+    )
     parser.add_argument("--cores", type=int, metavar="N", help="the program may run on N cores")
     parser.add_argument("--processes", action="store_true", help="threads that compute are processes, with a GIL each")
     parser.add_argument("--no-gil", action="store_true", help="a free-threaded Python")
-    parser.add_argument("--without", action="append", default=[], metavar="ROLE", help="a role is not there; may be repeated")
-    parser.add_argument("--shorten", action="append", default=[], metavar="FILE:LINE=FACTOR", help="holds that end at a line last so much of what they do; may be repeated")
-    parser.add_argument("--seeds", type=int, default=5, metavar="N", help="runs of the simulation for each change (default 5)")
-    parser.add_argument("--calibration", default="", metavar="FILE", help="costs of this machine: a file of `headway calibrate`, or `preset`; else the kept ones, measured if there are none")
+    parser.add_argument(
+        "--without", action="append", default=[], metavar="ROLE", help="a role is not there; may be repeated"
+    )
+    parser.add_argument(
+        "--shorten",
+        action="append",
+        default=[],
+        metavar="FILE:LINE=FACTOR",
+        help="holds that end at a line last so much of what they do; may be repeated",
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=5, metavar="N", help="runs of the simulation for each change (default 5)"
+    )
+    parser.add_argument(
+        "--calibration",
+        default="",
+        metavar="FILE",
+        help="costs of this machine: a file of `headway calibrate`, or `preset`; else the kept ones, measured if there are none",
+    )
     add_json(parser)
 
 
@@ -51,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     change = _change(arguments)
     if arguments.seeds < 1 or arguments.seeds > 1000:
         raise UsageError(f"--seeds is {arguments.seeds}, expected 1 to 1000")
+    from headway.cli.whatif_view import one_change, ranking
     from headway.sim.machine import load
     from headway.sim.replay.change import NOTHING
     from headway.sim.replay.learn import learn
@@ -58,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
     from headway.traces.reader import read
 
     trace = read(arguments.trace)
-    costs = load(arguments.calibration)
+    costs = load(arguments.calibration, console.say)
     model = learn(trace, costs)
     cores = trace.process.core_count or len(os.sched_getaffinity(0))
     if change == NOTHING:
@@ -66,13 +88,13 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.json:
             console.print_json({"ranked": [{"worth": one.worth, **_json(one.prediction)} for one in ranked]})
         else:
-            console.print_plain("\n".join(_ranking(ranked, str(arguments.trace))))
+            console.print_rendered(ranking(ranked, str(arguments.trace)))
         return 0
     found = predict(model, [change], costs, cores=cores, slow_down=costs.slow_down, seeds=arguments.seeds)[0]
     if arguments.json:
         console.print_json(_json(found))
     else:
-        console.print_plain("\n".join(_table(found)))
+        console.print_rendered(one_change(found))
     return 0
 
 
@@ -99,89 +121,21 @@ def _change(arguments: argparse.Namespace) -> "Change":
 
 def _pair(text: str, option: str, mark: str) -> tuple[str, int]:
     name, found, value = text.rpartition(mark)
-    if not found or not name or not value.lstrip("-").isdigit() or (option == "--threads" and not 0 <= int(value) <= 10_000):
+    if (
+        not found
+        or not name
+        or not value.lstrip("-").isdigit()
+        or (option == "--threads" and not 0 <= int(value) <= 10_000)
+    ):
         example = "cpu:8" if option == "--threads" else "latency_us=20000"
         raise UsageError(f"{option} is '{text}', expected NAME{mark}NUMBER", hint=f"as in `{option} {example}`")
     return name, int(value)
 
 
-# ---------------------------------------------------------------------------- printing
-def _duration(value_ns: float) -> str:
-    from headway.traces.analysis.words import duration
-
-    return duration(value_ns)
-
-
-def _rate(value: float) -> str:
-    return f"{value:,.0f}/s" if value >= 100 else f"{value:.3g}/s"
-
-
-def _share(value: float) -> str:
-    return f"{100 * value:.3g} %"
-
-
-_WORDS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-    ("turns_per_s", "turns", _rate),
-    ("p50_ns", "p50", _duration),
-    ("p99_ns", "p99", _duration),
-    ("run_share", "runs", _share),
-)
-
-
-def _rows(prediction: "Prediction") -> list[tuple[str, str, str, str, str]]:
-    rows = []
-    for one in prediction.roles:
-        for name, word, say in _WORDS:
-            seen, span = getattr(one.measured, name), getattr(one, name)
-            if seen is None or (name != "run_share" and one.measured.turns < 10):
-                continue
-            if span is None:
-                rows.append((one.role, word, say(seen), "too few to tell", ""))
-            else:
-                rows.append((one.role, word, say(seen), say(span.value), f"[{say(span.low)}, {say(span.high)}]"))
-    return rows
-
-
-def _table(prediction: "Prediction") -> list[str]:
-    rows = [("role", "", "in the trace", "predicted", "80 % interval"), *_rows(prediction)]
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    lines = [f"what if: {prediction.change}", ""]
-    for row in rows:
-        lines.append("  ".join(cell.ljust(width) if column < 2 else cell.rjust(width) for column, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip())
-    lines += ["", "A turn: from wanting the GIL until letting it go by itself. Runs: with the GIL, of one core's time."]
-    lines += [f"rests on: {one}" for one in prediction.rests_on]
-    lines += [f"outside the model: {one}" for one in prediction.outside]
-    return lines
-
-
-def _headline(prediction: "Prediction") -> str:
-    """Return the figures that a change moves most, in a row."""
-    told = []
-    for one in prediction.roles:
-        if one.measured.turns >= 10 and one.turns_per_s is not None:
-            text = f"{one.role} {_rate(one.measured.turns_per_s)} -> {_rate(one.turns_per_s.value)}"
-            if one.p99_ns is not None and one.measured.p99_ns:
-                text += f", p99 {_duration(one.measured.p99_ns)} -> {_duration(one.p99_ns.value)}"
-            told.append((abs(one.turns_per_s.value / one.measured.turns_per_s - 1), text))
-        elif one.run_share is not None and one.measured.run_share > 0.05:
-            change = one.run_share.value / one.measured.run_share
-            told.append((abs(change - 1) / 10, f"{one.role} computes {change:.2f} of what it did"))
-    return "; ".join(text for _, text in sorted(told, reverse=True)[:3])
-
-
-def _ranking(ranked: "list[Ranked]", name: str) -> list[str]:
-    lines = ["what would help, best first:", ""]
-    for place, one in enumerate(ranked, 1):
-        verdict = "" if one.worth > 0.05 else "  (no gain)" if one.worth > -0.05 else "  (a loss)"
-        lines.append(f"{place}. {one.prediction.change}{verdict}")
-        lines.append(f"   {_headline(one.prediction)}")
-        lines += [f"   outside the model: {text}" for text in one.prediction.outside]
-    lines += ["", f"`headway whatif {name} {ranked[0].prediction.change}` has the figures with their intervals" if ranked else ""]
-    lines += [f"rests on: {text}" for text in ranked[0].prediction.rests_on] if ranked else []
-    return lines
-
-
 def _json(prediction: "Prediction") -> dict[str, object]:
-    from dataclasses import asdict
-
-    return {"change": str(prediction.change), "roles": [asdict(one) for one in prediction.roles], "rests_on": prediction.rests_on, "outside": prediction.outside}
+    return {
+        "change": str(prediction.change),
+        "roles": [asdict(one) for one in prediction.roles],
+        "rests_on": prediction.rests_on,
+        "outside": prediction.outside,
+    }

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -32,6 +32,7 @@ class Costs:
         tick_ns: Between two ticks of the kernel.
         slice_ns: The scheduler's base slice.
         migration_ns: For how long after it ran a thread counts as warm on its core.
+        slow_down: What Python code without a GIL takes longer for each further thread at once, as a share.
     """
 
     name: str
@@ -45,6 +46,11 @@ class Costs:
     def in_order(self) -> tuple[tuple[float, ...], ...]:
         """Return the costs in the order of COSTS."""
         return tuple(self.costs[name] for name in COSTS)
+
+    def median(self, name: str) -> float:
+        """Return a cost's median in ns."""
+        quantiles = self.costs[name]
+        return quantiles[len(quantiles) // 2]
 
 
 def load(choice: str = "", progress: Callable[[str], None] = _nothing) -> Costs:
@@ -74,7 +80,9 @@ def load(choice: str = "", progress: Callable[[str], None] = _nothing) -> Costs:
 
 
 def _of(found: calibration.Calibration, name: str) -> Costs:
-    return Costs(name, found.costs, found.tick_ns, found.slice_ns, found.migration_ns)
+    costs = Costs(name, found.costs, found.tick_ns, found.slice_ns, found.migration_ns)
+    slow_downs = [one["slow_down"] for one in found.interpreters.values() if one["slow_down"] is not None]
+    return replace(costs, slow_down=slow_downs[-1]) if slow_downs else costs
 
 
 def from_json(values: object, name: str) -> Costs:

@@ -27,6 +27,8 @@ _MOST_STEPS = 3_000_000
 _PARTS = 20
 _SLACK = 0.03
 """What an interval has at least on both sides: the figures of a trace have a spread of their own."""
+_NEAR = 0.25
+"""As a logarithm."""
 _FAR = 0.25
 """A replay that is off by more than that does not reproduce the trace."""
 _TELLING = 50
@@ -128,16 +130,21 @@ def _run(model: Model, change: Change, costs: Costs, seed: int, cores: int, slow
 
 
 def _span(measured: float | None, before: Sequence[float], after: Sequence[float]) -> Span | None:
-    """Return the trace's figure times what the change does to it; the interval is of seeds, and of the replay's error."""
+    """Return a figure with a change; the interval is of seeds, and of what the replay without it is off by.
+
+    Where the replay comes near the trace: the trace's own figure, times what the change does to it. Where it does not, as
+    of the median of times that are either short or long, the simulated figure itself.
+    """
     if not measured or not before or not after or min(before) <= 0:
         return None
     base = statistics.median(before)
     error = abs(math.log(base / measured))
-    ratios = [value / base for value in after]
-    middle = statistics.median(ratios)
-    change = abs(math.log(middle)) if middle > 0 else 1.0
-    wider = math.exp(min(error, 2.0) * min(1.0, change) + _SLACK)
-    return Span(measured * middle, measured * min(ratios) / wider, measured * max(ratios) * wider)
+    scale = measured / base if error < _NEAR else 1.0
+    values = [value * scale for value in after]
+    middle = statistics.median(values)
+    moved = abs(math.log(middle / measured)) if middle > 0 else 1.0
+    wider = math.exp(min(error, 1.0) * min(1.0, moved) + _SLACK)
+    return Span(middle, min(values) / wider, max(values) * wider)
 
 
 def _figures(runs: Sequence[_Ran], role: str, name: str) -> list[float]:
@@ -155,7 +162,13 @@ def _identity(measured: Measured, runs: Sequence[_Ran], role: str) -> dict[str, 
 
 def _role(model: Model, role: str, before: Sequence[_Ran], after: Sequence[_Ran]) -> RolePrediction:
     measured = model.measured[role]
-    spans = {name: _span(getattr(measured, name), _figures(before, role, name), _figures(after, role, name)) for name in _FIGURES}
+    spans = {
+        name: _span(getattr(measured, name), _figures(before, role, name), _figures(after, role, name))
+        for name in _FIGURES
+    }
+    p50, p99 = spans["p50_ns"], spans["p99_ns"]
+    if p50 is not None and p99 is not None and p99.value < p50.value:
+        spans["p99_ns"] = Span(p50.value, min(p50.value, p99.low), max(p50.value, p99.high))
     return RolePrediction(role=role, measured=measured, identity=_identity(measured, before, role), **spans)
 
 
@@ -164,11 +177,15 @@ def _limits(model: Model, change: Change, roles: Sequence[RolePrediction]) -> tu
     for one in roles:
         off = one.identity.get("turns_per_s")
         if off is not None and one.measured.turns >= _TELLING and abs(math.log(max(off, 1e-9))) > math.log(1 + _FAR):
-            found.append(f"replayed without a change, {one.role} has {off:.2f} of the turns that the trace shows: something is not in the model")
+            found.append(
+                f"replayed without a change, {one.role} has {off:.2f} of the turns that the trace shows: something is not in the model"
+            )
     if change.processes:
         found.append("what processes pay to pass arguments and results is not in the model")
     if not change.gil:
-        found.append("what threads without a GIL pay for objects that they share is taken from the calibration, not from this program")
+        found.append(
+            "what threads without a GIL pay for objects that they share is taken from the calibration, not from this program"
+        )
     if change.threads and model.semaphores:
         found.append("how work is shared among more or fewer threads is taken as in the trace")
     return tuple(found)
@@ -237,7 +254,9 @@ def _candidates(model: Model) -> list[Change]:
 def _longest_line(model: Model) -> Shorten | None:
     """Return the line at which threads that let go by themselves were interrupted longest, to hold the GIL half as long."""
     holds = model.seen.holds
-    counted = holds.forced & np.isin(holds.thread, [thread for thread, bursts in model.seen.bursts.items() if len(bursts) >= _TELLING])
+    counted = holds.forced & np.isin(
+        holds.thread, [thread for thread, bursts in model.seen.bursts.items() if len(bursts) >= _TELLING]
+    )
     totals = np.bincount(holds.stack[counted], weights=holds.length_ns[counted], minlength=1)
     totals[0] = 0
     if not totals.any():
@@ -259,7 +278,17 @@ def _worth(prediction: Prediction) -> float:
     return worth
 
 
-def rank(model: Model, costs: Costs, *, cores: int, slow_down: float = 0.0, seeds: int = 3, progress: Callable[[int], None] = lambda _: None) -> list[Ranked]:
+def rank(
+    model: Model,
+    costs: Costs,
+    *,
+    cores: int,
+    slow_down: float = 0.0,
+    seeds: int = 3,
+    progress: Callable[[int], None] = lambda _: None,
+) -> list[Ranked]:
     """Return the changes that a user could make, the best one first, with what each would give."""
-    predictions = predict(model, _candidates(model), costs, cores=cores, slow_down=slow_down, seeds=seeds, progress=progress)
+    predictions = predict(
+        model, _candidates(model), costs, cores=cores, slow_down=slow_down, seeds=seeds, progress=progress
+    )
     return sorted((Ranked(one, _worth(one)) for one in predictions), key=lambda one: -one.worth)

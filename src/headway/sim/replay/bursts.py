@@ -81,7 +81,10 @@ def see(trace: Trace, gil: int, since_ns: int, until_ns: int) -> Seen:
     found = recorded(trace)
     holds = found.holds.chosen(found.holds.gil == gil).clipped(since_ns, until_ns)
     waits = found.waits.chosen(found.waits.gil == gil)
-    bursts = {int(thread): _bursts(holds.chosen(holds.thread == thread), waits.chosen(waits.thread == thread), until_ns) for thread in np.unique(holds.thread)}
+    bursts = {
+        int(thread): _bursts(holds.chosen(holds.thread == thread), waits.chosen(waits.thread == thread), until_ns)
+        for thread in np.unique(holds.thread)
+    }
     return Seen(since_ns, until_ns, holds, bursts, found.interval.main_ns(until_ns))
 
 

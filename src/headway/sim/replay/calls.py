@@ -34,7 +34,9 @@ class Call(Enum):
 
 
 _STANDARD: dict[str, dict[str, Call]] = {
-    "threading.py": {name: Call.LOCK for name in ("wait", "acquire", "join", "_wait_for_tstate_lock", "__enter__", "put", "get", "_acquire_restore")},
+    "threading.py": dict.fromkeys(
+        ("wait", "acquire", "join", "_wait_for_tstate_lock", "__enter__", "put", "get", "_acquire_restore"), Call.LOCK
+    ),
     "queue.py": {"get": Call.LOCK, "put": Call.LOCK},
     "thread.py": {"_worker": Call.LOCK},
     "_base.py": {"result": Call.LOCK, "exception": Call.LOCK},
@@ -51,10 +53,17 @@ _WORDS: tuple[tuple[Call, re.Pattern[str]], ...] = (
     (Call.RECEIVE, re.compile(r"\.(recv|recv_into|recvfrom|recvmsg|accept|readline|readinto|readexactly)\(")),
     (Call.SEND, re.compile(r"\.(send|sendall|sendto|sendmsg|flush)\(")),
     (Call.POLL, re.compile(r"\.(select|poll|epoll_wait)\(|\bselect\(")),
-    (Call.LOCK, re.compile(r"\.(acquire|get|put|wait|join|result|notify)\(|\bwith\s+[\w.]*(lock|cond|mutex|sem)", re.IGNORECASE)),
+    (
+        Call.LOCK,
+        re.compile(
+            r"\.(acquire|get|put|wait|join|result|notify)\(|\bwith\s+[\w.]*(lock|cond|mutex|sem)", re.IGNORECASE
+        ),
+    ),
     (
         Call.RUN,
-        re.compile(r"\b(sha\d+|md5|blake2\w|hashlib|zlib|bz2|lzma|compress|decompress|crc32|scrypt|pbkdf2_hmac)\b|\bnp\.|\bnumpy\b|\.dot\(|\.sort\("),
+        re.compile(
+            r"\b(sha\d+|md5|blake2\w|hashlib|zlib|bz2|lzma|compress|decompress|crc32|scrypt|pbkdf2_hmac)\b|\bnp\.|\bnumpy\b|\.dot\(|\.sort\("
+        ),
     ),
 )
 

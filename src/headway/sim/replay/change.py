@@ -100,13 +100,20 @@ def role_named(model: Model, name: str) -> str:
     found = found or [one for one in model.roles if wanted in one.lower()]
     if len(found) != 1:
         what = "fits several roles" if found else "is no role of the trace"
-        raise ScenarioError(f"'{name}' {what}", hint=f"the roles are {', '.join(model.roles)}" if found or not wanted else nearest(name, list(model.roles)))
+        raise ScenarioError(
+            f"'{name}' {what}",
+            hint=f"the roles are {', '.join(model.roles)}" if found or not wanted else nearest(name, list(model.roles)),
+        )
     return found[0]
 
 
 def computes(model: Model, role: str) -> bool:
     """Whether a role's threads compute: each runs with the GIL for much of the time that it can have."""
-    return model.measured[role].run_share >= _COMPUTES_SHARE and model.measured[role].turns_per_s * _turn_run_s(model, role) < 1e9 and _long(model, role)
+    return (
+        model.measured[role].run_share >= _COMPUTES_SHARE
+        and model.measured[role].turns_per_s * _turn_run_s(model, role) < 1e9
+        and _long(model, role)
+    )
 
 
 def _turn_run_s(model: Model, role: str) -> float:
@@ -119,7 +126,9 @@ def _long(model: Model, role: str) -> bool:
     return _turn_run_s(model, role) > 1e-3
 
 
-def specify(model: Model, change: Change, costs: Costs, seed: int, end_ns: int, *, cores: int, slow_down: float) -> tuple[Spec, tuple[str, ...]]:
+def specify(
+    model: Model, change: Change, costs: Costs, seed: int, end_ns: int, *, cores: int, slow_down: float
+) -> tuple[Spec, tuple[str, ...]]:
     """Return what the simulator is told, and the role of each of its roles.
 
     Args:
@@ -186,7 +195,11 @@ def specify(model: Model, change: Change, costs: Costs, seed: int, end_ns: int, 
 def _matches(model: Model, one: Shorten) -> NDArray[np.bool_]:
     """Return for each frame of the trace whether it is that line."""
     return np.array(
-        [frame.line == one.line and (frame.filename == one.filename or frame.filename.endswith(f"/{one.filename.lstrip('./')}")) for frame in model.trace.frames],
+        [
+            frame.line == one.line
+            and (frame.filename == one.filename or frame.filename.endswith(f"/{one.filename.lstrip('./')}"))
+            for frame in model.trace.frames
+        ],
         dtype=bool,
     )
 

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from headway.errors import ScenarioError
 from headway.native_sim import OF_DIST, OP_DTYPE, OpKind
+from headway.printable import printable
 from headway.sim.machine import Costs
 from headway.sim.replay.bursts import Bursts, Seen, see
 from headway.sim.replay.calls import Call, call_at
 from headway.sim.replay.wakes import Wakes, find_wakes
 from headway.traces.analysis.words import role as role_of
-from headway.printable import printable
 from headway.traces.model import Trace
 
 __all__ = ["Actor", "Measured", "Model", "learn"]
@@ -119,11 +119,6 @@ class _Building:
     outside: dict[str, None] = field(default_factory=dict)
 
 
-def _median(costs: Costs, name: str) -> float:
-    quantiles = costs.costs[name]
-    return quantiles[len(quantiles) // 2]
-
-
 def learn(trace: Trace, costs: Costs) -> Model:
     """Return the model of a trace.
 
@@ -145,15 +140,17 @@ def learn(trace: Trace, costs: Costs) -> Model:
     roles = _roles(trace, seen)
     building = _Building(
         costs=costs,
-        wake_ns=_median(costs, "wake_idle") + _median(costs, "switch") + _median(costs, "receive_woken"),
-        sleep_ns=_median(costs, "timer_slack") + _median(costs, "timer_late_idle") + _median(costs, "switch")
-        + _median(costs, "futex_woken_timed"),
-        cold_ns=_median(costs, "cold_python"),
+        wake_ns=costs.median("wake_idle") + costs.median("switch") + costs.median("receive_woken"),
+        sleep_ns=costs.median("timer_slack")
+        + costs.median("timer_late_idle")
+        + costs.median("switch")
+        + costs.median("futex_woken_timed"),
+        cold_ns=costs.median("cold_python"),
     )
     kinds = _kinds(trace, seen)
     wakes = find_wakes(seen, kinds, building.wake_ns)
     actors = tuple(
-        _actor(trace, thread, roles[thread], bursts, kinds, wakes, building) for thread, bursts in seen.bursts.items()
+        _actor(thread, roles[thread], bursts, kinds, wakes, building) for thread, bursts in seen.bursts.items()
     )
     actors = tuple(one for one in actors if len(one.ops))
     if not actors:
@@ -165,7 +162,10 @@ def learn(trace: Trace, costs: Costs) -> Model:
         actors=actors,
         semaphores=wakes.count,
         dists=tuple(building.dists),
-        measured={role: _measured(seen, [t for t in seen.bursts if roles[t] == role]) for role in dict.fromkeys(roles.values())},
+        measured={
+            role: _measured(seen, [t for t in seen.bursts if roles[t] == role])
+            for role in dict.fromkeys(roles.values())
+        },
         rests_on=tuple(building.rests_on),
         outside=tuple(building.outside),
     )
@@ -183,11 +183,15 @@ def _window(trace: Trace) -> tuple[int, int]:
 
 def _roles(trace: Trace, seen: Seen) -> dict[int, str]:
     """Return each thread's role: its name, or with `*` for numbers where others have the same but for these."""
-    names = {thread: printable(trace.threads[thread].name) or f"thread {trace.threads[thread].tid}" for thread in seen.bursts}
+    names = {
+        thread: printable(trace.threads[thread].name) or f"thread {trace.threads[thread].tid}" for thread in seen.bursts
+    }
     stars = defaultdict(list)
     for thread, name in names.items():
         stars[role_of(name)].append(thread)
-    return {thread: star if len(stars[star]) > 1 else name for thread, name in names.items() for star in (role_of(name),)}
+    return {
+        thread: star if len(stars[star]) > 1 else name for thread, name in names.items() for star in (role_of(name),)
+    }
 
 
 def _kinds(trace: Trace, seen: Seen) -> dict[int, Call]:
@@ -202,17 +206,26 @@ def _measured(seen: Seen, threads: list[int]) -> Measured:
     def percentile(point: float, least: int) -> float | None:
         return float(turns[int(np.ceil(point * len(turns))) - 1]) if len(turns) >= least else None
 
-    return Measured(len(turns), len(turns) / (seen.elapsed_ns / 1e9), percentile(0.5, 10), percentile(0.99, 100), ran / seen.elapsed_ns)
+    return Measured(
+        len(turns),
+        len(turns) / (seen.elapsed_ns / 1e9),
+        percentile(0.5, 10),
+        percentile(0.99, 100),
+        ran / seen.elapsed_ns,
+    )
 
 
 def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
     short = sum(
         1
         for thread in seen.bursts
-        if trace.threads[thread].start_ns > seen.since_ns and (trace.threads[thread].end_ns or seen.until_ns) < seen.until_ns
+        if trace.threads[thread].start_ns > seen.since_ns
+        and (trace.threads[thread].end_ns or seen.until_ns) < seen.until_ns
     )
     if short > _MANY_SHORT_LIVED:
-        building.outside[f"{short} threads began and ended within the trace: they are replayed as if they went on"] = None
+        building.outside[f"{short} threads began and ended within the trace: they are replayed as if they went on"] = (
+            None
+        )
     if not trace.process.has_stacks:
         building.rests_on["the trace has no stacks: calls are told apart by how long they take"] = None
     if len(trace.gils) > 1:
@@ -236,7 +249,6 @@ def _hot_ns(bursts: Bursts, cold_ns: float) -> NDArray[np.int64]:
 
 
 def _actor(
-    trace: Trace,
     thread: int,
     role: str,
     bursts: Bursts,
@@ -267,17 +279,21 @@ def _actor(
         elif call is Call.SEND and (served or answers >= 0):
             rows.append((OpKind.REPLY if served else OpKind.SEND, 0, 0, where, 0, 0))
         elif call is Call.RECEIVE and (served or answers >= 0):
-            rows.append((OpKind.RECEIVE, 0, 0, where, 0, 0) if served else (OpKind.ANSWER, OF_DIST, answers, where, 0, 0))
+            rows.append(
+                (OpKind.RECEIVE, 0, 0, where, 0, 0) if served else (OpKind.ANSWER, OF_DIST, answers, where, 0, 0)
+            )
         elif call is Call.RUN or away_ns <= _AT_ONCE_NS:
             rows.append((OpKind.RUN, 0, 0, where, 0, away_ns))
         else:
             rows.append((OpKind.BLOCK, 0, 0, where, 0, max(0, int(away_ns - building.wake_ns))))
     if bursts.unfinished_ns > bursts.run_ns.max():
         rows.append((OpKind.HOLD, 0, 0, 0, 0, bursts.unfinished_ns))
-    return Actor(thread, role, _replayable(rows, served), served)
+    return Actor(thread, role, _replayable(rows, served=served), served)
 
 
-def _hold(rows: list[_Row], index: int, hot_ns: int, posts: tuple[tuple[int, int], ...], run_ns: int, where: int) -> None:
+def _hold(
+    rows: list[_Row], index: int, hot_ns: int, posts: tuple[tuple[int, int], ...], run_ns: int, where: int
+) -> None:
     """Add a burst, which wakes other threads in between; `reserved` is its index + 1."""
     done_ns = 0
     for offset_ns, semaphore in posts:
@@ -290,7 +306,7 @@ def _hold(rows: list[_Row], index: int, hot_ns: int, posts: tuple[tuple[int, int
         rows.append((OpKind.HOLD, 0, 0, where, index + 1, hot_ns - done_ns))
 
 
-def _replayable(rows: list[_Row], served: bool) -> NDArray[np.void]:
+def _replayable(rows: list[_Row], *, served: bool) -> NDArray[np.void]:
     """Return the operations; of who serves a client from its first receive on, so that it answers a request."""
     ops = np.array(rows, dtype=OP_DTYPE)
     if served:

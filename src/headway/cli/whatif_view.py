@@ -1,0 +1,103 @@
+"""What `headway whatif` prints: a table of one change, or the changes that would help, best first."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from headway.printable import printable
+from headway.report import Table, render_table
+from headway.traces.analysis.words import duration
+
+if TYPE_CHECKING:
+    from headway.sim.whatif import Prediction, Ranked
+
+__all__ = ["headline", "one_change", "ranking"]
+
+_LEAST_TURNS = 10
+"""Of a role with fewer turns in the trace no rate is told."""
+_LEAST_RUNS = 0.05
+_TELLS = 3
+"""How many roles are told of in one line."""
+_GAIN, _LOSS = 0.05, -0.05
+_HEAD = ("role", "", "in the trace", "predicted", "80 % interval")
+_CAPTION = (
+    "turns: from wanting the GIL until letting it go by itself; runs: with the GIL, as a share of one core's time"
+)
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}/s" if value >= 100 else f"{value:.3g}/s"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.3g} %"
+
+
+_FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("turns_per_s", "turns", _rate),
+    ("p50_ns", "p50", duration),
+    ("p99_ns", "p99", duration),
+    ("run_share", "runs", _percent),
+)
+
+
+def _rows(prediction: "Prediction") -> Iterator[tuple[str, ...]]:
+    for one in prediction.roles:
+        for name, word, say in _FIGURES:
+            seen, span = getattr(one.measured, name), getattr(one, name)
+            if seen is None or (name != "run_share" and one.measured.turns < _LEAST_TURNS):
+                continue
+            role = printable(one.role)
+            if span is None:
+                yield role, word, say(seen), "too few to tell", ""
+            else:
+                yield role, word, say(seen), say(span.value), f"{say(span.low)} - {say(span.high)}"
+
+
+def _notes(prediction: "Prediction") -> list[RenderableType]:
+    notes = [f"rests on: {one}" for one in prediction.rests_on]
+    notes += [f"outside the model: {one}" for one in prediction.outside]
+    return [Text(printable(one)) for one in notes]
+
+
+def one_change(prediction: "Prediction") -> RenderableType:
+    """Return a change's figures beside those of the trace."""
+    return Group(
+        Text(printable(f"what if: {prediction.change}"), style="bold"),
+        Text(""),
+        render_table(Table(_CAPTION, _HEAD, tuple(_rows(prediction)), names=2)),
+        *_notes(prediction),
+    )
+
+
+def headline(prediction: "Prediction") -> str:
+    """Return the figures that a change moves most, in a row."""
+    told: list[tuple[float, str]] = []
+    for one in prediction.roles:
+        measured = one.measured
+        if measured.turns >= _LEAST_TURNS and one.turns_per_s is not None:
+            text = f"{one.role} {_rate(measured.turns_per_s)} -> {_rate(one.turns_per_s.value)}"
+            if one.p99_ns is not None and measured.p99_ns:
+                text += f", p99 {duration(measured.p99_ns)} -> {duration(one.p99_ns.value)}"
+            told.append((abs(one.turns_per_s.value / measured.turns_per_s - 1), text))
+        elif one.run_share is not None and measured.run_share > _LEAST_RUNS:
+            change = one.run_share.value / measured.run_share
+            told.append((abs(change - 1) / 10, f"{one.role} computes {change:.2f} of what it did"))
+    return "; ".join(text for _, text in sorted(told, reverse=True)[:_TELLS])
+
+
+def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
+    """Return the changes, best first, and how to see one in full."""
+    lines: list[RenderableType] = [Text("what would help, best first", style="bold"), Text("")]
+    for place, one in enumerate(ranked, 1):
+        verdict = "" if one.worth > _GAIN else " (no gain)" if one.worth > _LOSS else " (a loss)"
+        lines.append(Text(printable(f"{place}. {one.prediction.change}{verdict}"), style="bold"))
+        lines.append(Text(printable(f"   {headline(one.prediction)}")))
+        lines += [Text(printable(f"   outside the model: {text}")) for text in one.prediction.outside]
+    if ranked:
+        lines.append(Text(""))
+        lines += [Text(printable(f"rests on: {text}")) for text in ranked[0].prediction.rests_on]
+        lines.append(Text(printable(f"with intervals: headway whatif {name} {ranked[0].prediction.change}")))
+    return Group(*lines)
