@@ -22,7 +22,6 @@ ALLOWED: dict[str, set[str]] = {
     "lab": {"host", "agent", "native", "errors", "printable", "__init__"},
     "host": {"errors", "printable"},
     "live": {"traces", "agent", "native", "errors", "printable", "__init__"},
-    "sim": {"traces", "host", "native", "errors", "printable"},
     "traces": {"errors", "printable"},
     "sim": {"traces", "host", "native", "native_sim", "errors", "printable"},
     "native_sim": {"native", "errors"},
