@@ -162,13 +162,13 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
 
 
 def _window(trace: Trace) -> tuple[int, int]:
-    """Return what is replayed: the trace without its first tenth, in which a program starts; of a long one a part."""
+    """Return what is replayed: the trace but for its first tenth, in which a program starts, and its last twentieth, in
+    which it ends; of a long one a part."""
     events = trace.events["time_ns"]
-    since_ns = trace.start_ns + (trace.end_ns - trace.start_ns) // 10
-    first = int(np.searchsorted(events, since_ns))
-    last = min(first + 3 * _MOST_BURSTS, len(events)) - 1
-    until_ns = trace.end_ns if last == len(events) - 1 else int(events[last])
-    return since_ns, max(until_ns, since_ns + 1)
+    elapsed_ns = trace.end_ns - trace.start_ns
+    since_ns, until_ns = trace.start_ns + elapsed_ns // 10, trace.end_ns - elapsed_ns // 20
+    last = min(int(np.searchsorted(events, since_ns)) + 3 * _MOST_BURSTS, len(events) - 1)
+    return since_ns, max(min(until_ns, int(events[last])), since_ns + 1)
 
 
 def _roles(trace: Trace, seen: Seen) -> dict[int, str]:
@@ -252,7 +252,7 @@ def _hot_ns(bursts: Bursts, costs: Costs) -> NDArray[np.int64]:
 def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor:
     rows: list[_Row] = []
     if not len(bursts):
-        rows = [(OpKind.COMPUTE, 0, 0, 0, 0, 0)] if bursts.unfinished_ns else []
+        rows = [(OpKind.COMPUTE, 0, 0, 0, 0, 0)] if bursts.goes_on else []
         return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), False)
     seen, costs, kinds, wakes = building.seen, building.costs, building.kinds, building.wakes
     hot_ns = _hot_ns(bursts, costs)
@@ -266,11 +266,13 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
         answers = len(building.dists)
         building.dists.append(peer.answers)
     woken_ns = wake_ns(costs)
+    rows.append((OpKind.BLOCK, 0, 0, 0, 0, max(0, int(bursts.want_ns[0]) - seen.since_ns)))
     for index in range(len(bursts)):
         where = int(bursts.stack[index])
         _hold(rows, index, int(hot_ns[index]), wakes.posts.get((thread, index), ()), int(bursts.run_ns[index]), where)
         away_ns = int(bursts.away_ns[index])
-        away_ns = typical[where] if away_ns < 0 else away_ns
+        if away_ns < 0:  # until the end of the window at least
+            away_ns = max(typical[where], seen.until_ns - int(bursts.end_ns[index]))
         call = kinds[where]
         taken = wakes.takes.get((thread, index))
         if taken is not None:
@@ -289,7 +291,7 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
             rows.append((OpKind.RUN, 0, 0, where, 0, away_ns))
         else:
             rows.append((OpKind.BLOCK, 0, 0, where, 0, max(0, int(away_ns - woken_ns))))
-    if bursts.unfinished_ns > bursts.run_ns.max():
+    if bursts.goes_on and bursts.unfinished_ns > bursts.run_ns.max():
         rows.append((OpKind.HOLD, 0, 0, 0, 0, bursts.unfinished_ns))
     return Actor(thread, role, _replayable(rows, served=peer.simulated), peer.simulated)
 
