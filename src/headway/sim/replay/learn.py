@@ -31,8 +31,9 @@ _SHORT_NS = 200_000
 """Bursts that are longer are not told apart into cold and hot ones."""
 _TINY_NS = 50_000
 _LEAST_PERCENT = 5
-_LEAST_PART = 0.3
-"""Of a burst that is never seen hot, this part is taken to be left when it is."""
+_HOT_PART = 0.25
+"""Of a tiny burst that is only seen cold, so much is taken to be left when it is hot: coldness costs four times that."""
+_LEAST_PART = 0.02
 _FEW = 5
 _MANY_SHORT_LIVED = 20
 
@@ -244,7 +245,9 @@ def _cooled(run_ns: NDArray[np.int64], hot_ns: NDArray[np.int64], cold_ns: tuple
         least = float(np.median(hot_ns))
     else:
         lowest = float(np.percentile(run_ns, _LEAST_PERCENT))
-        least = max(lowest - cold_ns[0], _LEAST_PART * lowest)
+        least = _HOT_PART * lowest
+        if lowest - cold_ns[0] > _LEAST_PART * lowest:
+            least = min(least, lowest - cold_ns[0])
     cooler = np.where(run_ns < _TINY_NS, least, run_ns - cold_ns[len(cold_ns) // 2])
     result: NDArray[np.int64] = np.maximum(cooler, np.minimum(run_ns, least)).astype(np.int64)
     return result
