@@ -130,6 +130,11 @@ int hw__machine_run(struct hw__machine *machine, int64_t until_ns);
 
 void hw__machine_free(struct hw__machine *machine);
 
+/* An event that is to happen; of a core. */
+void hw__machine_plan(struct hw__machine *machine, struct hw__planned event);
+void hw__machine_plan_core(struct hw__machine *machine, struct hw__core *core,
+                           enum hw__event_kind kind, int64_t time_ns);
+
 /* A cost, drawn anew. */
 int64_t hw__cost(struct hw__machine *machine, enum hw_sim_cost cost);
 
