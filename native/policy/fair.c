@@ -5,7 +5,7 @@
  * GIL for a moment and wait for each other, and an interruption in the middle of that makes the
  * others queue for what the interrupted one has locked. So the policy tells two kinds apart.
  *
- * - A thread computes that holds the GIL for longer than `compute_us` from one call to the next.
+ * - A thread computes that holds the GIL for `compute_us` or longer from one call to the next.
  *   Threads that do not come first, in the order of their arrival, and a thread that computes is
  *   asked for the GIL as soon as one of them waits. Among each other they wait for a switch
  *   interval, as without us.
@@ -143,7 +143,7 @@ static void arrive(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
 static bool computes(const struct hw_policy_gil *gil, const struct hw_policy_thread *thread,
                      int64_t held_ns) {
     int64_t limit_ns = option_ns(gil, COMPUTE);
-    return thread->run_ns + held_ns > limit_ns || thread->burst_ns > limit_ns;
+    return thread->run_ns + held_ns >= limit_ns || thread->burst_ns >= limit_ns;
 }
 
 /* It took more than its share, and others that compute want the GIL, too. */
@@ -262,7 +262,7 @@ static int64_t grace(struct hw_policy_gil *gil, const struct hw_policy_thread *n
 static const struct hw_policy_option options[] = {
     {"latency_us", 1000, 10000000, 42000, "in which all that compute have had their turn"},
     {"least_slice_us", 100, 1000000, 1000, "what a turn lasts at least"},
-    {"compute_us", 100, 1000000, 5000, "who holds the GIL for longer at a time computes"},
+    {"compute_us", 100, 1000000, 5000, "who holds the GIL for so long at a time computes"},
     {"compute_percent", 1, 90, 10,
      "the part of the time that threads which compute get at least, between them"},
     {"credit_us", 0, 10000000, 5000, "how far behind the others a thread that slept may be"},

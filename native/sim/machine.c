@@ -10,6 +10,11 @@
 #include "sim/timers.h"
 #include "sim/wakeup.h"
 
+/* So many steps at one time, and so many more for each task, are too many: all tasks may begin at
+ * once, and each do some, but time is to pass. */
+#define MOST_AT_ONCE 1000000
+#define MOST_EACH_AT_ONCE 1000
+
 /* ---------------------------------------------------------------- the loop */
 void hw__machine_plan(struct hw__machine *machine, struct hw__planned event) {
     if (!hw__events_push(&machine->events, event)) {
@@ -177,10 +182,22 @@ static bool happen_next(struct hw__machine *machine, int64_t until_ns) {
     return true;
 }
 
+/* Where operations cost nothing, a policy or a program may go round without that time passes. */
+static void watch_time(struct hw__machine *machine) {
+    if (machine->moved_ns != machine->now_ns) {
+        machine->moved_ns = machine->now_ns;
+        machine->moved_at = machine->steps;
+    } else if (machine->steps - machine->moved_at >
+               MOST_AT_ONCE + MOST_EACH_AT_ONCE * (int64_t)machine->task_count) {
+        machine->error = -EPROTO;
+    }
+}
+
 int hw__machine_run(struct hw__machine *machine, int64_t until_ns) {
     machine->stop_ns = until_ns;
     while (machine->error == 0 && happen_next(machine, until_ns)) {
         machine->steps++;
+        watch_time(machine);
     }
     if (machine->error == 0 && machine->events.count == 0 && hw__core_first_step(machine) == NULL) {
         return -EDEADLK;

@@ -107,7 +107,8 @@ struct hw__machine {
     struct hw__task **tasks;
     int32_t task_count;
     int64_t steps;
-    int error; /* 0, or what ended the run: -ENOMEM, -EPROTO */
+    int64_t moved_ns, moved_at; /* when time last passed, and how many steps had been made then */
+    int error;                  /* 0, or what ended the run: -ENOMEM, -EPROTO */
 };
 
 /* A place in memory that tasks sleep on. */
