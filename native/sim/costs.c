@@ -1,22 +1,58 @@
 // SPDX-License-Identifier: MIT
+#include <stdlib.h>
+
 #include "sim/machine.h"
 
 /* Code is cold when its core has run other code for so long. */
 #define COLD_AFTER_NS 4000000
 
-/* A cost that is one figure varies by so much: without that, tasks would run in step. */
-#define JITTER 0.05
+/* A cost that is one figure varies by so many parts of 1024 at most: without that, tasks would run
+ * in step. */
+#define JITTER 51
+
+/* Costs are drawn at each step of a task, so they are kept as whole numbers, of 1/256 ns. */
+#define FRACTION_BITS 8
+#define PART_BITS 12
+
+bool hw__costs_make(struct hw__machine *machine, const struct hw_sim_dist *costs) {
+    for (int cost = 0; cost < HW_SIM_COSTS; cost++) {
+        struct hw__table *table = &machine->costs[cost];
+        table->values = calloc((size_t)costs[cost].count, sizeof *table->values);
+        if (table->values == NULL) {
+            return false;
+        }
+        table->last = (uint32_t)costs[cost].count - 1;
+        for (int32_t i = 0; i < costs[cost].count; i++) {
+            table->values[i] = (int64_t)(costs[cost].quantiles[i] * (1 << FRACTION_BITS));
+        }
+    }
+    return true;
+}
+
+void hw__costs_free(struct hw__machine *machine) {
+    for (int cost = 0; cost < HW_SIM_COSTS; cost++) {
+        free(machine->costs[cost].values);
+    }
+}
+
+static bool is_nothing(const struct hw__table *table) {
+    return table->last == 0 && table->values[0] == 0;
+}
 
 int64_t hw__cost(struct hw__machine *machine, enum hw_sim_cost cost) {
-    const struct hw_sim_dist *dist = &machine->costs[cost];
-    if (dist->count > 1) {
-        return hw__random_of(&machine->random, dist);
-    }
-    double value = dist->quantiles[0];
-    if (value == 0) {
+    const struct hw__table *table = &machine->costs[cost];
+    if (is_nothing(table)) {
         return 0;
     }
-    return (int64_t)(value * (1 + JITTER * (2 * hw__random_unit(&machine->random) - 1)));
+    uint64_t drawn = hw__random_next(&machine->random) >> 32;
+    if (table->last == 0) {
+        int64_t part = (int64_t)(drawn >> 21) - 1024; /* of 1024, on both sides */
+        return (table->values[0] + table->values[0] / 1024 * JITTER * part / 1024) >> FRACTION_BITS;
+    }
+    uint64_t place = drawn * table->last;
+    const int64_t *below = &table->values[place >> 32];
+    int64_t part = (int64_t)((uint32_t)place >> (32 - PART_BITS));
+    return (below[0] + (((below[1] - below[0]) * part) >> PART_BITS)) >> FRACTION_BITS;
 }
 
 int64_t hw__core_busy_ns(const struct hw__machine *machine, const struct hw__core *core) {
@@ -33,8 +69,7 @@ int64_t hw__cold_ns(struct hw__task *task, enum hw__cold kind, enum hw_sim_cost 
     int64_t busy_ns = hw__core_busy_ns(machine, task->core);
     int64_t other_ns = busy_ns - task->core->used_ns[kind];
     task->core->used_ns[kind] = busy_ns;
-    const struct hw_sim_dist *dist = &machine->costs[cost];
-    if (dist->count == 1 && dist->quantiles[0] == 0) {
+    if (is_nothing(&machine->costs[cost])) {
         return 0;
     }
     return (int64_t)((double)hw__cost(machine, cost) * hw__coldness(other_ns));

@@ -282,5 +282,6 @@ void hw__machine_free(struct hw__machine *machine) {
     }
     free(machine->tasks);
     free(machine->cores);
+    hw__costs_free(machine);
     hw__events_free(&machine->events);
 }

@@ -96,11 +96,17 @@ struct hw__core {
     int32_t timer_count, timer_room;
 };
 
+/* A cost's quantiles, in 1/256 ns. */
+struct hw__table {
+    int64_t *values;
+    uint32_t last;
+};
+
 struct hw__machine {
     int64_t now_ns, stop_ns;
     struct hw__events events;
     struct hw__random random;
-    struct hw_sim_dist costs[HW_SIM_COSTS];
+    struct hw__table costs[HW_SIM_COSTS];
     int64_t tick_ns, slice_ns, migration_ns;
     struct hw__core *cores;
     int32_t core_count;
@@ -135,6 +141,10 @@ void hw__machine_free(struct hw__machine *machine);
 void hw__machine_plan(struct hw__machine *machine, struct hw__planned event);
 void hw__machine_plan_core(struct hw__machine *machine, struct hw__core *core,
                            enum hw__event_kind kind, int64_t time_ns);
+
+/* Takes the costs over. Returns whether there was memory. */
+bool hw__costs_make(struct hw__machine *machine, const struct hw_sim_dist *costs);
+void hw__costs_free(struct hw__machine *machine);
 
 /* A cost, drawn anew. */
 int64_t hw__cost(struct hw__machine *machine, enum hw_sim_cost cost);

@@ -4,7 +4,7 @@
 #include <math.h>
 
 /* splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014). */
-static uint64_t next(struct hw__random *random) {
+uint64_t hw__random_next(struct hw__random *random) {
     uint64_t z = (random->state += UINT64_C(0x9E3779B97F4A7C15));
     z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
@@ -13,10 +13,12 @@ static uint64_t next(struct hw__random *random) {
 
 void hw__random_seed(struct hw__random *random, uint64_t seed) {
     random->state = seed;
-    (void)next(random);
+    (void)hw__random_next(random);
 }
 
-double hw__random_unit(struct hw__random *random) { return (double)(next(random) >> 11) * 0x1p-53; }
+double hw__random_unit(struct hw__random *random) {
+    return (double)(hw__random_next(random) >> 11) * 0x1p-53;
+}
 
 double hw__random_exponential(struct hw__random *random, double mean) {
     return -mean * log1p(-hw__random_unit(random));

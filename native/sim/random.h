@@ -13,6 +13,9 @@ struct hw__random {
 
 void hw__random_seed(struct hw__random *random, uint64_t seed);
 
+/* 64 random bits. */
+uint64_t hw__random_next(struct hw__random *random);
+
 /* Evenly from 0 to below 1. */
 double hw__random_unit(struct hw__random *random);
 

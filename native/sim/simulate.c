@@ -12,6 +12,7 @@
 #define MOST_CORES 64
 #define MOST_THREADS 20000
 #define MOST_LOOPS 8
+#define MOST_COST_NS 1e12
 
 struct hw_sim {
     struct hw__world world;
@@ -76,14 +77,15 @@ static bool complain(char *problem, int room, const char *what, int index) {
     return false;
 }
 
-static bool check_dists(const struct hw_sim_dist *dists, int32_t count, char *problem, int room) {
+static bool check_dists(const struct hw_sim_dist *dists, int32_t count, double most, char *problem,
+                        int room) {
     for (int32_t i = 0; i < count; i++) {
         if (dists[i].count < 1 || dists[i].quantiles == NULL) {
             return complain(problem, room, "distribution %d has no quantiles", i);
         }
         for (int32_t j = 0; j < dists[i].count; j++) {
             double value = dists[i].quantiles[j];
-            if (!isfinite(value) || value < 0 || value > 1e18 ||
+            if (!isfinite(value) || value < 0 || value > most ||
                 (j > 0 && value < dists[i].quantiles[j - 1])) {
                 return complain(problem, room,
                                 "the quantiles of distribution %d do not rise from 0 on", i);
@@ -167,8 +169,8 @@ static bool check(const struct hw_sim_spec *spec, char *problem, int room) {
             return complain(problem, room, "semaphore %d begins below 0", i);
         }
     }
-    bool sound = check_dists(spec->costs, HW_SIM_COSTS, problem, room) &&
-                 check_dists(spec->dists, spec->dist_count, problem, room);
+    bool sound = check_dists(spec->costs, HW_SIM_COSTS, MOST_COST_NS, problem, room) &&
+                 check_dists(spec->dists, spec->dist_count, 1e18, problem, room);
     for (int32_t i = 0; sound && i < spec->role_count; i++) {
         sound = check_role(spec, i, problem, room) &&
                 (check_cores(spec, spec->roles[i].cores) ||
@@ -326,11 +328,11 @@ static bool make_client(struct hw__world *world, int32_t index) {
 
 static bool make(struct hw__world *world, const struct hw_sim_spec *given) {
     struct hw_sim_spec *spec = &world->spec;
-    bool ok = copy_spec(spec, given) && hw__machine_make(&world->machine, spec);
+    bool ok = copy_spec(spec, given) && hw__machine_make(&world->machine, spec) &&
+              hw__costs_make(&world->machine, spec->costs);
     if (!ok) {
         return false;
     }
-    memcpy(world->machine.costs, spec->costs, sizeof world->machine.costs);
     world->worker_count = thread_count(spec);
     world->connection_count = connection_count(spec);
     ZEROED(world->gils, spec->gil_count, &ok);
