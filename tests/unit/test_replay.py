@@ -1,0 +1,279 @@
+"""From a trace to a model: bursts, calls, who woke whom, sleeps and peers, on traces small enough to reckon by hand."""
+
+import numpy as np
+import pytest
+from made_traces import made_process
+
+from headway.errors import ScenarioError
+from headway.native_sim import OpKind
+from headway.sim.machine import load
+from headway.sim.replay.bursts import see
+from headway.sim.replay.calls import Call, call_at, sleep_ns_at
+from headway.sim.replay.change import NOTHING, Change, Shorten, parse_shorten, role_named, specify
+from headway.sim.replay.learn import learn
+from headway.sim.replay.outside import asked_sleeps, find_peer
+from headway.sim.replay.wakes import find_wakes
+from headway.traces.model import EVENT_DTYPE, Flag, Frame, Gil, Kind, Thread, Trace
+
+US, MS = 1_000, 1_000_000
+COSTS = load("preset")
+FRAMES = (Frame("", 0, "?"), Frame("app.py", 1, "one"), Frame("app.py", 2, "two"))
+
+
+def trace_of(rows, *, names=("main", "other"), until_ns=1000 * MS, frames=FRAMES, has_gil=True, **process):
+    """Return a trace of (time in us, thread, kind, stack, forced) rows, sorted."""
+    events = np.zeros(len(rows), dtype=EVENT_DTYPE)
+    for event, (time_us, thread, kind, stack, *forced) in zip(
+        events, sorted(rows, key=lambda row: row[0]), strict=True
+    ):
+        event["time_ns"], event["thread"], event["kind"], event["value"] = time_us * US, thread, kind, stack
+        event["flags"] = Flag.FORCED if forced and forced[0] else 0
+    return Trace(
+        process=made_process(**process),
+        start_ns=0,
+        end_ns=until_ns,
+        events=events,
+        threads=tuple(Thread(index + 1, 100 + index, name, 0, None) for index, name in enumerate(names)),
+        gils=(Gil(0, True, 1, 0, None),) if has_gil else (),
+        stack_parent=np.array([0, 0, 0], dtype=np.int64),
+        stack_frame=np.array([0, 1, 2], dtype=np.int64),
+        frames=frames,
+    )
+
+
+def turn(at_us, thread, *, waits_us=0, holds_us, stack):
+    """Return the rows of one turn, which begins to wait at that time."""
+    rows = [(at_us, thread, Kind.WAIT, stack)] if waits_us else []
+    got = at_us + waits_us
+    return [*rows, (got, thread, Kind.ACQUIRE, 0), (got + holds_us, thread, Kind.RELEASE, stack)]
+
+
+# ---------------------------------------------------------------------------- bursts
+def test_a_burst_goes_over_the_holds_that_it_was_interrupted_into():
+    rows = [
+        (0, 0, Kind.ACQUIRE, 0),
+        (500, 1, Kind.WAIT, 2),
+        (5000, 0, Kind.RELEASE, 1, True),
+        (5001, 1, Kind.ACQUIRE, 0),
+        (5002, 0, Kind.WAIT, 1),
+        (5101, 1, Kind.RELEASE, 2),
+        (5102, 0, Kind.ACQUIRE, 0),
+        (6102, 0, Kind.RELEASE, 1),
+        (7000, 0, Kind.ACQUIRE, 0),
+        (7500, 0, Kind.RELEASE, 1),
+    ]
+    seen = see(trace_of(rows), 0, 0, 1000 * MS)
+    main, other = seen.bursts[0], seen.bursts[1]
+    assert main.run_ns.tolist() == [6000 * US, 500 * US]
+    assert main.want_ns.tolist() == [0, 7000 * US]
+    assert main.end_ns.tolist() == [6102 * US, 7500 * US]
+    assert main.away_ns.tolist() == [898 * US, -1]
+    assert main.holds.tolist() == [2, 1]
+    assert not main.goes_on
+    assert other.turn_ns.tolist() == [4601 * US]
+    assert seen.interval_ns == 5 * MS
+
+
+def test_a_thread_that_never_lets_go_by_itself_goes_on():
+    rows = [
+        (0, 0, Kind.ACQUIRE, 0),
+        (5000, 0, Kind.RELEASE, 1, True),
+        (5200, 0, Kind.ACQUIRE, 0),
+    ]
+    bursts = see(trace_of(rows, until_ns=10 * MS), 0, 0, 10 * MS).bursts[0]
+    assert len(bursts) == 0
+    assert bursts.goes_on
+    assert bursts.unfinished_ns == 9800 * US
+    model = learn(trace_of(rows, until_ns=10 * MS), COSTS)
+    assert model.actors[0].ops["kind"].tolist() == [OpKind.COMPUTE]
+
+
+# ---------------------------------------------------------------------------- calls
+@pytest.mark.parametrize(
+    ("frame", "call"),
+    [
+        (Frame("/usr/lib/python3.13/threading.py", 359, "Condition.wait"), Call.LOCK),
+        (Frame("/usr/lib/python3.13/queue.py", 180, "Queue.get"), Call.LOCK),
+        (Frame("/usr/lib/python3.13/concurrent/futures/thread.py", 90, "_worker"), Call.LOCK),
+        (Frame("/usr/lib/python3.13/selectors.py", 468, "EpollSelector.select"), Call.POLL),
+        (Frame("/usr/lib/python3.13/socket.py", 300, "socket.accept"), Call.RECEIVE),
+        (Frame("/nowhere/app.py", 3, "serve"), Call.UNKNOWN),
+        (Frame("", 0, "?"), Call.UNKNOWN),
+        (None, Call.UNKNOWN),
+    ],
+)
+def test_the_standard_librarys_frames_tell_the_call(frame, call):
+    assert call_at(frame) is call
+
+
+@pytest.mark.parametrize(
+    ("line", "call"),
+    [
+        ("time.sleep(0.01)", Call.SLEEP),
+        ("data = conn.recv(4096)", Call.RECEIVE),
+        ("conn.sendall(data)", Call.SEND),
+        ("with self._lock:", Call.LOCK),
+        ("item = items.get()", Call.LOCK),
+        ("hashlib.sha256(data).digest()", Call.RUN),
+        ("np.dot(a, b)", Call.RUN),
+        ("conn.sendall(conn.recv(10))", Call.UNKNOWN),  # which of the two, its line does not tell
+        ("total += 1", Call.UNKNOWN),
+    ],
+)
+def test_a_programs_own_line_tells_the_call(tmp_path, line, call):
+    path = tmp_path / "app.py"
+    path.write_text(f"{line}\n", encoding="utf-8")
+    assert call_at(Frame(str(path), 1, "work")) is call
+
+
+@pytest.mark.parametrize(
+    ("line", "asked_ns"),
+    [("time.sleep(0.25)", 250 * MS), ("sleep(1e-3)", MS), ("time.sleep(pause)", None), ("time.sleep(2 * x)", None)],
+)
+def test_a_line_tells_how_long_it_sleeps(tmp_path, line, asked_ns):
+    path = tmp_path / "app.py"
+    path.write_text(f"{line}\n", encoding="utf-8")
+    assert sleep_ns_at(Frame(str(path), 1, "work")) == asked_ns
+
+
+# ---------------------------------------------------------------------------- wake-ups
+def test_whoever_has_the_gil_a_wake_up_earlier_woke_the_thread():
+    rows = [
+        *turn(0, 1, holds_us=10, stack=2),  # goes to sleep on a lock
+        (1000, 0, Kind.ACQUIRE, 0),
+        (1500, 1, Kind.WAIT, 2),  # woken while main holds
+        (2000, 0, Kind.RELEASE, 1),
+        (2001, 1, Kind.ACQUIRE, 0),
+        (2011, 1, Kind.RELEASE, 2),
+        *turn(9000, 0, holds_us=10, stack=1),
+    ]
+    seen = see(trace_of(rows), 0, 0, 1000 * MS)
+    wakes = find_wakes(seen, {0: Call.UNKNOWN, 1: Call.RUN, 2: Call.LOCK}, 40 * US)
+    assert wakes.takes == {(1, 0): 0}
+    assert wakes.posts == {(0, 0): ((460 * US, 0),)}
+    assert wakes.count == 1
+    assert find_wakes(seen, {0: Call.UNKNOWN, 1: Call.RUN, 2: Call.SLEEP}, 40 * US).count == 0
+
+
+def test_nobody_woke_a_thread_that_comes_back_long_after_the_last_hold():
+    rows = [
+        *turn(0, 1, holds_us=10, stack=2),
+        *turn(1000, 0, holds_us=10, stack=1),
+        *turn(5000, 1, holds_us=10, stack=2),
+    ]
+    assert find_wakes(see(trace_of(rows), 0, 0, 1000 * MS), {1: Call.RUN, 2: Call.LOCK}, 40 * US).count == 0
+
+
+# ---------------------------------------------------------------------------- sleeps and peers
+def test_a_sleep_was_asked_for_less_than_it_took():
+    rows = [row for n in range(20) for row in turn(n * 2000, 1, holds_us=10, stack=2)]
+    seen = see(trace_of(rows), 0, 0, 1000 * MS)
+    kinds = {0: Call.UNKNOWN, 2: Call.SLEEP}
+    asked = asked_sleeps(seen, 1, seen.bursts[1], kinds, COSTS, {})
+    assert len(set(asked.tolist())) == 1
+    assert 1800 * US < asked[0] < 1990 * US - 50 * US
+    assert set(asked_sleeps(seen, 1, seen.bursts[1], kinds, COSTS, {2: 1500 * US}).tolist()) == {1500 * US}
+
+
+def echo(count, *, answer_us, waits_us=0):
+    """Return the rows of a server: it receives (stack 1), sends (stack 2), and its peer answers after so long."""
+    rows, at = [], 0
+    for _ in range(count):
+        rows += turn(at, 0, waits_us=waits_us, holds_us=1, stack=2)  # lets go to send
+        at += waits_us + 1 + 5
+        rows += turn(at, 0, waits_us=waits_us, holds_us=1, stack=1)  # lets go to receive
+        at += waits_us + 1 + max(1, answer_us - 6 - waits_us)
+    return rows
+
+
+KINDS = {0: Call.UNKNOWN, 1: Call.RECEIVE, 2: Call.SEND}
+
+
+def peer_of(rows):
+    seen = see(trace_of(rows), 0, 0, 1000 * MS)
+    return find_peer(seen, 0, seen.bursts[0], KINDS, COSTS)
+
+
+def test_a_peer_that_takes_its_time_answers_after_that():
+    peer = peer_of(echo(50, answer_us=20_000))
+    assert not peer.simulated
+    assert 19_000 * US < np.median(peer.answers) < 20_000 * US
+
+
+def test_a_peer_that_is_as_quick_as_one_on_this_machine_is_simulated():
+    assert peer_of(echo(50, answer_us=100)).simulated
+
+
+def test_in_a_convoy_the_peers_time_does_not_show():
+    peer = peer_of(echo(50, answer_us=100, waits_us=5000))
+    assert peer.simulated
+    assert "not in the trace" in peer.assumed
+
+
+def test_requests_that_wait_already_are_no_peers_time():
+    peer = peer_of(echo(50, answer_us=7))
+    assert peer.always_there
+
+
+# ---------------------------------------------------------------------------- the model, and changes of it
+def test_threads_with_numbers_are_a_role():
+    rows = [row for thread in range(3) for row in turn(thread * 1000, thread, holds_us=10, stack=1)]
+    rows += [row for thread in range(3) for row in turn(500_000 + thread * 1000, thread, holds_us=10, stack=1)]
+    model = learn(trace_of(rows, names=("worker 0", "worker 1", "loop")), COSTS)
+    assert model.roles == ("worker *", "loop")
+    assert role_named(model, "worker") == "worker *"
+    assert role_named(model, "Loop") == "loop"
+    with pytest.raises(ScenarioError, match="'o' fits several roles"):
+        role_named(model, "o")
+
+
+@pytest.mark.parametrize("has_gil", [True, False])
+def test_nothing_to_replay_is_told(has_gil):
+    rows = [] if has_gil else [(0, 0, Kind.PARK, 0)]
+    with pytest.raises(ScenarioError, match="shows no GIL"):
+        learn(trace_of(rows, has_gil=has_gil), COSTS)
+
+
+def test_what_a_change_tells_the_simulator():
+    rows = [row for n in range(40) for row in turn(n * 20_000, n % 2, holds_us=10, stack=1 + n % 2)]
+    model = learn(trace_of(rows), COSTS)
+    spec, names = specify(model, NOTHING, COSTS, 7, MS, cores=2, slow_down=0.1)
+    assert names == ("main", "other")
+    assert (spec.seed, spec.core_count, spec.gils[0].policy, spec.gils[0].interval_ns) == (7, 2, 0, 5 * MS)
+    change = Change(policy="fair", interval_ns=MS, threads=(("other", 3),), cores=4, without=("main",))
+    spec, names = specify(model, change, COSTS, 7, MS, cores=2, slow_down=0.1)
+    assert names == ("other", "other", "other")
+    assert (spec.core_count, spec.gils[0].interval_ns) == (4, MS)
+    assert spec.gils[0].policy != 0
+    spec, _ = specify(model, Change(gil=False), COSTS, 7, MS, cores=2, slow_down=0.1)
+    assert (spec.gils[0].enabled, spec.gils[0].slow_down) == (False, 0.1)
+    spec, _ = specify(model, Change(shorten=(Shorten("app.py", 1, 0.5),)), COSTS, 7, MS, cores=2, slow_down=0.1)
+    plain, _ = specify(model, NOTHING, COSTS, 7, MS, cores=2, slow_down=0.1)
+    holds = [role.ops["value"][role.ops["kind"] == OpKind.HOLD] for role in (*spec.roles, *plain.roles)]
+    assert holds[0].sum() * 2 == pytest.approx(holds[2].sum(), rel=0.01)
+    assert holds[1].sum() == holds[3].sum()
+
+
+def test_a_change_in_words():
+    change = Change(
+        policy="fair",
+        options=(("latency_us", 20000),),
+        interval_ns=500_000,
+        threads=(("cpu", 8),),
+        cores=4,
+        processes=True,
+        gil=False,
+        without=("burner",),
+        shorten=(parse_shorten("app.py:42=0.5"),),
+    )
+    assert str(change) == (
+        "--policy fair --option latency_us=20000 --switch-interval 0.0005 --threads 'cpu:8' --cores 4 --processes --no-gil "
+        "--without 'burner' --shorten app.py:42=0.5"
+    )
+    assert str(NOTHING) == "no change"
+
+
+@pytest.mark.parametrize("text", ["app.py", "app.py:x=1", "app.py:3", "app.py:3=-1", "app.py:3=1e9", "app.py:3=e"])
+def test_what_is_no_shortening(text):
+    with pytest.raises(ScenarioError, match="expected FILE:LINE=FACTOR"):
+        parse_shorten(text)
