@@ -12,7 +12,7 @@
 
 /* So many steps at one time, and so many more for each task, are too many: all tasks may begin at
  * once, and each do some, but time is to pass. */
-#define MOST_AT_ONCE 1000000
+#define MOST_AT_ONCE 300000
 #define MOST_EACH_AT_ONCE 1000
 
 /* ---------------------------------------------------------------- the loop */
