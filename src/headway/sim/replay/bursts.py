@@ -31,6 +31,7 @@ class Bursts:
         holds: Of how many holds each is.
         first_hold: Index of the first one in the thread's holds.
         unfinished_ns: How long it ran in a burst that had no end in the window.
+        goes_on: It has or wants the GIL at the end of the window.
     """
 
     want_ns: NDArray[np.int64]
@@ -42,6 +43,7 @@ class Bursts:
     holds: NDArray[np.int64]
     first_hold: NDArray[np.int64]
     unfinished_ns: int
+    goes_on: bool
 
     def __len__(self) -> int:
         return len(self.want_ns)
@@ -105,4 +107,5 @@ def _bursts(holds: Holds, waits: Intervals, until_ns: int) -> Bursts:
     away_ns = np.full(len(first), -1, dtype=np.int64)
     away_ns[:-1] = np.maximum(want_ns[1:] - end_ns[:-1], 0)
     rest = int(run_ns[last[-1] + 1 :].sum()) if len(last) else int(run_ns.sum())
-    return Bursts(want_ns, begin_ns, end_ns, sums, holds.stack[last], away_ns, last - first + 1, first, rest)
+    goes_on = len(holds) > 0 and not bool(ended[-1])
+    return Bursts(want_ns, begin_ns, end_ns, sums, holds.stack[last], away_ns, last - first + 1, first, rest, goes_on)

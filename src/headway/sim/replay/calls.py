@@ -12,7 +12,7 @@ from enum import Enum
 
 from headway.traces.model import Frame
 
-__all__ = ["Call", "call_at"]
+__all__ = ["Call", "call_at", "sleep_ns_at"]
 
 
 class Call(Enum):
@@ -85,3 +85,12 @@ def call_at(frame: Frame | None) -> Call:
     text = _line(frame.filename, frame.line)
     found = {kind for kind, pattern in _WORDS if pattern.search(text)}
     return found.pop() if len(found) == 1 else Call.UNKNOWN
+
+
+_SLEEP = re.compile(r"\bsleep\(\s*([0-9][0-9_.]*(?:[eE][+-]?[0-9]+)?)\s*\)")
+
+
+def sleep_ns_at(frame: Frame | None) -> int | None:
+    """Return for how long a line of a program's own code sleeps, where it says so in a number: `time.sleep(0.01)`."""
+    found = None if frame is None else _SLEEP.search(_line(frame.filename, frame.line))
+    return None if found is None else round(float(found[1].replace("_", "")) * 1e9)

@@ -17,6 +17,7 @@ from headway.sim.table import nearest
 
 __all__ = ["NOTHING", "Change", "Shorten", "parse_shorten", "role_named", "specify"]
 
+_MOST_CORES = 64
 _COMPUTES_SHARE = 0.3
 """A role whose threads run with the GIL for so much of the time each computes: it may go into processes."""
 
@@ -151,6 +152,7 @@ def specify(
     stock = Gil(enabled=change.gil, interval_ns=interval_ns, slow_down=slow_down)
     main = replace(stock, policy=policy.address, options=policy.options, spin_ns=policy.spin_ns, yields=policy.yields)
     gils = [main if change.gil else stock]
+    wanted_cores = change.cores or cores
     roles: list[Role] = []
     names: list[str] = []
     clients: list[Client] = []
@@ -167,9 +169,10 @@ def specify(
             if actor.served:
                 ops = ops.copy()
                 ops["index"][ops["kind"] == OpKind.RECEIVE] = ports
-                clients.append(Client(connections=1, port=ports))
+                clients.append(Client(connections=1, port=ports, cores=_beside(wanted_cores)))
                 ports += 1
-            roles.append(Role(ops=ops, gil=len(gils) - 1 if apart else 0, turns=True, start_at=0))
+            mask = (1 << wanted_cores) - 1
+            roles.append(Role(ops=ops, gil=len(gils) - 1 if apart else 0, turns=True, cores=mask))
             names.append(role)
     if not roles:
         raise ScenarioError("nothing is left to simulate", hint="leave a role in the program")
@@ -181,7 +184,7 @@ def specify(
         tick_ns=costs.tick_ns,
         slice_ns=costs.slice_ns,
         migration_ns=costs.migration_ns,
-        core_count=change.cores or cores,
+        core_count=min(_MOST_CORES, max(wanted_cores, 2) if clients else wanted_cores),
         gils=tuple(gils),
         roles=tuple(roles),
         clients=tuple(clients),
@@ -190,6 +193,11 @@ def specify(
         dists=model.dists,
     )
     return spec, tuple(names)
+
+
+def _beside(cores: int) -> int:
+    """Return the cores of a client of a program on so many: of one that is kept on one core, the other one."""
+    return 0b10 if cores == 1 else 0
 
 
 def _matches(model: Model, one: Shorten) -> NDArray[np.bool_]:

@@ -1,6 +1,7 @@
 """From a trace to a model: roles, and for each thread the operations that the simulator is to replay."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import final
 
@@ -12,7 +13,8 @@ from headway.native_sim import OF_DIST, OP_DTYPE, OpKind
 from headway.printable import printable
 from headway.sim.machine import Costs
 from headway.sim.replay.bursts import Bursts, Seen, see
-from headway.sim.replay.calls import Call, call_at
+from headway.sim.replay.calls import Call, call_at, sleep_ns_at
+from headway.sim.replay.outside import AT_ONCE_NS, asked_sleeps, find_peer, wake_ns
 from headway.sim.replay.wakes import Wakes, find_wakes
 from headway.traces.analysis.words import role as role_of
 from headway.traces.model import Trace
@@ -24,16 +26,12 @@ _Row = tuple[int, int, int, int, int, int]
 
 _MOST_BURSTS = 40_000
 """Of a longer trace a window with so many is replayed."""
-_AT_ONCE_NS = 15_000
-"""A call that takes no longer has not slept."""
 _COLD_AFTER_NS = 1_000_000
 _SHORT_NS = 200_000
 """Bursts that are longer are not told apart into cold and hot ones."""
+_LEAST_PART = 0.15
+"""Of a burst that is never seen hot, this part is taken to be left when it is."""
 _FEW = 5
-_LATE = 4
-"""A receive that began so many times its own length after the send says nothing of the peer's time."""
-_OBSERVED_SHARE = 0.05
-"""Of a thread's receives so many must have slept for the peer's time to count as observed."""
 _MANY_SHORT_LIVED = 20
 
 
@@ -110,21 +108,23 @@ class Model:
 class _Building:
     """What grows while threads are looked at."""
 
+    seen: Seen
     costs: Costs
-    wake_ns: float
-    sleep_ns: float
-    cold_ns: float
+    kinds: Mapping[int, Call]
+    wakes: Wakes
+    literal_ns: dict[int, int]
     dists: list[tuple[float, ...]] = field(default_factory=list)
     rests_on: dict[str, None] = field(default_factory=dict)
     outside: dict[str, None] = field(default_factory=dict)
 
 
-def learn(trace: Trace, costs: Costs) -> Model:
+def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -> Model:
     """Return the model of a trace.
 
     Args:
         trace: Of a process with a GIL.
         costs: Of the machine that it was recorded on: a thread's own wake-up is not part of what it waited for.
+        calls: By stack, what kind of call lets the GIL go there; None: as the frames tell.
 
     Raises:
         ScenarioError: The trace shows no GIL, or nothing that could be replayed.
@@ -138,20 +138,10 @@ def learn(trace: Trace, costs: Costs) -> Model:
     since_ns, until_ns = _window(trace)
     seen = see(trace, gil, since_ns, until_ns)
     roles = _roles(trace, seen)
-    building = _Building(
-        costs=costs,
-        wake_ns=costs.median("wake_idle") + costs.median("switch") + costs.median("receive_woken"),
-        sleep_ns=costs.median("timer_slack")
-        + costs.median("timer_late_idle")
-        + costs.median("switch")
-        + costs.median("futex_woken_timed"),
-        cold_ns=costs.median("cold_python"),
-    )
-    kinds = _kinds(trace, seen)
-    wakes = find_wakes(seen, kinds, building.wake_ns)
-    actors = tuple(
-        _actor(thread, roles[thread], bursts, kinds, wakes, building) for thread, bursts in seen.bursts.items()
-    )
+    kinds = _kinds(trace, seen) if calls is None else defaultdict(lambda: Call.UNKNOWN, calls)
+    wakes = find_wakes(seen, kinds, wake_ns(costs))
+    building = _Building(seen, costs, kinds, wakes, _literals(trace, seen))
+    actors = tuple(_actor(thread, roles[thread], bursts, building) for thread, bursts in seen.bursts.items())
     actors = tuple(one for one in actors if len(one.ops))
     if not actors:
         raise ScenarioError("the trace is too short to predict from", hint="record for a second or more")
@@ -172,13 +162,13 @@ def learn(trace: Trace, costs: Costs) -> Model:
 
 
 def _window(trace: Trace) -> tuple[int, int]:
-    """Return what is replayed: the trace without its first tenth, in which a program starts; of a long one a part."""
+    """Return what is replayed: the trace but for its first tenth, in which a program starts, and its last twentieth, in
+    which it ends; of a long one a part."""
     events = trace.events["time_ns"]
-    since_ns = trace.start_ns + (trace.end_ns - trace.start_ns) // 10
-    first = int(np.searchsorted(events, since_ns))
-    last = min(first + 3 * _MOST_BURSTS, len(events)) - 1
-    until_ns = trace.end_ns if last == len(events) - 1 else int(events[last])
-    return since_ns, max(until_ns, since_ns + 1)
+    elapsed_ns = trace.end_ns - trace.start_ns
+    since_ns, until_ns = trace.start_ns + elapsed_ns // 10, trace.end_ns - elapsed_ns // 20
+    last = min(int(np.searchsorted(events, since_ns)) + 3 * _MOST_BURSTS, len(events) - 1)
+    return since_ns, max(min(until_ns, int(events[last])), since_ns + 1)
 
 
 def _roles(trace: Trace, seen: Seen) -> dict[int, str]:
@@ -197,6 +187,13 @@ def _roles(trace: Trace, seen: Seen) -> dict[int, str]:
 def _kinds(trace: Trace, seen: Seen) -> dict[int, Call]:
     stacks = np.unique(np.concatenate([one.stack for one in seen.bursts.values()] or [np.zeros(0, dtype=np.uint32)]))
     return {int(stack): call_at(trace.frames[trace.stack_frame[stack]] if stack else None) for stack in stacks}
+
+
+def _literals(trace: Trace, seen: Seen) -> dict[int, int]:
+    """Return by stack how long a sleep is that a line of the program has as a number."""
+    stacks = {int(one) for bursts in seen.bursts.values() for one in np.unique(bursts.stack)} - {0}
+    found = {stack: sleep_ns_at(trace.frames[trace.stack_frame[stack]]) for stack in stacks}
+    return {stack: value for stack, value in found.items() if value is not None}
 
 
 def _measured(seen: Seen, threads: list[int]) -> Measured:
@@ -233,62 +230,70 @@ def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
 
 
 # ---------------------------------------------------------------------------- one thread
-def _hot_ns(bursts: Bursts, cold_ns: float) -> NDArray[np.int64]:
+def _hot_ns(bursts: Bursts, costs: Costs) -> NDArray[np.int64]:
     """Return how long each burst runs when its code is hot: the simulator makes it cold again where it is."""
     run_ns = bursts.run_ns.astype(np.int64).copy()
     idle_ns = np.zeros(len(bursts), dtype=np.int64)
     idle_ns[1:] = bursts.begin_ns[1:] - bursts.end_ns[:-1]
-    cold = (idle_ns > _COLD_AFTER_NS) & (run_ns < _SHORT_NS)
-    for stack in np.unique(bursts.stack[cold]):
-        here = bursts.stack == stack
-        hot = run_ns[here & ~cold & (idle_ns < _COLD_AFTER_NS // 10) & (idle_ns > 0)]
-        chosen = here & cold
-        least = np.median(hot) if len(hot) >= _FEW else 0.15 * run_ns[chosen]
-        run_ns[chosen] = np.maximum(run_ns[chosen] - cold_ns, np.minimum(run_ns[chosen], least)).astype(np.int64)
+    short = run_ns < _SHORT_NS
+    cold = (idle_ns > _COLD_AFTER_NS) & short
+    lukewarm = np.append(False, cold[:-1]) & ~cold & short
+    hot = ~cold & ~lukewarm & (idle_ns < _COLD_AFTER_NS // 10) & (idle_ns > 0)
+    for chosen, cost in ((cold, "cold_python"), (lukewarm, "cold_python_next")):
+        for stack in np.unique(bursts.stack[chosen]):
+            here = chosen & (bursts.stack == stack)
+            known = run_ns[hot & (bursts.stack == stack)]
+            least = np.median(known) if len(known) >= _FEW else _LEAST_PART * run_ns[here]
+            cooler = run_ns[here] - costs.median(cost)
+            run_ns[here] = np.maximum(cooler, np.minimum(run_ns[here], least)).astype(np.int64)
     return np.maximum(run_ns, 1)
 
 
-def _actor(
-    thread: int,
-    role: str,
-    bursts: Bursts,
-    kinds: dict[int, Call],
-    wakes: Wakes,
-    building: _Building,
-) -> Actor:
+def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor:
     rows: list[_Row] = []
     if not len(bursts):
-        rows = [(OpKind.COMPUTE, 0, 0, 0, 0, 0)] if bursts.unfinished_ns else []
+        rows = [(OpKind.COMPUTE, 0, 0, 0, 0, 0)] if bursts.goes_on else []
         return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), False)
-    calls = np.array([kinds[int(stack)] for stack in bursts.stack], dtype=object)
-    hot_ns = _hot_ns(bursts, building.cold_ns)
+    seen, costs, kinds, wakes = building.seen, building.costs, building.kinds, building.wakes
+    hot_ns = _hot_ns(bursts, costs)
     typical = _typical_away(bursts)
-    served, answers = _peer(bursts, calls, building)
-    sleeps = _sleeps(bursts, calls, building)
+    sleeps = asked_sleeps(seen, thread, bursts, kinds, costs, building.literal_ns)
+    peer = find_peer(seen, thread, bursts, kinds, costs)
+    if peer.assumed:
+        building.rests_on[peer.assumed] = None
+    answers = -1
+    if peer.answers:
+        answers = len(building.dists)
+        building.dists.append(peer.answers)
+    woken_ns = wake_ns(costs)
+    rows.append((OpKind.BLOCK, 0, 0, 0, 0, max(0, int(bursts.want_ns[0]) - seen.since_ns)))
     for index in range(len(bursts)):
         where = int(bursts.stack[index])
         _hold(rows, index, int(hot_ns[index]), wakes.posts.get((thread, index), ()), int(bursts.run_ns[index]), where)
         away_ns = int(bursts.away_ns[index])
-        away_ns = typical[where] if away_ns < 0 else away_ns
-        call = calls[index]
+        if away_ns < 0:  # until the end of the window at least
+            away_ns = max(typical[where], seen.until_ns - int(bursts.end_ns[index]))
+        call = kinds[where]
         taken = wakes.takes.get((thread, index))
         if taken is not None:
             rows.append((OpKind.TAKE, 0, taken, where, 0, 0))
         elif call is Call.SLEEP:
             rows.append((OpKind.SLEEP, 0, 0, where, 0, sleeps[index]))
-        elif call is Call.SEND and (served or answers >= 0):
-            rows.append((OpKind.REPLY if served else OpKind.SEND, 0, 0, where, 0, 0))
-        elif call is Call.RECEIVE and (served or answers >= 0):
-            rows.append(
-                (OpKind.RECEIVE, 0, 0, where, 0, 0) if served else (OpKind.ANSWER, OF_DIST, answers, where, 0, 0)
-            )
-        elif call is Call.RUN or away_ns <= _AT_ONCE_NS:
+        elif call is Call.SEND and (peer.simulated or answers >= 0):
+            rows.append((OpKind.REPLY if peer.simulated else OpKind.SEND, 0, 0, where, 0, 0))
+        elif call is Call.RECEIVE and peer.simulated:
+            rows.append((OpKind.RECEIVE, 0, 0, where, 0, 0))
+        elif call is Call.RECEIVE and answers >= 0:
+            rows.append((OpKind.ANSWER, OF_DIST, answers, where, 0, 0))
+        elif call is Call.RECEIVE and peer.always_there:
+            rows.append((OpKind.RUN, 0, 0, where, 0, min(away_ns, typical[where])))
+        elif call is Call.RUN or away_ns <= AT_ONCE_NS:
             rows.append((OpKind.RUN, 0, 0, where, 0, away_ns))
         else:
-            rows.append((OpKind.BLOCK, 0, 0, where, 0, max(0, int(away_ns - building.wake_ns))))
-    if bursts.unfinished_ns > bursts.run_ns.max():
+            rows.append((OpKind.BLOCK, 0, 0, where, 0, max(0, int(away_ns - woken_ns))))
+    if bursts.goes_on and bursts.unfinished_ns > bursts.run_ns.max():
         rows.append((OpKind.HOLD, 0, 0, 0, 0, bursts.unfinished_ns))
-    return Actor(thread, role, _replayable(rows, served=served), served)
+    return Actor(thread, role, _replayable(rows, served=peer.simulated), peer.simulated)
 
 
 def _hold(
@@ -339,47 +344,3 @@ def _typical_away(bursts: Bursts) -> dict[int, int]:
         away = bursts.away_ns[(bursts.stack == stack) & known]
         found[int(stack)] = int(np.median(away)) if len(away) else 0
     return found
-
-
-def _sleeps(bursts: Bursts, calls: NDArray[np.object_], building: _Building) -> NDArray[np.int64]:
-    """Return how long each sleep was asked for: of one place where they hardly differ, the same for all."""
-    asked = np.maximum(bursts.away_ns - int(building.sleep_ns), 0)
-    is_sleep = np.array([call is Call.SLEEP for call in calls], dtype=bool)
-    for stack in np.unique(bursts.stack[is_sleep]):
-        here = (bursts.stack == stack) & (bursts.away_ns >= 0)
-        if not here.any():
-            continue
-        low, middle, high = np.percentile(asked[here], [10, 50, 90])
-        if high - low < 0.5 * max(middle, building.sleep_ns):
-            asked[bursts.stack == stack] = int(middle)
-    return asked
-
-
-def _peer(bursts: Bursts, calls: NDArray[np.object_], building: _Building) -> tuple[bool, int]:
-    """Return whether a thread's peer is to be simulated, or the distribution of the peer's time, -1: neither.
-
-    The peer of a thread that sends and receives in turn answers some time after a send. That time is seen where the
-    thread slept for the answer. In a convoy it never does: the answer is there before the thread has the GIL again.
-    """
-    receives = np.flatnonzero([call is Call.RECEIVE for call in calls])
-    sends = np.flatnonzero([call is Call.SEND for call in calls])
-    if not len(receives) or not len(sends):
-        return False, -1
-    before = np.searchsorted(sends, receives) - 1
-    receives, before = receives[before >= 0], before[before >= 0]
-    receives, before = receives[bursts.away_ns[receives] >= 0], before[bursts.away_ns[receives] >= 0]
-    # Where the thread came late to its receive, as it had to wait for the GIL, the answer was there already.
-    late_ns = bursts.end_ns[receives] - bursts.end_ns[sends[before]]
-    slept = (bursts.away_ns[receives] > _AT_ONCE_NS) & (late_ns < _LATE * bursts.away_ns[receives])
-    if np.count_nonzero(slept) >= max(_FEW, _OBSERVED_SHARE * len(receives)):
-        sent_ns = bursts.end_ns[sends[before[slept]]]
-        answer_ns = bursts.end_ns[receives[slept]] + bursts.away_ns[receives[slept]] - sent_ns - building.wake_ns
-        quantiles = np.percentile(np.maximum(answer_ns, 0), np.linspace(0, 100, 33))
-        building.dists.append(tuple(float(one) for one in quantiles))
-        building.rests_on["peers answer as they did in the trace, however soon they are answered themselves"] = None
-        return False, len(building.dists) - 1
-    building.rests_on[
-        "how soon peers send their next request is not in the trace, as it was always there already: "
-        "they are taken to be on this machine and to send at once"
-    ] = None
-    return True, -1

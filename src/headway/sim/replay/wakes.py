@@ -5,6 +5,7 @@ and the thread that it wakes wants the GIL a wake-up later: the holder at that t
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
 
@@ -37,7 +38,7 @@ class Wakes:
     count: int
 
 
-def find_wakes(seen: Seen, kinds: dict[int, Call], wake_ns: float) -> Wakes:
+def find_wakes(seen: Seen, kinds: Mapping[int, Call], wake_ns: float) -> Wakes:
     """Return who woke whom in a window.
 
     Args:

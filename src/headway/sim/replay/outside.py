@@ -1,0 +1,163 @@
+"""What a thread waits for outside of the program: for how long it asked to sleep, and how soon its peers answer.
+
+What a trace has is longer: on a core that others use a thread that is woken waits for its turn there. The simulator adds
+that again, so it has to be taken off. Where somebody else ran when the thread came back, the least times say most.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.sim.machine import Costs
+from headway.sim.replay.bursts import Bursts, Seen
+from headway.sim.replay.calls import Call
+
+__all__ = ["AT_ONCE_NS", "NO_PEER", "Peer", "asked_sleeps", "find_peer", "wake_ns"]
+
+AT_ONCE_NS = 15_000
+"""A call that takes no longer has not slept."""
+
+_LATE = 4
+"""A receive that began so many times its own length after the send says nothing of the peer's time."""
+_FEW = 5
+_OBSERVED_SHARE = 0.05
+"""Of a thread's receives so many must have slept for the peer's time to count as observed."""
+_READY = 3.0
+"""A receive that took less than so many times one that finds its data found its data."""
+_TICKS = 1.25
+"""On a core that others use a thread that is woken may wait for the next tick: less than so many hide the peer's time."""
+_NEAR = 3.0
+"""A peer that answers within so many times what a peer on this machine takes at least is taken for one."""
+_LEAST_PERCENT = 5
+_POINTS = 33
+
+
+@final
+@dataclass(frozen=True)
+class Peer:
+    """Whom a thread sends to and receives from in turn.
+
+    Attributes:
+        simulated: A client of this machine that sends its next request at once: it is simulated, too.
+        answers: Quantiles in ns of the time from a send to the answer; empty: not this kind.
+        always_there: Requests wait already whenever the thread receives.
+        assumed: What this rests on, or "".
+    """
+
+    simulated: bool = False
+    answers: tuple[float, ...] = ()
+    always_there: bool = False
+    assumed: str = ""
+
+
+NO_PEER = Peer()
+
+
+def wake_ns(costs: Costs) -> float:
+    """Return how long it takes typically from a wake-up until a thread has returned from its call, on an idle core."""
+    return costs.median("wake_idle") + costs.median("switch") + costs.median("receive_woken")
+
+
+def _sleep_ns(costs: Costs) -> float:
+    late_ns = costs.median("timer_slack") + costs.median("timer_late_idle")
+    return late_ns + costs.median("switch") + costs.median("futex_woken_timed")
+
+
+def _turnaround_ns(costs: Costs) -> float:
+    """Return how soon a peer on this machine can answer: woken on an idle core, it receives and sends."""
+    return wake_ns(costs) + costs.median("send")
+
+
+def _others_run(seen: Seen, thread: int, bursts: Bursts) -> NDArray[np.bool_]:
+    """Return for each burst whether another thread had the GIL when this one came back from the call after it."""
+    back_ns = bursts.end_ns + np.maximum(bursts.away_ns, 0)
+    at = np.searchsorted(seen.holds.start_ns, back_ns, "right") - 1
+    found = (at >= 0) & (seen.holds.end_ns[at] > back_ns) & (seen.holds.thread[at] != thread)
+    result: NDArray[np.bool_] = found & (bursts.away_ns >= 0)
+    return result
+
+
+def asked_sleeps(
+    seen: Seen,
+    thread: int,
+    bursts: Bursts,
+    kinds: Mapping[int, Call],
+    costs: Costs,
+    literal_ns: Mapping[int, int],
+) -> NDArray[np.int64]:
+    """Return for each burst how long the sleep after it was asked for, where it is a sleep.
+
+    Sleeps of one place that hardly differ were all asked for as long. So were those that end while others run, and then it
+    is the shortest ones that tell. Where the program's own line has the number (`literal_ns`, by stack), that is it.
+    """
+    over_ns = _sleep_ns(costs)
+    asked = np.maximum(bursts.away_ns - int(over_ns), 0)
+    busy = _others_run(seen, thread, bursts)
+    for stack in np.unique(bursts.stack):
+        here = (bursts.stack == stack) & (bursts.away_ns >= 0)
+        if kinds[int(stack)] is not Call.SLEEP or not here.any():
+            continue
+        if int(stack) in literal_ns:
+            asked[bursts.stack == stack] = literal_ns[int(stack)]
+            continue
+        least, low, middle, high = np.percentile(asked[here], [_LEAST_PERCENT, 10, 50, 90])
+        if high - low < 0.5 * max(middle, over_ns):
+            asked[bursts.stack == stack] = int(middle)
+        elif np.mean(busy[here]) > 0.5:
+            asked[bursts.stack == stack] = int(least)
+    return asked
+
+
+def find_peer(seen: Seen, thread: int, bursts: Bursts, kinds: Mapping[int, Call], costs: Costs) -> Peer:
+    """Return whom a thread talks to.
+
+    A peer's time, from a send to the answer, shows where the thread slept for the answer. In a convoy it need not: the
+    answer is there before the thread has the GIL again.
+    """
+    of_kind = np.array([kinds[int(stack)] for stack in bursts.stack], dtype=object)
+    sends = np.flatnonzero(of_kind == Call.SEND)
+    receives = np.flatnonzero((of_kind == Call.RECEIVE) & (bursts.away_ns >= 0))
+    receives = receives[receives > sends[0]] if len(sends) else receives[:0]
+    if not len(receives):
+        return NO_PEER
+    before = sends[np.searchsorted(sends, receives) - 1]
+    away_ns = bursts.away_ns[receives]
+    late_ns = bursts.end_ns[receives] - bursts.end_ns[before]
+    slept = (away_ns > AT_ONCE_NS) & (late_ns < _LATE * away_ns)
+    early = late_ns < _turnaround_ns(costs) / 2
+    ready = away_ns < _READY * costs.median("receive_ready")
+    if np.count_nonzero(early) >= _FEW and np.mean(ready[early]) > 0.5:
+        return Peer(always_there=True, assumed="requests wait already whenever they are received, as in the trace")
+    if np.count_nonzero(slept) < max(_FEW, _OBSERVED_SHARE * len(receives)):
+        return Peer(
+            simulated=True,
+            assumed="how soon peers send their next request is not in the trace, as it was always there already: "
+            "they are taken to be on this machine and to send at once",
+        )
+    answer_ns = np.maximum(late_ns[slept] + away_ns[slept] - wake_ns(costs), 0.0)
+    return _observed(answer_ns, _others_run(seen, thread, bursts)[receives[slept]], costs)
+
+
+def _observed(answer_ns: NDArray[np.float64], busy: NDArray[np.bool_], costs: Costs) -> Peer:
+    if np.count_nonzero(~busy) >= _FEW:
+        answer_ns = answer_ns[~busy]
+        least_ns = float(np.median(answer_ns))
+    else:
+        least_ns = float(np.percentile(answer_ns, _LEAST_PERCENT))
+        answer_ns = np.minimum(answer_ns, least_ns)
+        if least_ns < _TICKS * costs.tick_ns:
+            return Peer(
+                simulated=True,
+                assumed="how soon peers send their next request does not show, as others had the core when it came: "
+                "they are taken to be on this machine and to send at once",
+            )
+    if least_ns < _NEAR * _turnaround_ns(costs):
+        return Peer(simulated=True, assumed="peers are on this machine and send their next request at once")
+    quantiles = np.percentile(answer_ns, np.linspace(0, 100, _POINTS))
+    return Peer(
+        answers=tuple(float(one) for one in quantiles),
+        assumed="peers answer as soon as in the trace, however soon they are answered themselves",
+    )
