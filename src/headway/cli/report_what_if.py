@@ -41,8 +41,8 @@ def with_predictions(traces: "Sequence[Trace]", analyses: "Sequence[Analysis]", 
     """
     found = list(analyses)
     most = max(range(len(found)), key=lambda place: found[place].wait_ns, default=None)
-    if most is None or not found[most].gils or not found[most].wait_ns:
-        return found
+    if most is None or not found[most].gils or all(one.weight != "problem" for one in found[most].findings):
+        return found  # the GIL is not what keeps it
     try:
         found[most] = _predicted(traces[most], found[most], path if most == 0 else None)
     except Exception:  # noqa: BLE001 - whatever is wrong with a prediction, the report is there all the same

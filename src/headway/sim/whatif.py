@@ -303,8 +303,8 @@ def rank(
 
 
 # ---------------------------------------------------------------------------- for a report
-_REPORT_STEPS = 300_000
-_REPORT_SEEDS = 2
+_REPORT_STEPS = 200_000
+_REPORT_SEEDS = 5
 _REPORT_EVENTS = 2_000_000
 """Of a longer trace a report says nothing: learning from it takes too long."""
 
