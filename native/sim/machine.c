@@ -399,19 +399,15 @@ static int64_t wake_core_ns(struct hw__machine *machine, const struct hw__core *
     return hw__cost(machine, is_long ? HW_SIM_COST_WAKE_IDLE_LONG : HW_SIM_COST_WAKE_IDLE);
 }
 
-/* check_preempt_wakeup_fair(), and the interrupt that tells another core. Returns whether one was
- * sent. */
+/* check_preempt_wakeup_fair(), and the interrupt that tells another core, unless it was told before
+ * (`was_told`). Returns whether one was sent. */
 static bool preempt(struct hw__machine *machine, struct hw__core *core, struct hw__task *task,
-                    const struct hw__core *here, bool in_interrupt) {
-    bool before = core->need_resched;
-    if (core->current == NULL) {
-        return false;
-    }
+                    const struct hw__core *here, bool in_interrupt, bool was_told) {
     count_current(core, machine->now_ns);
     if (!core->need_resched && pick(core) == task) {
         core->need_resched = true;
     }
-    if (!core->need_resched || before) {
+    if (!core->need_resched || was_told) {
         return false;
     }
     if (here != core) {
@@ -453,11 +449,15 @@ static bool wake_task(struct hw__machine *machine, struct hw__task *task, struct
     task->blocked = false;
     task->sleep++;
     struct hw__core *core = task->core;
-    if (task->on_queue && task->delayed) {
+    bool stays = task->on_queue && task->delayed;
+    if (!stays) {
+        core = choose_core(machine, task, here, near);
+    }
+    bool was_told = core->need_resched;
+    if (stays) {
         count_current(core, machine->now_ns);
         undelay(core, task);
     } else {
-        core = choose_core(machine, task, here, near);
         count_current(core, machine->now_ns);
         task->core = core;
         place(core, task);
@@ -468,7 +468,7 @@ static bool wake_task(struct hw__machine *machine, struct hw__task *task, struct
     if (core->current == NULL) {
         return wake_core(machine, core, here, in_interrupt);
     }
-    return preempt(machine, core, task, here, in_interrupt);
+    return preempt(machine, core, task, here, in_interrupt, was_told);
 }
 
 static void leave_list(struct hw__task *task) {

@@ -29,8 +29,11 @@ _MOST_BURSTS = 40_000
 _COLD_AFTER_NS = 1_000_000
 _SHORT_NS = 200_000
 """Bursts that are longer are not told apart into cold and hot ones."""
-_LEAST_PART = 0.15
-"""Of a burst that is never seen hot, this part is taken to be left when it is."""
+_TINY_NS = 50_000
+_LEAST_PERCENT = 5
+_HOT_PART = 0.25
+"""Of a tiny burst that is only seen cold, so much is taken to be left when it is hot: coldness costs four times that."""
+_LEAST_PART = 0.02
 _FEW = 5
 _MANY_SHORT_LIVED = 20
 
@@ -162,8 +165,10 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
 
 
 def _window(trace: Trace) -> tuple[int, int]:
-    """Return what is replayed: the trace but for its first tenth, in which a program starts, and its last twentieth, in
-    which it ends; of a long one a part."""
+    """Return what is replayed: all but the first tenth and the last twentieth, in which a program starts and ends.
+
+    Of a long trace it is a part.
+    """
     events = trace.events["time_ns"]
     elapsed_ns = trace.end_ns - trace.start_ns
     since_ns, until_ns = trace.start_ns + elapsed_ns // 10, trace.end_ns - elapsed_ns // 20
@@ -230,6 +235,24 @@ def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
 
 
 # ---------------------------------------------------------------------------- one thread
+def _cooled(run_ns: NDArray[np.int64], hot_ns: NDArray[np.int64], cold_ns: tuple[float, ...]) -> NDArray[np.int64]:
+    """Return how long bursts of one place that ran cold would run hot.
+
+    Where hot ones are known, those tell. Else tiny bursts are taken to do the same each time: the least of them is nearest
+    to hot, and of that still the least that coldness costs is taken off.
+    """
+    if len(hot_ns) >= _FEW:
+        least = float(np.median(hot_ns))
+    else:
+        lowest = float(np.percentile(run_ns, _LEAST_PERCENT))
+        least = _HOT_PART * lowest
+        if lowest - cold_ns[0] > _LEAST_PART * lowest:
+            least = min(least, lowest - cold_ns[0])
+    cooler = np.where(run_ns < _TINY_NS, least, run_ns - cold_ns[len(cold_ns) // 2])
+    result: NDArray[np.int64] = np.maximum(cooler, np.minimum(run_ns, least)).astype(np.int64)
+    return result
+
+
 def _hot_ns(bursts: Bursts, costs: Costs) -> NDArray[np.int64]:
     """Return how long each burst runs when its code is hot: the simulator makes it cold again where it is."""
     run_ns = bursts.run_ns.astype(np.int64).copy()
@@ -243,9 +266,7 @@ def _hot_ns(bursts: Bursts, costs: Costs) -> NDArray[np.int64]:
         for stack in np.unique(bursts.stack[chosen]):
             here = chosen & (bursts.stack == stack)
             known = run_ns[hot & (bursts.stack == stack)]
-            least = np.median(known) if len(known) >= _FEW else _LEAST_PART * run_ns[here]
-            cooler = run_ns[here] - costs.median(cost)
-            run_ns[here] = np.maximum(cooler, np.minimum(run_ns[here], least)).astype(np.int64)
+            run_ns[here] = _cooled(run_ns[here], known, costs.costs[cost])
     return np.maximum(run_ns, 1)
 
 

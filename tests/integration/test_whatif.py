@@ -1,0 +1,201 @@
+"""What-if on traces whose truth is known: those of the simulator itself, with and without the change.
+
+Everything is in virtual time and of one seed, so that nothing here hangs on the machine. The bounds are those that
+replaying holds today; a wider error is a mistake in sim/replay.
+"""
+
+import json
+import math
+
+import pytest
+
+from headway.cli.main import main
+from headway.sim import library, parameters
+from headway.sim.compile import compile_scenario
+from headway.sim.machine import load
+from headway.sim.replay.calls import Call
+from headway.sim.replay.change import NOTHING, Change, Shorten
+from headway.sim.replay.learn import learn
+from headway.sim.run import Job, run
+from headway.sim.whatif import predict, rank
+from headway.traces.writer import write
+
+COSTS = load("preset")
+CALLS = {
+    "sleep": Call.SLEEP,
+    "receive": Call.RECEIVE,
+    "reply": Call.SEND,
+    "send": Call.SEND,
+    "answer": Call.RECEIVE,
+    "run": Call.RUN,
+    "lock": Call.LOCK,
+    "put": Call.LOCK,
+    "get": Call.LOCK,
+}
+CONVOYS = [{"threads": "1"}, {"threads": "2"}, {"threads": "4"}]
+PROGRAMS = [
+    *(("convoy", changes) for changes in CONVOYS),
+    ("convoy", {"threads": "0"}),
+    ("convoy", {"threads": "1", "placement": "free"}),
+    ("t1", {}),
+    ("t2", {}),
+    ("t6", {}),
+    ("t8", {}),
+    ("t11", {}),
+    ("t13", {}),
+]
+
+
+def scenario_of(name, changes):
+    scenario = library.load(name)
+    for key, value in changes.items():
+        scenario = parameters.change(scenario, key, value)
+    return scenario
+
+
+def trace_of(scenario, seed):
+    return run(Job(scenario, COSTS, seed, max_events=300_000)).trace
+
+
+def model_of(scenario, seed=1):
+    """Return the model of a simulated trace, in which each step's call is known as a program's own source would tell it."""
+    steps = compile_scenario(scenario, COSTS, seed).steps
+    calls = {number: CALLS.get(step.word, Call.UNKNOWN) for number, (_, step) in enumerate(steps, 1)}
+    return learn(trace_of(scenario, seed), COSTS, calls)
+
+
+def cores_of(scenario):
+    return 1 if scenario.placement == "split" else scenario.cores
+
+
+def off(found, truth):
+    return abs(math.log(found / truth))
+
+
+@pytest.mark.parametrize(("name", "changes"), PROGRAMS)
+def test_replayed_without_a_change_it_is_the_trace(name, changes):
+    scenario = scenario_of(name, changes)
+    model = model_of(scenario)
+    (prediction,) = predict(model, [NOTHING], COSTS, cores=cores_of(scenario), seeds=3)
+    for one in prediction.roles:
+        identity = one.identity
+        if one.measured.turns >= 100:
+            assert off(identity["turns_per_s"], 1) < 0.10, (one.role, identity)
+        if "p99_ns" in identity and one.measured.turns >= 1000:
+            assert off(identity["p99_ns"], 1) < 0.10, (one.role, identity)
+        if one.measured.run_share > 0.3:
+            assert off(identity["run_share"], 1) < 0.03, (one.role, identity)
+
+
+@pytest.mark.parametrize(
+    ("change", "settings"),
+    [
+        (Change(policy="fair"), {"policy": "fair"}),
+        (Change(policy="priority"), {"policy": "priority"}),
+        (Change(interval_ns=500_000), {"switch_interval_s": "0.0005"}),
+    ],
+    ids=["fair", "priority", "0.5 ms"],
+)
+@pytest.mark.parametrize(("name", "changes"), [*PROGRAMS[:5], ("t1", {}), ("t2", {}), ("t11", {}), ("t13", {})])
+def test_a_change_does_what_it_does(name, changes, change, settings):
+    scenario = scenario_of(name, changes)
+    model = model_of(scenario)
+    (prediction,) = predict(model, [change], COSTS, cores=cores_of(scenario), seeds=3)
+    truth = model_of(scenario_of(name, changes | settings), seed=2).measured
+    for one in prediction.roles:
+        told = truth.get(one.role)  # one that starves is not in the trace
+        if told is not None and told.turns >= 200 and one.turns_per_s is not None:
+            assert off(one.turns_per_s.value, told.turns_per_s) < 0.20, one.role
+
+
+def test_without_a_role_the_others_have_its_time():
+    scenario = scenario_of("t6", {})
+    model = model_of(scenario)
+    (prediction,) = predict(model, [Change(threads=(("cpu", 2),))], COSTS, cores=2, seeds=1)
+    assert off(prediction.roles[0].run_share.value, 1) < 0.05
+    scenario = scenario_of("t13", {})
+    (prediction,) = predict(model_of(scenario), [Change(without=("cpu",))], COSTS, cores=1, seeds=1)
+    server = next(one for one in prediction.roles if one.role == "server")
+    assert server.turns_per_s.value > 20 * server.measured.turns_per_s
+
+
+def test_without_a_gil_threads_compute_beside_each_other():
+    scenario = scenario_of("t6", {})
+    (prediction,) = predict(model_of(scenario), [Change(gil=False, cores=2)], COSTS, cores=2, slow_down=0.25, seeds=1)
+    # Four threads on two cores, each of which takes 1 + 3 x 0.25 as long: the simulator counts the time that they run.
+    assert prediction.roles[0].run_share.value > 1.9
+    assert any("without a GIL" in one for one in prediction.outside)
+
+
+def test_a_line_that_holds_for_less():
+    """T2's fakes compute 0.8 ms at a time, uninterrupted: what is known of a hold is the line at which it ends."""
+    scenario = scenario_of("t2", {})
+    model = model_of(scenario)
+    sleep = next(step for role in scenario.roles for step in role.program if step.word == "sleep")
+    frame = next(one for one in model.trace.frames if one.line == sleep.line)
+    change = Change(shorten=(Shorten(frame.filename, frame.line, 0.5),))
+    (prediction,) = predict(model, [change], COSTS, cores=2, seeds=1)
+    fake = next(one for one in prediction.roles if one.role.startswith("fake"))
+    assert fake.turns_per_s.value > 1.2 * fake.measured.turns_per_s
+
+
+def test_the_ranking_begins_with_what_helps():
+    scenario = scenario_of("convoy", {"threads": "2"})
+    ranked = rank(model_of(scenario), COSTS, cores=1, seeds=2)
+    assert [one.worth for one in ranked] == sorted((one.worth for one in ranked), reverse=True)
+    worths = {str(one.prediction.change): one.worth for one in ranked}
+    assert worths["--policy fair"] > worths["--switch-interval 0.0005"] > 0
+
+
+def test_the_command_line(tmp_path, capsys):
+    path = tmp_path / "convoy.hwt"
+    write(trace_of(scenario_of("convoy", {"threads": "1"}), 1), path)
+    assert main(["whatif", str(path), "--calibration", "preset", "--seeds", "2"]) == 0
+    ranking = capsys.readouterr().out
+    assert "what would help, best first" in ranking
+    assert "--policy fair" in ranking
+    assert main(["whatif", str(path), "--calibration", "preset", "--seeds", "2", "--policy", "fair", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["change"] == "--policy fair"
+    server = next(one for one in found["roles"] if one["role"] == "server")
+    assert server["turns_per_s"]["low"] <= server["turns_per_s"]["value"] <= server["turns_per_s"]["high"]
+    assert main(["whatif", str(path), "--calibration", "preset", "--seeds", "1", "--threads", "cpu:3"]) == 0
+    table = capsys.readouterr().out
+    assert "in the" in table
+    assert "80 % interval" in table
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--threads", "nobody:3"], "'nobody' is no role of the trace"),
+        (["--threads", "cpu"], "--threads is 'cpu'"),
+        (["--without", "server", "--without", "cpu"], "nothing is left to simulate"),
+        (["--shorten", "app.py:1=0.5"], "no thread of the trace was seen at app.py:1"),
+        (["--shorten", "app.py=0.5"], "expected FILE:LINE=FACTOR"),
+        (["--policy", "fairr"], "fairr"),
+        (["--cores", "0"], "--cores is 0"),
+        (["--switch-interval", "0"], "--switch-interval is 0"),
+        (["--seeds", "0"], "--seeds is 0"),
+        (["--calibration", "/nowhere"], "/nowhere"),
+    ],
+)
+def test_what_cannot_be_is_told(tmp_path, capsys, words, told):
+    path = tmp_path / "convoy.hwt"
+    write(trace_of(scenario_of("convoy", {"threads": "1"}), 1), path)
+    calibration = [] if "--calibration" in words else ["--calibration", "preset"]
+    assert main(["whatif", str(path), *calibration, *words]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert told in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_the_same_trace_gives_the_same_prediction(tmp_path, capsys):
+    path = tmp_path / "convoy.hwt"
+    write(trace_of(scenario_of("convoy", {"threads": "2"}), 1), path)
+    found = []
+    for _ in range(2):
+        assert main(["whatif", str(path), "--calibration", "preset", "--seeds", "2", "--json"]) == 0
+        found.append(capsys.readouterr().out)
+    assert found[0] == found[1]
