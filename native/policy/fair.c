@@ -5,7 +5,7 @@
  * GIL for a moment and wait for each other, and an interruption in the middle of that makes the
  * others queue for what the interrupted one has locked. So the policy tells two kinds apart.
  *
- * - A thread computes that holds the GIL for longer than `compute_us` from one call to the next.
+ * - A thread computes that holds the GIL for `compute_us` or longer from one call to the next.
  *   Threads that do not come first, in the order of their arrival, and a thread that computes is
  *   asked for the GIL as soon as one of them waits. Among each other they wait for a switch
  *   interval, as without us.
@@ -99,18 +99,21 @@ static int64_t charge(const struct hw_policy_thread *thread, int64_t ns) {
     return scaled(thread, ns);
 }
 
-static int64_t share_ns(const struct hw_policy_gil *gil) {
+/* The part of `latency_us` for a thread that has the GIL, or comes to wait while another one may
+ * have it. */
+static int64_t share_ns(const struct hw_policy_gil *gil, const struct hw_policy_thread *thread) {
     int64_t others = gil->in_lane[FIRST_LANE] + gil->in_lane[TURN_LANE]; /* may yet compute */
+    others += gil->holder != NULL && gil->holder != thread ? 1 : 0;
     return option_ns(gil, LATENCY) / (others < 2 ? 2 : others);
 }
 
-static int64_t slice_ns(const struct hw_policy_gil *gil) {
-    return most(share_ns(gil), option_ns(gil, LEAST_SLICE));
+static int64_t slice_ns(const struct hw_policy_gil *gil, const struct hw_policy_thread *thread) {
+    return most(share_ns(gil, thread), option_ns(gil, LEAST_SLICE));
 }
 
 /* When its turn is over: sooner than was thought when it began, if more have come since. */
 static int64_t turn_end(const struct hw_policy_gil *gil, const struct hw_policy_thread *thread) {
-    int64_t slice = slice_ns(gil);
+    int64_t slice = slice_ns(gil, thread);
     return slice < thread->SLICE ? thread->TURN_END - thread->SLICE + slice : thread->TURN_END;
 }
 
@@ -134,7 +137,7 @@ static void account(struct hw_policy_gil *gil, const struct hw_policy_thread *ho
 /* It wants the GIL, and may have been away. */
 static void arrive(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     int64_t credit_ns = has(thread, KNOWN) ? option_ns(gil, CREDIT) : 0;
-    int64_t debt_ns = scaled(thread, MOST_DEBT_SHARES * share_ns(gil));
+    int64_t debt_ns = scaled(thread, MOST_DEBT_SHARES * share_ns(gil, thread));
     thread->VIRTUAL = most(thread->VIRTUAL, gil->CLOCK - credit_ns);
     thread->VIRTUAL = least(thread->VIRTUAL, gil->CLOCK + debt_ns);
     set(thread, KNOWN, true);
@@ -143,7 +146,7 @@ static void arrive(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
 static bool computes(const struct hw_policy_gil *gil, const struct hw_policy_thread *thread,
                      int64_t held_ns) {
     int64_t limit_ns = option_ns(gil, COMPUTE);
-    return thread->run_ns + held_ns > limit_ns || thread->burst_ns > limit_ns;
+    return thread->run_ns + held_ns >= limit_ns || thread->burst_ns >= limit_ns;
 }
 
 /* It took more than its share, and others that compute want the GIL, too. */
@@ -154,7 +157,7 @@ static bool is_overdrawn(const struct hw_policy_gil *gil, const struct hw_policy
 
 /* Gives it a deadline, and a slice. */
 static void plan(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
-    int64_t slice = slice_ns(gil);
+    int64_t slice = slice_ns(gil, thread);
     int64_t need = has(thread, COMPUTES) ? slice : least(2 * thread->burst_ns, slice);
     thread->SLICE = slice;
     thread->TURN_END = 0;
@@ -212,7 +215,7 @@ static void released(struct hw_policy_gil *gil, struct hw_policy_thread *thread,
     }
     if (thread->run_ns > LEAST_NEED_NS && thread->DEADLINE < thread->VIRTUAL) {
         /* It needs more than was thought. */
-        thread->DEADLINE = thread->VIRTUAL + scaled(thread, slice_ns(gil));
+        thread->DEADLINE = thread->VIRTUAL + scaled(thread, slice_ns(gil, thread));
     }
 }
 
@@ -235,7 +238,7 @@ static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread
     }
     int64_t reached = holder->VIRTUAL + charge(holder, held_ns), deadline = holder->DEADLINE;
     if (reached > deadline) {
-        deadline = reached + scaled(holder, slice_ns(gil)); /* as released() will find */
+        deadline = reached + scaled(holder, slice_ns(gil, holder)); /* as released() will find */
     }
     int64_t left_ns = turn_end(gil, holder) - gil->now_ns;
     return waiter->key < deadline ? least(left_ns, hold_ns) : left_ns;
@@ -262,7 +265,7 @@ static int64_t grace(struct hw_policy_gil *gil, const struct hw_policy_thread *n
 static const struct hw_policy_option options[] = {
     {"latency_us", 1000, 10000000, 42000, "in which all that compute have had their turn"},
     {"least_slice_us", 100, 1000000, 1000, "what a turn lasts at least"},
-    {"compute_us", 100, 1000000, 5000, "who holds the GIL for longer at a time computes"},
+    {"compute_us", 100, 1000000, 5000, "who holds the GIL for so long at a time computes"},
     {"compute_percent", 1, 90, 10,
      "the part of the time that threads which compute get at least, between them"},
     {"credit_us", 0, 10000000, 5000, "how far behind the others a thread that slept may be"},

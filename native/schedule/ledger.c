@@ -130,7 +130,13 @@ static void tell_acquired(struct hw__ledger *ledger) {
 }
 
 int64_t hw__ledger_patience(struct hw__ledger *ledger, const struct hw__waiter *waiter) {
-    return ledger->policy->patience(&ledger->view, &waiter->seen, &ledger->holder->seen);
+    uint32_t *in_lane = &ledger->view.in_lane[waiter->seen.lane == 0 ? 0 : 1];
+    uint32_t apart = waiter->place == 0 ? 1 : 0; /* it is awake, and waits all the same */
+    *in_lane += apart;
+    int64_t patience_ns =
+        ledger->policy->patience(&ledger->view, &waiter->seen, &ledger->holder->seen);
+    *in_lane -= apart;
+    return patience_ns;
 }
 
 int64_t hw__ledger_grace(struct hw__ledger *ledger, const struct hw__waiter *next,

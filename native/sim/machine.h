@@ -107,7 +107,8 @@ struct hw__machine {
     struct hw__task **tasks;
     int32_t task_count;
     int64_t steps;
-    int error; /* 0, or what ended the run: -ENOMEM, -EPROTO */
+    int64_t moved_ns, moved_at; /* when time last passed, and how many steps had been made then */
+    int error;                  /* 0, or what ended the run: -ENOMEM, -EPROTO */
 };
 
 /* A place in memory that tasks sleep on. */
@@ -129,6 +130,11 @@ struct hw__task *hw__machine_add(struct hw__machine *machine, void (*entry)(void
 int hw__machine_run(struct hw__machine *machine, int64_t until_ns);
 
 void hw__machine_free(struct hw__machine *machine);
+
+/* An event that is to happen; of a core. */
+void hw__machine_plan(struct hw__machine *machine, struct hw__planned event);
+void hw__machine_plan_core(struct hw__machine *machine, struct hw__core *core,
+                           enum hw__event_kind kind, int64_t time_ns);
 
 /* A cost, drawn anew. */
 int64_t hw__cost(struct hw__machine *machine, enum hw_sim_cost cost);

@@ -1,217 +1,113 @@
 // SPDX-License-Identifier: MIT
-/* The policies by themselves: a small machine of one GIL and threads that want it, in virtual time.
- * Each thread holds for a while, then stays away for a while; the engine's part is played here in
- * its simplest form: who waits with the least key goes next, and the holder lets go when the
- * first's patience is over. */
+/* What each policy gives to whom, in virtual time: the ledger, the decisions and the policies as
+ * they schedule real threads, on a machine whose operations cost nothing and that has a core for
+ * each thread. So what is seen is the policy's doing, not the operating system's. */
 #include "policy/policies.h"
-#include "t.h"
+#include "sim_world.h"
 
-#include <string.h>
-
-#include "headway/schedule.h"
-
-#define MAX_THREADS 400
 #define CROWD 400
-#define MS 1000000
-#define STEP 10000 /* ns; a holder is looked at so often */
+#define CORES 16
+#define SPAN (4000 * MS)
+#define MOMENT (20 * US) /* away for next to nothing, of a thread that lets go for a call */
 
-struct actor {
-    struct hw_policy_thread seen;
-    int64_t burst_ns; /* it wants the GIL for so long ... */
-    int64_t away_ns;  /* ... and then not for so long; both 0: it computes for ever */
-    int64_t deaf_ns;  /* for so long nobody can interrupt it, once it has the GIL */
-    int64_t left_ns;  /* of the burst */
-    int64_t back_ns;  /* when it wants it again */
-    int64_t used_ns;
-    int64_t worst_wait_ns;
-    long turns;
-    bool waits;
-};
-
-struct machine {
-    const struct hw_policy *policy;
-    struct hw_policy_gil gil;
-    struct actor actors[MAX_THREADS];
-    int count;
-    struct actor *holder;
-};
-
-static struct machine machine;
-
-static struct actor *first(void) {
-    struct actor *found[HW_POLICY_LANES] = {NULL};
-    machine.gil.in_lane[0] = machine.gil.in_lane[1] = 0;
-    for (int i = 0; i < machine.count; i++) {
-        struct actor *one = &machine.actors[i];
-        if (one->waits) {
-            struct actor **best = &found[one->seen.lane];
-            machine.gil.in_lane[one->seen.lane]++;
-            if (*best == NULL || one->seen.key < (*best)->seen.key) {
-                *best = one;
-            }
-        }
-    }
-    if (found[0] != NULL && found[1] != NULL && machine.policy->lane != NULL) {
-        return found[machine.policy->lane(&machine.gil)];
-    }
-    return found[0] != NULL ? found[0] : found[1];
+static void begin(const struct hw_policy *policy, int64_t end_ns) {
+    sim_begin(policy, CORES, end_ns);
+    sim_world.gils[0].spin_ns = 20 * US;
+    sim_world.gils[0].yields = 1;
 }
 
-static void want(struct actor *one) {
-    first();
-    one->waits = true;
-    one->seen.ready_ns = machine.gil.now_ns;
-    machine.policy->ready(&machine.gil, &one->seen);
-    first();
+/* It computes for ever. */
+static struct hw_sim_role *add_computing(void) { return SIM_ADD(SIM_OP(COMPUTE, 0)); }
+
+/* It wants the GIL for so long, and then not for so long. */
+static struct hw_sim_role *add(int64_t burst_ns, int64_t away_ns) {
+    return SIM_ADD(SIM_OP(HOLD, burst_ns), SIM_OP(BLOCK, away_ns), SIM_OP(DONE, 0));
 }
 
-static void let_go(bool forced) {
-    struct actor *one = machine.holder;
-    int64_t held = machine.gil.now_ns - one->seen.acquired_ns;
-    one->seen.used_ns += held;
-    one->seen.run_ns += held;
-    one->seen.flags = (one->seen.flags & ~HW_THREAD_FORCED) | (forced ? HW_THREAD_FORCED : 0);
-    if (machine.policy->released != NULL) {
-        machine.policy->released(&machine.gil, &one->seen, held);
-    }
-    one->seen.released_ns = machine.gil.now_ns;
-    machine.holder = NULL;
-    machine.gil.holder = NULL;
-    if (forced) {
-        want(one);
-    } else {
-        one->seen.burst_ns += (one->seen.run_ns - one->seen.burst_ns) / 4;
-        one->seen.run_ns = 0;
-        one->back_ns = machine.gil.now_ns + one->away_ns;
-    }
-}
-
-static void take(struct actor *one) {
-    int64_t wait = machine.gil.now_ns - one->seen.ready_ns;
-    one->worst_wait_ns = wait > one->worst_wait_ns ? wait : one->worst_wait_ns;
-    one->waits = false;
-    one->turns++;
-    one->seen.acquired_ns = machine.gil.now_ns;
-    machine.holder = one;
-    machine.gil.holder = &one->seen;
-    first();
-    if (machine.policy->acquired != NULL) {
-        machine.policy->acquired(&machine.gil, &one->seen);
-    }
-}
-
-static void begin(const struct hw_policy *policy) {
-    memset(&machine, 0, sizeof machine);
-    machine.policy = policy;
-    machine.gil.now_ns = 1000 * MS;
-    machine.gil.interval_ns = 5 * MS;
-    for (int i = 0; policy->options[i].name != NULL; i++) {
-        machine.gil.options[i] = policy->options[i].preset;
-    }
-}
-
-static struct actor *add(int64_t burst_ns, int64_t away_ns) {
-    struct actor *one = &machine.actors[machine.count++];
-    one->burst_ns = one->left_ns = burst_ns;
-    one->away_ns = away_ns;
-    return one;
-}
-
-static void run(int64_t span_ns) {
-    for (int64_t end = machine.gil.now_ns + span_ns; machine.gil.now_ns < end;
-         machine.gil.now_ns += STEP) {
-        for (int i = 0; i < machine.count; i++) {
-            struct actor *one = &machine.actors[i];
-            if (!one->waits && one != machine.holder && one->back_ns <= machine.gil.now_ns) {
-                one->left_ns = one->burst_ns;
-                want(one);
-            }
-        }
-        struct actor *holder = machine.holder;
-        struct actor *next = first();
-        if (holder != NULL) {
-            holder->used_ns += STEP;
-            holder->left_ns -= STEP;
-            if (holder->burst_ns != 0 && holder->left_ns <= 0) {
-                let_go(false);
-            } else if (next != NULL &&
-                       machine.gil.now_ns - holder->seen.acquired_ns >= holder->deaf_ns &&
-                       machine.policy->patience(&machine.gil, &next->seen, &holder->seen) <= 0) {
-                let_go(true);
-            }
-        }
-        if (machine.holder == NULL && (next = first()) != NULL) {
-            take(next);
-        }
-    }
-}
-
-static double share(const struct actor *one, int64_t span_ns) {
-    return (double)one->used_ns / (double)span_ns;
-}
-
-#define SPAN (4000LL * MS)
+static void run(void) { T_EQ(0, sim_run(sim_world.spec.end_ns)); }
 
 /* Threads that compute share the GIL evenly under every policy. */
 static void test_even_shares(void) {
     for (int i = 0; hw_policy_at(i) != NULL; i++) {
         for (int threads = 1; threads <= 8; threads *= 2) {
-            begin(hw_policy_at(i));
+            begin(hw_policy_at(i), SPAN);
             for (int j = 0; j < threads; j++) {
-                add(0, 0);
+                add_computing();
             }
-            run(SPAN);
+            run();
             for (int j = 0; j < threads; j++) {
-                T_TRUE(share(&machine.actors[j], SPAN) > 0.9 / threads);
+                T_TRUE(sim_share(j, SPAN) > 0.9 / threads);
             }
+            sim_end();
         }
     }
 }
 
 /* Eight threads that compute: nobody waits for longer than 50 ms under `fair`. */
 static void test_no_long_wait(void) {
-    begin(&hw__policy_fair);
+    begin(&hw__policy_fair, SPAN);
     for (int j = 0; j < 8; j++) {
-        add(0, 0);
+        add_computing();
     }
-    run(SPAN);
+    run();
     for (int j = 0; j < 8; j++) {
-        T_TRUE(machine.actors[j].worst_wait_ns <= 50LL * MS);
+        T_TRUE(sim_result(j).worst_wait_ns <= 50 * MS);
     }
+    sim_end();
+}
+
+/* A thread that for a phase wants the GIL for a moment again and again, and is away for as long. */
+static void add_phased(int64_t burst_ns, int64_t away_ns, int64_t phase_ns) {
+    struct hw_sim_op ops[SIM_OPS];
+    int count = 0;
+    for (int j = 0; j < 10; j++) {
+        int64_t some_ns = phase_ns * (1 + j * 7 % 10) / 5;
+        ops[count++] = SIM_OP(LOOP, some_ns / (burst_ns + away_ns));
+        ops[count++] = SIM_OP(HOLD, burst_ns);
+        ops[count++] = SIM_OP(BLOCK, away_ns);
+        ops[count++] = SIM_OP(END, 0);
+        ops[count++] = SIM_OP(BLOCK, some_ns);
+    }
+    sim_add(ops, count);
 }
 
 /* Nor for much longer beside one that comes and goes in phases, and so takes more from one's turn
- * than from another's. */
+ * than from another's: 75 ms, but for one wait in a hundred. As that thread comes and goes, turns
+ * become shorter and longer; a thread that had a turn of 14 ms and is by so much ahead of others,
+ * who now have turns of 10.5 ms, lets them all go before it a second time. So none waits for more
+ * than two rounds of 42 ms, and what the other one takes meanwhile. */
 static void test_no_long_wait_beside_phases(void) {
     static const struct {
         int64_t burst_ns, away_ns, phase_ns;
-    } phases[] = {{20000, 20000, 60 * MS},
-                  {20000, 60000, 20 * MS},
-                  {20000, 20000, 5 * MS},
-                  {500000, 500000, 20 * MS}};
+    } phases[] = {{20 * US, 20 * US, 60 * MS},
+                  {20 * US, 60 * US, 20 * MS},
+                  {20 * US, 20 * US, 5 * MS},
+                  {500 * US, 500 * US, 20 * MS}};
     for (int threads = 4; threads <= 8; threads += 4) {
         for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
-            begin(&hw__policy_fair);
-            struct actor *phased = add(phases[i].burst_ns, phases[i].away_ns);
+            int64_t span_ns = phases[i].phase_ns * 88; /* of 40 phases and as many pauses, */
+            span_ns = span_ns > SPAN ? span_ns : SPAN; /* but many turns of each */
+            begin(&hw__policy_fair, span_ns);
+            sim_world.spec.max_events = INT64_C(1) << 22;
+            add_phased(phases[i].burst_ns, phases[i].away_ns, phases[i].phase_ns);
             for (int j = 0; j < threads; j++) {
-                add(0, 0);
+                add_computing();
             }
-            for (int j = 0; j < 40; j++) {
-                int64_t some_ns = phases[i].phase_ns * (1 + j * 7 % 10) / 5;
-                run(some_ns);
-                if (!phased->waits && machine.holder != phased) {
-                    phased->back_ns = machine.gil.now_ns + some_ns;
-                }
-                run(some_ns);
-            }
+            run();
             double sum = 0, squares = 0;
+            int64_t count = 0, longer = 0;
             for (int j = 1; j <= threads; j++) {
-                double used = (double)machine.actors[j].used_ns;
-                T_TRUE(machine.actors[j].worst_wait_ns <= 75LL * MS);
+                double used = (double)sim_result(j).held_ns;
+                struct sim_waits waits = sim_waits((uint32_t)j, 0, 75 * MS);
+                count += waits.count;
+                longer += waits.longer;
+                T_TRUE(waits.worst_ns <= 100 * MS);
                 sum += used;
                 squares += used * used;
             }
+            T_TRUE(longer * 100 <= count);
             T_TRUE(sum * sum / (threads * squares) > 0.99);
+            sim_end();
         }
     }
 }
@@ -219,145 +115,161 @@ static void test_no_long_wait_beside_phases(void) {
 /* One that wants the GIL for 20 us every millisecond, beside four that compute: under stock each of
  * its waits is of several intervals, under the others it hardly waits. */
 static void test_prompt(void) {
+    static const struct hw_policy *const slow[] = {NULL, &hw__policy_stock};
     static const struct hw_policy *const prompt[] = {&hw__policy_fair, &hw__policy_priority,
                                                      &hw__policy_bfs};
-    begin(&hw__policy_stock);
-    struct actor *small = add(20000, MS);
-    for (int j = 0; j < 4; j++) {
-        add(0, 0);
-    }
-    run(SPAN);
-    T_TRUE(small->turns < SPAN / (15 * MS));
-    for (int i = 0; i < 3; i++) {
-        begin(prompt[i]);
-        small = add(20000, MS);
+    for (int i = 0; i < 5; i++) {
+        begin(i < 2 ? slow[i] : prompt[i - 2], SPAN);
+        add(20 * US, MS);
         for (int j = 0; j < 4; j++) {
-            add(0, 0);
+            add_computing();
         }
-        run(SPAN);
-        T_TRUE(small->turns > SPAN / MS * 8 / 10);
+        run();
+        if (i < 2) {
+            T_TRUE(sim_result(0).done < SPAN / (15 * MS));
+        } else {
+            T_TRUE(sim_result(0).done > SPAN / MS * 8 / 10);
+        }
+        sim_end();
     }
 }
 
 /* T1 of bpo-7946, "cpued": it computes for 1 ms and lets go for next to nothing, for ever, beside
  * two that compute. `fair` and `bfs` give everyone a third; `priority` starves the two. */
 static void test_cpued(void) {
-    static const struct hw_policy *const fair[] = {&hw__policy_fair, &hw__policy_bfs};
-    for (int i = 0; i < 2; i++) {
-        begin(fair[i]);
-        add(MS, 2 * STEP);
-        add(0, 0);
-        add(0, 0);
-        run(SPAN);
+    static const struct hw_policy *const policies[] = {&hw__policy_fair, &hw__policy_bfs,
+                                                       &hw__policy_priority};
+    for (int i = 0; i < 3; i++) {
+        begin(policies[i], SPAN);
+        add(MS, MOMENT);
+        add_computing();
+        add_computing();
+        run();
         for (int j = 0; j < 3; j++) {
-            T_TRUE(share(&machine.actors[j], SPAN) > 0.8 / 3);
+            if (i < 2) {
+                T_TRUE(sim_share(j, SPAN) > 0.8 / 3);
+            } else if (j > 0) {
+                T_TRUE(sim_share(j, SPAN) < 0.1);
+            }
         }
+        sim_end();
     }
-    begin(&hw__policy_priority);
-    add(MS, 2 * STEP);
-    add(0, 0);
-    add(0, 0);
-    run(SPAN);
-    T_TRUE(share(&machine.actors[1], SPAN) < 0.1);
 }
 
 /* T2: 4 and 16 such threads of 0.8 ms beside one that computes: everyone gets 0.8 of its fair share
  * or more under `fair`. */
 static void test_many_fakes(void) {
     for (int fakes = 4; fakes <= 16; fakes *= 4) {
-        begin(&hw__policy_fair);
+        begin(&hw__policy_fair, SPAN);
         for (int j = 0; j < fakes; j++) {
-            add(800000, 2 * STEP);
+            add(800 * US, MOMENT);
         }
-        add(0, 0);
-        run(SPAN);
+        add_computing();
+        run();
         for (int j = 0; j <= fakes; j++) {
-            T_TRUE(share(&machine.actors[j], SPAN) > 0.8 / (fakes + 1));
+            T_TRUE(sim_share(j, SPAN) > 0.8 / (fakes + 1));
         }
+        sim_end();
     }
 }
 
-/* Who slept for long does not come back with the right to all of the time it missed. */
+/* Who slept for long, or has not been there before, does not come with the right to all of the time
+ * it missed. */
 static void test_bounded_credit(void) {
-    begin(&hw__policy_fair);
-    struct actor *sleeper = add(500LL * MS, 0);
-    struct actor *other = add(0, 0);
-    sleeper->back_ns = machine.gil.now_ns + 2000LL * MS;
-    run(2000LL * MS);
-    T_EQ(0, sleeper->used_ns);
-    int64_t before = other->used_ns;
-    run(200LL * MS);
-    T_TRUE(other->used_ns - before > 80LL * MS);
+    for (int known = 0; known < 2; known++) {
+        begin(&hw__policy_fair, 2200 * MS);
+        if (known) {
+            SIM_ADD(SIM_OP(HOLD, US), SIM_OP(BLOCK, 2000 * MS), SIM_OP(COMPUTE, 0));
+        } else {
+            add_computing()->begin_ns = 2000 * MS;
+        }
+        add_computing();
+        T_EQ(0, sim_run(2000 * MS - US));
+        T_TRUE(sim_result(0).held_ns <= US);
+        int64_t before_ns = sim_result(1).held_ns;
+        run();
+        T_TRUE(sim_result(1).held_ns - before_ns > 80 * MS);
+        sim_end();
+    }
 }
 
 /* Who held for seconds in a call that nobody could interrupt does not wait for as long as all the
  * others did. */
 static void test_bounded_debt(void) {
-    begin(&hw__policy_fair);
-    struct actor *caller = add(0, 0);
+    begin(&hw__policy_fair, 5500 * MS + SPAN);
+    sim_world.spec.max_events = 100000;
+    SIM_ADD(SIM_OP(HOLD, 125 * MS), SIM_OP(CALL, 5000 * MS), SIM_OP(COMPUTE, 0));
     for (int j = 0; j < 3; j++) {
-        add(0, 0);
+        add_computing();
     }
-    run(500LL * MS);
-    while (machine.holder != caller) {
-        run(STEP);
-    }
-    machine.gil.now_ns += 5000LL * MS;
-    let_go(true);
-    caller->worst_wait_ns = 0;
-    run(SPAN);
-    T_TRUE(caller->worst_wait_ns > 40LL * MS);
-    T_TRUE(caller->worst_wait_ns < 150LL * MS);
+    run();
+    int64_t worst_ns = sim_waits(0, 5000 * MS, 0).worst_ns;
+    T_TRUE(worst_ns > 40 * MS);
+    T_TRUE(worst_ns < 150 * MS);
+    sim_end();
 }
 
 /* Among a crowd that always wants the GIL, each for a little, neither: it waits until each of them
  * has come as far as it, and that is so many times its debt. */
 static void test_bounded_debt_in_a_crowd(void) {
-    begin(&hw__policy_fair);
-    struct actor *caller = add(20LL * MS, 0);
-    caller->deaf_ns = 20LL * MS;
-    while (machine.count < CROWD) {
-        add(2 * STEP, STEP);
-    }
-    run(2000LL * MS);
-    T_TRUE(caller->turns > 2);
-    T_TRUE(caller->worst_wait_ns > 42LL * MS);
-    T_TRUE(caller->worst_wait_ns < 600LL * MS);
+    begin(&hw__policy_fair, 2000 * MS);
+    sim_world.spec.core_count = 64;
+    SIM_ADD(SIM_OP(CALL, 20 * MS), SIM_OP(BLOCK, 0), SIM_OP(DONE, 0));
+    add(20 * US, 10 * US)->threads = CROWD - 1;
+    run();
+    T_TRUE(sim_result(0).done > 2);
+    T_TRUE(sim_result(0).worst_wait_ns > 42 * MS);
+    T_TRUE(sim_result(0).worst_wait_ns < 600 * MS);
+    sim_end();
 }
 
 /* A priority is worth GIL time: five steps are about a factor of three. */
 static void test_priority_hint(void) {
-    begin(&hw__policy_fair);
-    struct actor *favoured = add(0, 0), *other = add(0, 0);
-    favoured->seen.priority = -5;
-    run(SPAN);
-    double ratio = (double)favoured->used_ns / (double)other->used_ns;
+    begin(&hw__policy_fair, SPAN);
+    add_computing()->priority = -5;
+    add_computing();
+    run();
+    double ratio = (double)sim_result(0).held_ns / (double)sim_result(1).held_ns;
     T_TRUE(ratio > 2.5 && ratio < 3.7);
+    sim_end();
     /* Also of a thread in C calls that last longer than its slice. */
-    begin(&hw__policy_fair);
-    struct actor *usual = add(0, 0), *background = add(0, 0);
-    background->seen.priority = 10; /* a weight of 108 to 1024 */
-    background->deaf_ns = 42LL * MS;
-    run(2 * SPAN);
-    ratio = (double)usual->used_ns / (double)background->used_ns;
+    begin(&hw__policy_fair, 2 * SPAN);
+    add_computing();
+    SIM_ADD(SIM_OP(CALL, 42 * MS), SIM_OP(HOLD, 1))->priority = 10; /* a weight of 108 to 1024 */
+    run();
+    ratio = (double)sim_result(0).held_ns / (double)sim_result(1).held_ns;
     T_TRUE(ratio > 7.5 && ratio < 11.5);
+    sim_end();
     T_EQ(1024, hw_policy_weight(0));
     T_TRUE(hw_policy_weight(19) > 0);
     T_TRUE(hw_policy_weight(-20) < 100000);
 }
 
-/* Who is urgent goes before others that need as little. */
+/* Who is urgent goes before others that need as little, and need not wait for one that computes. */
 static void test_urgent_hint(void) {
-    begin(&hw__policy_fair);
-    struct actor *plain = add(0, 0), *urgent = add(0, 0), *holder = add(0, 0);
-    urgent->seen.flags = HW_THREAD_URGENT;
-    want(holder);
-    take(holder);
-    machine.gil.now_ns += MS;
-    want(plain);
-    want(urgent);
-    T_TRUE(urgent->seen.key < plain->seen.key);
-    T_TRUE(machine.policy->patience(&machine.gil, &urgent->seen, &holder->seen) <= 0);
+    begin(&hw__policy_fair, 100 * MS);
+    SIM_ADD(SIM_OP(CALL, 10 * MS), SIM_OP(HOLD, 1));
+    SIM_ADD(SIM_OP(HOLD, 100 * US), SIM_OP(DONE, 0), SIM_OP(BLOCK, 100 * MS))->begin_ns = 31 * MS;
+    struct hw_sim_role *urgent =
+        SIM_ADD(SIM_OP(HOLD, 100 * US), SIM_OP(DONE, 0), SIM_OP(BLOCK, 20 * MS));
+    urgent->begin_ns = 31 * MS + US;
+    urgent->urgent = 1;
+    T_EQ(0, sim_run(40 * MS + 150 * US));
+    T_EQ(0, sim_result(1).done);
+    T_EQ(1, sim_result(2).done);
+    T_EQ(0, sim_run(40 * MS + 250 * US));
+    T_EQ(1, sim_result(1).done);
+    sim_end();
+    begin(&hw__policy_fair, 100 * MS);
+    add_computing();
+    add_computing();
+    urgent = SIM_ADD(SIM_OP(HOLD, 100 * US), SIM_OP(DONE, 0), SIM_OP(BLOCK, 500 * US));
+    urgent->begin_ns = 31 * MS;
+    urgent->urgent = 1;
+    run();
+    T_TRUE(sim_result(2).done > 100);
+    T_TRUE(sim_result(2).worst_wait_ns < 50 * US);
+    sim_end();
 }
 
 /* Every policy is complete, its options are in order, and names find it. */

@@ -33,8 +33,8 @@
  *     released  the thread, still      `run_ns` and `used_ns` have grown by `held_ns`;
  *                                      HW_THREAD_FORCED is that of this release; `released_ns` is
  *                                      that of the last one
- *     patience  the holder             the waiter is not queued, but for the first of the queue
- *                                      when the GIL has just changed hands
+ *     patience  the holder             the waiter counts in `in_lane`, though it may be awake and
+ *                                      stand in no queue
  *     lane      anybody or NULL        -; both lanes have a waiter. Also between other calls, and
  *                                      several times at one time
  *     grace     NULL                   `next` is first in the queue, `releaser` has just let go

@@ -202,7 +202,8 @@ HW_API struct hw_sim *hw_sim_new(const struct hw_sim_spec *spec, char *problem, 
 /* Lets time pass until then, or to the end where that is earlier. A long run may be made in parts.
  *
  * Returns 0, or -EDEADLK when nothing can happen any more before the end, -ENOMEM, or -EPROTO for a
- * program that errs (posts, ends or replies to nothing). */
+ * program that errs (replies to nothing, or goes round in no time; so may a policy, where
+ * operations cost nothing). */
 HW_API int hw_sim_run(struct hw_sim *sim, int64_t until_ns);
 
 /* What has happened until now. `role` counts roles first, then clients. */
