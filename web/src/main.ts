@@ -3,6 +3,7 @@
 import { h } from "./lib/dom.ts";
 import { labPage } from "./lab/page.ts";
 import type { Page } from "./schema.ts";
+import { simulationPage } from "./simulation/page.ts";
 import { tracePage } from "./trace/page.ts";
 
 async function start(): Promise<void> {
@@ -10,6 +11,7 @@ async function start(): Promise<void> {
   try {
     const page = JSON.parse(document.getElementById("data")!.textContent!) as Page;
     if (page.kind === "lab") labPage(page, root);
+    else if (page.kind === "simulation") await simulationPage(page, root);
     else await tracePage(page, root);
   } catch (error) {
     root.append(h("p", { class: "warning" }, `This report cannot be shown: ${String(error)}`));

@@ -49,6 +49,31 @@ export interface Counted {
   readonly named: readonly Outcome[];
 }
 
+/** A figure over a swept parameter. */
+export interface Curve {
+  readonly title: string;
+  readonly unit: "s" | "per_s" | "bytes" | "bytes_per_s" | "share" | "count";
+  readonly x: string;
+  readonly x_values: readonly string[];
+  readonly x_numbers: readonly number[];
+  readonly lines: readonly CurveLine[];
+}
+
+/** One line of a curve: the points with one combination of the other parameters. */
+export interface CurveLine {
+  readonly name: string;
+  readonly points: readonly CurvePoint[];
+}
+
+/** A point of a curve. */
+export interface CurvePoint {
+  readonly x: number;
+  readonly value: number | null;
+  readonly low: number | null;
+  readonly high: number | null;
+  readonly shown: string;
+}
+
 /** What a run tells, with its evidence and the advice that follows. */
 export interface Finding {
   readonly experiment: string;
@@ -183,6 +208,18 @@ export interface Section {
   readonly tables: readonly Table[];
 }
 
+/** What was simulated: a scenario, a sweep, or a traced program with a change. */
+export interface SimulationPage {
+  readonly kind: "simulation";
+  readonly title: string;
+  readonly version: string;
+  readonly lines: readonly string[];
+  readonly sections: readonly Section[];
+  readonly notes: readonly (readonly ["rests on" | "outside the model" | "note", string])[];
+  readonly curves: readonly Curve[];
+  readonly views: readonly TraceView[];
+}
+
 /** A stretch of a cell's launches, as their mean. */
 export interface Stretch {
   readonly phase: string;
@@ -204,6 +241,7 @@ export interface TraceFinding {
   readonly fact: string;
   readonly cause: string;
   readonly advice: string;
+  readonly predicted: readonly string[];
 }
 
 /** The processes of a trace, or of two side by side. */
@@ -230,6 +268,7 @@ export interface TraceView {
   readonly findings: readonly TraceFinding[];
   readonly sections: readonly Section[];
   readonly frames: readonly FlameFrame[];
+  readonly what_if: string;
 }
 
-export type Page = LabPage | TracePage;
+export type Page = LabPage | TracePage | SimulationPage;

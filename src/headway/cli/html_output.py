@@ -1,4 +1,4 @@
-"""`--html` and `--open`: the page of a run or a trace as one file."""
+"""`--html` and `--open`: the page of a run, a trace or a simulation as one file."""
 
 import argparse
 import webbrowser
@@ -12,11 +12,12 @@ from headway.errors import UsageError
 
 if TYPE_CHECKING:
     from headway.lab import Run
+    from headway.report.html.schema import Page
     from headway.report.lab.comparison import Compared
     from headway.traces.analysis import Analysis
     from headway.traces.model import Trace
 
-__all__ = ["add_html", "check_html", "page_folder", "write_run_page", "write_trace_page"]
+__all__ = ["add_html", "check_html", "page_folder", "write_run_page", "write_simulation_page", "write_trace_page"]
 
 
 def add_html(parser: argparse.ArgumentParser, *, default: str = "") -> None:
@@ -89,6 +90,22 @@ def write_trace_page(
         names = [f"{name} ({place})" for place, name in enumerate(names, 1)]
     processes = [one for _, one in launches]
     _write(path, render_page(*trace_page(list(zip(names, processes, strict=True)), __version__)), show=show)
+
+
+def write_simulation_page(page: "tuple[Page, dict[str, bytes]]", path: Path, *, show: bool) -> None:
+    """Write the page of what was simulated.
+
+    Args:
+        page: Its data, and its blocks.
+        path: The file.
+        show: Open it, too.
+
+    Raises:
+        HeadwayError: The file cannot be written.
+    """
+    from headway.report.html import render_page
+
+    _write(path, render_page(*page), show=show)
 
 
 def _write(path: Path, text: str, *, show: bool) -> None:

@@ -9,6 +9,7 @@ Examples:
   headway simulate convoy --policy fair --set threads=4
   headway simulate convoy --sweep threads=0..8 --sweep policy=none,fair
   headway simulate convoy --sweep switch-interval=0.005,0.0005 --csv sweep.csv
+  headway simulate convoy --sweep threads=0..8 --sweep policy=none,fair --html sweep.html
   headway simulate ./app.toml --trace app.hwt && headway report app.hwt
 """
 
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.cli import console, options
+from headway.cli.html_output import add_html, check_html, write_simulation_page
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from headway.sim.scenario import Scenario
     from headway.sim.summary import Summary
     from headway.sim.sweep import Axis, Point
+    from headway.traces.model import Trace
 
 __all__ = ["prepare", "run"]
 
@@ -37,6 +40,8 @@ _MOST_SEEDS = 10_000
 _MOST_SEED = 2**63
 _MOST_EVENTS = 20_000_000
 """Of a trace: 320 MB in its file."""
+_MOST_DRAWN = 1_000_000
+"""Of a page: some 4 MB."""
 _TELL_S = 2.0
 
 
@@ -84,6 +89,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--trace", type=Path, metavar="FILE", help="write the first seed's events as a trace (FILE.hwt)"
     )
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the figures as a table")
+    add_html(parser)
     parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
     parser.add_argument("--jobs", type=_whole(1, 1024), metavar="N", help="processes at a time (default: one per core)")
     options.add_json(parser)
@@ -113,8 +119,10 @@ def run(arguments: argparse.Namespace) -> int:
     scenario = _changed(library.load(arguments.scenario), arguments)
     costs = machine.load(arguments.calibration, console.say)
     axes, points = _points(scenario, arguments)
-    summaries = _simulated([point.scenario for point in points], costs, arguments)
+    summaries, trace = _simulated([point.scenario for point in points], costs, arguments, one=not axes)
     swept = list(zip(points, summaries, strict=True))
+    if arguments.html is not None:
+        _write_html(arguments, costs, axes, swept, trace)
     if arguments.csv is not None:
         _write_csv(arguments.csv, axes, swept)
     if arguments.json:
@@ -143,6 +151,7 @@ def _tell(arguments: argparse.Namespace) -> None:
 
 
 def _check_outputs(arguments: argparse.Namespace) -> None:
+    check_html(arguments)
     console.check_output(arguments.csv, force=arguments.force)
     console.check_output(arguments.trace, force=arguments.force)
     if arguments.trace is not None and arguments.trace.suffix != ".hwt":
@@ -191,13 +200,24 @@ def _points(scenario: "Scenario", arguments: argparse.Namespace) -> "tuple[list[
     return axes, found
 
 
-def _simulated(scenarios: "Sequence[Scenario]", costs: "Costs", arguments: argparse.Namespace) -> "list[Summary]":
-    """Return each scenario's summary over the seeds, and say how fast that went."""
+def _simulated(
+    scenarios: "Sequence[Scenario]", costs: "Costs", arguments: argparse.Namespace, *, one: bool
+) -> "tuple[list[Summary], Trace | None]":
+    """Return each scenario's summary over the seeds, and the first run's trace where it is drawn; say how fast that went.
+
+    Args:
+        scenarios: Which.
+        costs: Of the machine.
+        arguments: Of the command.
+        one: It is one scenario and no sweep, whose first run a page draws.
+    """
     from headway.sim.run import Job, run_all
     from headway.sim.summary import summarise
 
+    drawn = arguments.html is not None and one
+    most_events = _MOST_EVENTS if arguments.trace is not None else _MOST_DRAWN if drawn else 0
     jobs = [
-        Job(scenario, costs, seed, _MOST_EVENTS if arguments.trace is not None and seed == arguments.seed else 0)
+        Job(scenario, costs, seed, most_events if seed == arguments.seed else 0)
         for scenario in scenarios
         for seed in range(arguments.seed, arguments.seed + arguments.seeds)
     ]
@@ -207,7 +227,8 @@ def _simulated(scenarios: "Sequence[Scenario]", costs: "Costs", arguments: argpa
     if arguments.trace is not None:
         _write_trace(ran[0], arguments.trace)
     count = arguments.seeds
-    return [summarise([one.outcome for one in ran[first : first + count]]) for first in range(0, len(ran), count)]
+    summaries = [summarise([one.outcome for one in ran[first : first + count]]) for first in range(0, len(ran), count)]
+    return summaries, ran[0].trace if drawn else None
 
 
 def _progress(total: int) -> Callable[[int], None]:
@@ -238,6 +259,39 @@ def _write_trace(ran: "Ran", path: Path) -> None:
     console.say(f"the trace is in {path}; look at it with `headway report {path}`")
     if ran.trace.loss.dropped_events:
         console.say(f"it ends early: {ran.trace.loss.dropped_events:,} later events had no room")
+
+
+def _write_html(
+    arguments: argparse.Namespace,
+    costs: "Costs",
+    axes: "Sequence[Axis]",
+    swept: "Sequence[tuple[Point, Summary]]",
+    trace: "Trace | None",
+) -> None:
+    """Write the page of a sweep with its curves, or of one scenario with the timeline of its first run."""
+    from headway import __version__
+    from headway.cli import simulate_view
+    from headway.report.html import schema, simulation_page
+    from headway.report.layout import turned
+    from headway.traces.analysis import analyse
+
+    scenario = swept[0][0].scenario
+    if axes:
+        tables = [simulate_view.sweep_table(scenario, costs, axes, swept)]
+        lines = [f"swept: {', '.join(axis.name for axis in axes)}"]
+    else:
+        # Turned, as on a terminal: there are more figures than roles.
+        tables = [turned(table) for table in simulate_view.single_tables(costs, swept[0][1])]
+        lines = [simulate_view.setting_of(scenario)]
+    page = simulation_page(
+        simulate_view.heading(scenario),
+        __version__,
+        lines=lines,
+        sections=[schema.Section("Figures", tuple(tables))],
+        curves=simulate_view.curves(scenario, axes, swept) if axes else (),
+        launches=[("", [(trace, analyse(trace))])] if trace is not None else (),
+    )
+    write_simulation_page(page, arguments.html, show=arguments.open)
 
 
 def _write_csv(path: Path, axes: "Sequence[Axis]", swept: "Sequence[tuple[Point, Summary]]") -> None:

@@ -10,16 +10,18 @@ from rich.text import Text
 from headway.cli.simulate_words import figure, shown
 from headway.printable import printable
 from headway.report import Table, render_table
+from headway.report.figures import unit_of
 from headway.sim.result import LEAST
 from headway.sim.scenario import walk
 
 if TYPE_CHECKING:
+    from headway.report.html import schema
     from headway.sim.machine import Costs
     from headway.sim.scenario import Scenario
     from headway.sim.summary import Spread, Summary
     from headway.sim.sweep import Axis, Point
 
-__all__ = ["single", "sweep"]
+__all__ = ["curves", "heading", "setting_of", "single", "single_tables", "sweep", "sweep_table"]
 
 _COLUMNS = (
     ("done_per_s", "done"),
@@ -50,6 +52,20 @@ _LOG_FROM = 50
 
 def single(scenario: "Scenario", costs: "Costs", summary: "Summary") -> RenderableType:
     """Return the tables of one scenario."""
+    parts: list[RenderableType] = []
+    for table in single_tables(costs, summary):
+        parts += [Text(""), render_table(table)]
+    title, setting = heading(scenario), setting_of(scenario)
+    return Group(Text(title, style="bold"), Text(setting, style="dim"), *parts)
+
+
+def heading(scenario: "Scenario") -> str:
+    """Return what a scenario is called."""
+    return printable(f"{scenario.name}: {scenario.title}")
+
+
+def single_tables(costs: "Costs", summary: "Summary") -> list[Table]:
+    """Return the table of a scenario's roles and clients, and that of its GILs where it has some."""
     head = ("", "threads", *(title for _, title in _COLUMNS))
     rows = []
     for part in summary.outcomes[0].parts:
@@ -64,20 +80,13 @@ def single(scenario: "Scenario", costs: "Costs", summary: "Summary") -> Renderab
         for name, figures in summary.gils.items()
     ]
     gil_head = ("GIL", *(title for _, title in _GIL_COLUMNS))
-    return Group(
-        Text(printable(f"{scenario.name}: {scenario.title}"), style="bold"),
-        Text(_setting(scenario), style="dim"),
-        Text(""),
-        render_table(Table(_caption(costs, [summary], _TIMES), head, tuple(rows), names=1)),
-        *(
-            [Text(""), render_table(Table("Of the whole time; times a second.", gil_head, tuple(gils), names=1))]
-            if gils
-            else []
-        ),
-    )
+    tables = [Table(_caption(costs, [summary], _TIMES), head, tuple(rows), names=1)]
+    if gils:
+        tables.append(Table("Of the whole time; times a second.", gil_head, tuple(gils), names=1))
+    return tables
 
 
-def _setting(scenario: "Scenario") -> str:
+def setting_of(scenario: "Scenario") -> str:
     """Return what the table holds for, in a line."""
     said = [f"{scenario.cores} core{'s' * (scenario.cores > 1)}, {scenario.placement}"]
     for process in scenario.processes:
@@ -120,23 +129,75 @@ def sweep(
     scenario: "Scenario", costs: "Costs", axes: "Sequence[Axis]", swept: "Sequence[tuple[Point, Summary]]"
 ) -> RenderableType:
     """Return the table and the curves of a sweep."""
+    drawn = _drawn(scenario, swept)
+    curves = [_curve(_title(part, key), axes, _values(swept, part, key), key) for part, key in drawn]
+    table = sweep_table(scenario, costs, axes, swept)
+    return Group(Text(heading(scenario), style="bold"), Text(""), render_table(table), *curves)
+
+
+def _title(part: str, key: str) -> str:
+    return printable(f"{part} {dict(_COLUMNS)[key]}")
+
+
+def _drawn(scenario: "Scenario", swept: "Sequence[tuple[Point, Summary]]") -> list[tuple[str, str]]:
+    """Return the figures that a sweep is told by: of which part, and which."""
     serving = {role.name for role in scenario.roles if any(step.word == "receive" for step in walk(role.program))}
-    drawn = [
+    return [
         (part, key)
         for part in swept[0][1].parts
         for key in _CURVES
         if any(_worth(summary, part, key) for _, summary in swept) and not (key == "work_share" and part in serving)
     ]
-    titles = dict(_COLUMNS)
-    head = (*(axis.name for axis in axes), *(f"{part} {titles[key]}" for part, key in drawn))
+
+
+def sweep_table(
+    scenario: "Scenario", costs: "Costs", axes: "Sequence[Axis]", swept: "Sequence[tuple[Point, Summary]]"
+) -> Table:
+    """Return the table of a sweep."""
+    drawn = _drawn(scenario, swept)
+    head = (*(axis.name for axis in axes), *(_title(part, key) for part, key in drawn))
     rows = [
         (*point.values, *(figure(key, summary.parts[part][key]) for part, key in drawn)) for point, summary in swept
     ]
-    table = Table(_caption(costs, [summary for _, summary in swept], _CURVES), head, tuple(rows), names=len(axes))
-    curves = [_curve(f"{part} {titles[key]}", axes, _values(swept, part, key), key) for part, key in drawn]
-    return Group(
-        Text(printable(f"{scenario.name}: {scenario.title}"), style="bold"), Text(""), render_table(table), *curves
-    )
+    return Table(_caption(costs, [summary for _, summary in swept], _CURVES), head, tuple(rows), names=len(axes))
+
+
+def curves(
+    scenario: "Scenario", axes: "Sequence[Axis]", swept: "Sequence[tuple[Point, Summary]]"
+) -> list["schema.Curve"]:
+    """Return the curves of a sweep as a page's data: along the axis of most numbers, a line for each of the others' values."""
+    from headway.report.html import schema
+
+    along = _along(axes)
+    axis = axes[along]
+    others = [one.name for place, one in enumerate(axes) if place != along]
+    found = []
+    for part, key in _drawn(scenario, swept):
+        # Times are in ms here, and on a page in seconds, as everywhere.
+        scale = 1e-3 if key.endswith("_ms") else 1.0
+        groups: dict[str, list[schema.CurvePoint]] = {}
+        for values, spread in _values(swept, part, key):
+            rest = values[:along] + values[along + 1 :]
+            name = printable(", ".join(map("=".join, zip(others, rest, strict=True))))
+            point = schema.CurvePoint(
+                x=axis.values.index(values[along]),
+                value=None if spread is None else scale * spread.median,
+                low=None if spread is None else scale * spread.low,
+                high=None if spread is None else scale * spread.high,
+                shown=figure(key, spread),
+            )
+            groups.setdefault(name, []).append(point)
+        found.append(
+            schema.Curve(
+                title=_title(part, key),
+                unit="s" if key.endswith("_ms") else unit_of(key),
+                x=printable(axis.name),
+                x_values=tuple(map(printable, axis.values)),
+                x_numbers=axis.numbers or (),
+                lines=tuple(schema.CurveLine(name, tuple(points)) for name, points in groups.items()),
+            )
+        )
+    return found
 
 
 def _worth(summary: "Summary", part: str, key: str) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headway.cli import console, options
 from headway.cli.html_output import write_trace_page
+from headway.cli.report_what_if import with_predictions
 from headway.errors import UsageError
 from headway.printable import printable
 
@@ -126,8 +127,10 @@ def _write_page(arguments: argparse.Namespace, traces: "Sequence[Trace]", beside
         if found:
             since_ns, until_ns = _window(arguments, found)
             chosen = _in_window(found, since_ns, until_ns)
-            analysed = [(one, analyse(one, since_ns=since_ns, until_ns=until_ns)) for one in chosen]
-            launches.append((path.stem, analysed))
+            analyses = [analyse(one, since_ns=since_ns, until_ns=until_ns) for one in chosen]
+            if found is traces and since_ns is None and until_ns is None:
+                analyses = with_predictions(chosen, analyses, path)
+            launches.append((path.stem, list(zip(chosen, analyses, strict=True))))
     write_trace_page(launches, arguments.html, show=arguments.open)
 
 
@@ -219,6 +222,9 @@ def _show(arguments: argparse.Namespace, traces: "Sequence[Trace]", threads: Seq
     wanted = [trace for trace in traces if of[id(trace)] is None or of[id(trace)]]
     chosen = [(trace, of[id(trace)]) for trace in _in_window(wanted, since_ns, until_ns)]
     analyses = [analyse(trace, since_ns=since_ns, until_ns=until_ns, threads=mine) for trace, mine in chosen]
+    if arguments.thread is None and since_ns is None and until_ns is None:
+        # Of a part of a trace nothing is predicted: a change is one of the whole program.
+        analyses = with_predictions([trace for trace, _ in chosen], analyses, Path(arguments.run))
     from headway.report.trace.terminal import render_traces, worst_first
 
     if arguments.json:

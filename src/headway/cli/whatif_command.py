@@ -10,21 +10,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.cli import console
+from headway.cli.html_output import add_html, check_html, write_simulation_page
 from headway.cli.options import add_json
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
+    from headway.sim.machine import Costs
     from headway.sim.replay.change import Change
+    from headway.sim.replay.learn import Model
     from headway.sim.whatif import Prediction
 
 __all__ = ["prepare", "run"]
 
+_MOST_SHOWN_NS = 10_000_000_000
+"""Of a trace, beside what is predicted."""
 _EPILOG = """examples:
   headway whatif app.hwt                          what would help, best first
   headway whatif app.hwt --policy fair
   headway whatif app.hwt --switch-interval 0.0005 --without burner
   headway whatif app.hwt --threads cpu:8 --cores 4
   headway whatif app.hwt --shorten app.py:42=0.5  line 42 holds the GIL half as long
+  headway whatif app.hwt --policy fair --html fair.html
 """
 
 
@@ -64,6 +70,15 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="costs of this machine: a file of `headway calibrate`, or `preset`; else the kept ones, measured if there are none",
     )
+    add_html(parser)
+    parser.add_argument(
+        "--trace",
+        type=Path,
+        metavar="FILE",
+        dest="trace_out",
+        help="write the events of one predicted run as a trace (FILE.hwt)",
+    )
+    parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
     add_json(parser)
 
 
@@ -72,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     change = _change(arguments)
     if arguments.seeds < 1 or arguments.seeds > 1000:
         raise UsageError(f"--seeds is {arguments.seeds}, expected 1 to 1000")
+    _check_outputs(arguments, change)
     from headway.cli.whatif_view import one_change, ranking
     from headway.sim.machine import load
     from headway.sim.replay.change import NOTHING
@@ -91,6 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
             console.print_rendered(ranking(ranked, str(arguments.trace)))
         return 0
     found = predict(model, [change], costs, cores=cores, slow_down=costs.slow_down, seeds=arguments.seeds)[0]
+    _write_outputs(arguments, model, found, costs, cores)
     if arguments.json:
         console.print_json(_json(found))
     else:
@@ -117,6 +134,65 @@ def _change(arguments: argparse.Namespace) -> "Change":
         without=tuple(arguments.without),
         shorten=tuple(parse_shorten(one) for one in arguments.shorten),
     )
+
+
+def _check_outputs(arguments: argparse.Namespace, change: "Change") -> None:
+    """Make sure before any work that what is to be written can be.
+
+    Raises:
+        UsageError: It cannot, or there is no single run to write.
+    """
+    from headway.sim.replay.change import NOTHING
+
+    check_html(arguments)
+    console.check_output(arguments.trace_out, force=arguments.force)
+    for option, path in (("--html", arguments.html), ("--trace", arguments.trace_out)):
+        if path is None:
+            continue
+        if change == NOTHING:
+            raise UsageError(f"`{option}` is of one change, and there is none", hint="name one, as `--policy fair`")
+        if path.exists() and arguments.trace.exists() and path.samefile(arguments.trace):
+            raise UsageError(f"{path} is the trace itself", hint="use another name")
+    if arguments.trace_out is not None and arguments.trace_out.suffix != ".hwt":
+        raise UsageError(f"{arguments.trace_out.name} is no name of a trace", hint="end it with .hwt")
+    if arguments.trace_out is not None and not change.gil:
+        raise UsageError("a run without a GIL has no events of one", hint="leave out `--trace`")
+
+
+def _write_outputs(
+    arguments: argparse.Namespace, model: "Model", prediction: "Prediction", costs: "Costs", cores: int
+) -> None:
+    """Write the predicted run as a trace, and the page that has it below the one that was recorded."""
+    if arguments.html is None and arguments.trace_out is None:
+        return
+    from headway.sim.replay.trace import MOST_EVENTS, predicted_trace
+    from headway.traces.writer import write
+
+    real = model.trace
+    # A long trace is shown from where the model is made of it, and as long as is worth looking at.
+    whole = real.end_ns - real.start_ns <= _MOST_SHOWN_NS
+    since_ns = real.start_ns if whole else model.seen.since_ns
+    until_ns = real.end_ns if whole else min(real.end_ns, since_ns + _MOST_SHOWN_NS)
+    trace = predicted_trace(
+        model,
+        prediction.change,
+        costs,
+        cores=cores,
+        length_ns=max(1, until_ns - since_ns),
+        slow_down=costs.slow_down,
+    )
+    if arguments.trace_out is not None:
+        write(trace, arguments.trace_out, short_holds=True)
+        console.say(
+            f"the predicted run is in {arguments.trace_out}; look at it with `headway report {arguments.trace_out}`"
+        )
+        if trace.loss.dropped_events:
+            console.say(f"it ends early, after {MOST_EVENTS:,} events")
+    if arguments.html is not None:
+        from headway.cli.whatif_view import page
+
+        shown = (None, None) if whole else (since_ns, until_ns)
+        write_simulation_page(page(prediction, real, shown, trace), arguments.html, show=arguments.open)
 
 
 def _pair(text: str, option: str, mark: str) -> tuple[str, int]:

@@ -1,27 +1,35 @@
 """What `headway whatif` prints: a table of one change, or the changes that would help, best first."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from headway.printable import printable
 from headway.report import Table, render_table
+from headway.sim.whatif import WORTH
 from headway.traces.analysis.words import duration
 
 if TYPE_CHECKING:
+    from headway.report.html import schema
     from headway.sim.whatif import Prediction, Ranked
+    from headway.traces.model import Trace
 
-__all__ = ["headline", "one_change", "ranking"]
+__all__ = ["headline", "one_change", "page", "ranking"]
 
 _LEAST_TURNS = 10
 """Of a role with fewer turns in the trace no rate is told."""
 _LEAST_RUNS = 0.05
 _TELLS = 3
 """How many roles are told of in one line."""
-_GAIN, _LOSS = 0.05, -0.05
 _HEAD = ("role", "", "in the trace", "predicted", "80 % interval")
+_PREDICTED = "predicted"
+_ONE_RUN = (
+    "the predicted timeline is one simulated run, without the correction by the trace that the table has; its first tenth "
+    "of a second is the simulation's warm-up"
+)
+_NO_TIMELINE = "nobody waits for a GIL that is not there: the predicted run has no timeline"
 _CAPTION = (
     "turns: from wanting the GIL until letting it go by itself; runs: with the GIL, as a share of one core's time"
 )
@@ -72,6 +80,43 @@ def one_change(prediction: "Prediction") -> RenderableType:
     )
 
 
+def page(
+    prediction: "Prediction", real: "Trace", window: tuple[int | None, int | None], predicted: "Trace"
+) -> "tuple[schema.Page, dict[str, bytes]]":
+    """Return a change's page: its table, and the timeline of the trace above that of one predicted run.
+
+    Args:
+        prediction: Of the change.
+        real: The trace.
+        window: What of it is shown, in its times; None: from its beginning, to its end.
+        predicted: The run.
+    """
+    from headway import __version__
+    from headway.report.html import schema, simulation_page
+    from headway.traces.analysis import analyse
+
+    since_ns, until_ns = window
+    launches = [("in the trace", [(real, analyse(real, since_ns=since_ns, until_ns=until_ns))])]
+    notes: list[tuple[Literal["rests on", "outside the model", "note"], str]] = []
+    notes += [("rests on", printable(text)) for text in prediction.rests_on]
+    notes += [("outside the model", printable(text)) for text in prediction.outside]
+    if len(predicted.events):
+        launches.append((_PREDICTED, [(predicted, analyse(predicted))]))
+        notes.append(("note", _ONE_RUN))
+    else:
+        notes.append(("note", _NO_TIMELINE))
+    if predicted.loss.dropped_events:
+        notes.append(("note", f"the predicted run's timeline ends early, after {len(predicted.events):,} events"))
+    program = printable(real.process.program or real.process.executable or "?")
+    return simulation_page(
+        f"{program}, what if: {printable(str(prediction.change))}",
+        __version__,
+        sections=[schema.Section("Roles", (Table(_CAPTION, _HEAD, tuple(_rows(prediction)), names=2),))],
+        notes=notes,
+        launches=launches,
+    )
+
+
 def headline(prediction: "Prediction") -> str:
     """Return the figures that a change moves most, in a row."""
     told: list[tuple[float, str]] = []
@@ -92,7 +137,7 @@ def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
     """Return the changes, best first, and how to see one in full."""
     lines: list[RenderableType] = [Text("what would help, best first", style="bold"), Text("")]
     for place, one in enumerate(ranked, 1):
-        verdict = "" if one.worth > _GAIN else " (no gain)" if one.worth > _LOSS else " (a loss)"
+        verdict = "" if one.worth > WORTH else " (no gain)" if one.worth > -WORTH else " (a loss)"
         lines.append(Text(printable(f"{place}. {one.prediction.change}{verdict}"), style="bold"))
         lines.append(Text(printable(f"   {headline(one.prediction)}")))
         lines += [Text(printable(f"   outside the model: {text}")) for text in one.prediction.outside]

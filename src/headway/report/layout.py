@@ -15,7 +15,7 @@ from rich.text import Text
 
 from headway.report.figures import EMPTY, Table
 
-__all__ = ["bold", "indented", "render_table"]
+__all__ = ["bold", "indented", "render_table", "turned"]
 
 _HEADING = 9
 """A heading is broken over lines where its column is narrower, but not into shorter lines than this."""
@@ -77,10 +77,10 @@ class _Fitted:
         if fits(self._table):
             yield drawn(self._table)
             return
-        turned = _turned(self._table)
+        flipped = turned(self._table)
         # With more rows than columns a turned table is as wide, and its headings are longer.
-        if len(turned.rows) > len(self._table.rows) and fits(turned):
-            yield drawn(turned)
+        if len(flipped.rows) > len(self._table.rows) and fits(flipped):
+            yield drawn(flipped)
             return
         whole = _split(self._table, fits)
         folded = _split(self._table, lambda table: fits(table, folded=True))
@@ -125,7 +125,7 @@ def _part(table: Table, first: int, last: int) -> Table:
     return replace(table, columns=cut(table.columns), rows=tuple(rows))
 
 
-def _turned(table: Table) -> Table:
+def turned(table: Table) -> Table:
     """Return the table with its columns as rows; what named a row names a column."""
     names = table.names
     columns = ("", *(", ".join(filter(None, row[:names])) for row in table.rows))

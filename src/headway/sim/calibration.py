@@ -31,6 +31,7 @@ __all__ = [
     "Calibration",
     "default_path",
     "load",
+    "load_fit",
     "load_or_measure",
     "measure",
     "save",
@@ -192,6 +193,12 @@ def save(calibration: Calibration, path: Path | None = None) -> Path:
     finally:
         partial.unlink(missing_ok=True)
     return path
+
+
+def load_fit() -> Calibration | None:
+    """Return the kept calibration where it is of this machine and recent; measures nothing."""
+    found = load()
+    return found if found is not None and not _unfit(found) else None
 
 
 def load_or_measure(

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
-from headway.errors import ScenarioError
+from headway.errors import ScenarioError, UsageError
 from headway.native_sim import COSTS
 from headway.sim import calibration
 
-__all__ = ["PRESET", "Costs", "from_json", "load"]
+__all__ = ["PRESET", "Costs", "from_json", "kept", "load"]
 
 PRESET = "preset"
 """What the costs are called that come with Headway: of a machine that is not this one."""
@@ -68,7 +68,7 @@ def load(choice: str = "", progress: Callable[[str], None] = _nothing) -> Costs:
         return _of(calibration.PRESET, PRESET)
     if not choice:
         mine = calibration.load_or_measure(progress)
-        return _of(mine, f"this machine's of {mine.taken_at[:10]}")
+        return _of(mine, _name_of(mine))
     try:
         values = json.loads(Path(choice).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -77,6 +77,19 @@ def load(choice: str = "", progress: Callable[[str], None] = _nothing) -> Costs:
             hint=f"name a file that `headway calibrate` wrote, or `{PRESET}`",
         ) from error
     return from_json(values, Path(choice).name)
+
+
+def kept() -> Costs:
+    """Return the costs of this machine where they are kept, else PRESET's; measures nothing."""
+    try:
+        mine = calibration.load_fit()
+    except (UsageError, OSError):  # there is no folder to keep anything in
+        mine = None
+    return load(PRESET) if mine is None else _of(mine, _name_of(mine))
+
+
+def _name_of(mine: calibration.Calibration) -> str:
+    return f"this machine's of {mine.taken_at[:10]}"
 
 
 def _of(found: calibration.Calibration, name: str) -> Costs:

@@ -9,7 +9,7 @@ from headway.sim.compile import Compiled
 from headway.sim.scenario import Scenario
 from headway.traces.model import EVENT_DTYPE, Frame, Gil, Kind, Loss, Process, Thread, Trace
 
-__all__ = ["START_NS", "trace_of"]
+__all__ = ["START_NS", "end_of", "events_of", "gils_of", "trace_of"]
 
 START_NS = 1_000_000_000
 """The trace's time at virtual time 0, which in a trace is no time."""
@@ -32,17 +32,9 @@ def trace_of(scenario: Scenario, compiled: Compiled, events: NDArray[np.void], d
         events: As the simulator has them.
         dropped: How many later ones it did not keep.
     """
-    made = np.zeros(len(events), dtype=EVENT_DTYPE)
-    for name in ("time_ns", "thread", "kind", "gil", "flags"):
-        made[name] = events[name]
-    made["time_ns"] += START_NS
-    with_value = np.isin(events["kind"], (*_OF_A_STACK, Kind.INTERVAL))
-    made["value"] = np.where(with_value, events["value"], 0)
-
-    end_ns = START_NS + compiled.spec.end_ns
-    if dropped and len(made):
-        end_ns = int(made["time_ns"][-1])  # nothing is known of what came later
+    made = events_of(events)
     spec = compiled.spec
+    end_ns = end_of(made, spec.end_ns, dropped)
     parents = np.zeros(len(compiled.steps) + 1, dtype=np.int64)
     frames, of_stack = _frames(scenario, compiled)
     enabled = [gil.enabled for gil in spec.gils]
@@ -67,14 +59,35 @@ def trace_of(scenario: Scenario, compiled: Compiled, events: NDArray[np.void], d
         end_ns=end_ns,
         events=made,
         threads=_threads(compiled, made, end_ns),
-        gils=tuple(
-            Gil(index=index, main=index == 0, address=_GIL_ADDRESS * (index + 1), start_ns=START_NS, end_ns=None)
-            for index in range(len(spec.gils))
-        ),
+        gils=gils_of(len(spec.gils)),
         stack_parent=parents,
         stack_frame=of_stack,
         frames=frames,
         loss=dataclasses.replace(Loss(), dropped_events=dropped),
+    )
+
+
+def events_of(events: NDArray[np.void]) -> NDArray[np.void]:
+    """Return the simulator's events as a trace has them; where a stack is, it is the `where` of the operation."""
+    made = np.zeros(len(events), dtype=EVENT_DTYPE)
+    for name in ("time_ns", "thread", "kind", "gil", "flags"):
+        made[name] = events[name]
+    made["time_ns"] += START_NS
+    with_value = np.isin(events["kind"], (*_OF_A_STACK, Kind.INTERVAL))
+    made["value"] = np.where(with_value, events["value"], 0)
+    return made
+
+
+def end_of(events: NDArray[np.void], until_ns: int, dropped: int) -> int:
+    """Return when a trace ends of a run until some virtual time: nothing is known of what came after what was dropped."""
+    return int(events["time_ns"][-1]) if dropped and len(events) else START_NS + until_ns
+
+
+def gils_of(count: int) -> tuple[Gil, ...]:
+    """Return so many GILs, the first the main one."""
+    return tuple(
+        Gil(index=index, main=index == 0, address=_GIL_ADDRESS * (index + 1), start_ns=START_NS, end_ns=None)
+        for index in range(count)
     )
 
 

@@ -7,18 +7,24 @@ something, and the prediction says so.
 
 import math
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
+from headway.errors import HeadwayError
 from headway.native_sim import Simulation
 from headway.sim.machine import Costs
 from headway.sim.replay.change import NOTHING, Change, Shorten, computes, specify
-from headway.sim.replay.learn import Measured, Model
+from headway.sim.replay.learn import Measured, Model, learn
+from headway.traces.model import Trace
 
-__all__ = ["Prediction", "Ranked", "RolePrediction", "Span", "predict", "rank"]
+__all__ = ["WORTH", "Prediction", "Ranked", "RolePrediction", "Span", "predict", "rank", "remedies"]
+
+WORTH = 0.05
+"""A change that is worth less helps nobody, and one that is worth less than the opposite does harm."""
 
 _SPAN_NS = 1_000_000_000
 """Of virtual time that is replayed."""
@@ -104,14 +110,14 @@ class _Ran:
 _FIGURES = ("turns_per_s", "p50_ns", "p99_ns", "run_share")
 
 
-def _run(model: Model, change: Change, costs: Costs, seed: int, cores: int, slow_down: float) -> _Ran:
+def _run(model: Model, change: Change, costs: Costs, seed: int, cores: int, slow_down: float, most_steps: int) -> _Ran:
     spec, names = specify(model, change, costs, seed, _SPAN_NS, cores=cores, slow_down=slow_down)
     with Simulation(spec) as simulation:
         until_ns = spec.end_ns
         for part in range(2, _PARTS + 1):
             until_ns = spec.end_ns * part // _PARTS
             simulation.run(until_ns)
-            if simulation.steps() > _MOST_STEPS:
+            if simulation.steps() > most_steps:
                 break
         elapsed_ns = until_ns - spec.warm_ns
         figures: dict[str, dict[str, float]] = {}
@@ -200,6 +206,7 @@ def predict(
     slow_down: float = 0.0,
     seeds: int = 5,
     progress: Callable[[int], None] = lambda _: None,
+    most_steps: int = _MOST_STEPS,
 ) -> list[Prediction]:
     """Return what each change would give.
 
@@ -211,6 +218,7 @@ def predict(
         slow_down: Where there is no GIL, what Python code takes longer for each further thread.
         seeds: Runs for each change, and for none.
         progress: Is told how many runs are done.
+        most_steps: A run that has taken so many steps is long enough.
 
     Raises:
         ScenarioError: A change names what the trace does not have, or the replay comes to a stop.
@@ -221,7 +229,7 @@ def predict(
         nonlocal done
         found = []
         for seed in range(1, seeds + 1):
-            found.append(_run(model, change, costs, seed, cores, slow_down))
+            found.append(_run(model, change, costs, seed, cores, slow_down, most_steps))
             done += 1
             progress(done)
         return found
@@ -296,3 +304,55 @@ def rank(
         model, _candidates(model), costs, cores=cores, slow_down=slow_down, seeds=seeds, progress=progress
     )
     return sorted((Ranked(one, _worth(one)) for one in predictions), key=lambda one: -one.worth)
+
+
+# ---------------------------------------------------------------------------- for a report
+_REPORT_STEPS = 200_000
+_REPORT_SEEDS = 5
+_REPORT_EVENTS = 2_000_000
+"""Of a longer trace a report says nothing: learning from it takes too long."""
+
+
+class _OutOfTimeError(Exception):
+    """The report waits no longer."""
+
+
+def remedies(trace: Trace, costs: Costs, *, cores: int, most_s: float) -> list[Ranked]:
+    """Return the changes that would help a traced program, the best first: only those that are inside the model.
+
+    It is for a report: in little time, and empty where it cannot be told, or where that would take too long.
+
+    Args:
+        trace: Of one process.
+        costs: Of the machine.
+        cores: How many the program ran on.
+        most_s: Seconds that it may take.
+    """
+    end_s = time.perf_counter() + most_s
+
+    def wait_no_longer(_: int) -> None:
+        if time.perf_counter() > end_s:
+            raise _OutOfTimeError
+
+    if len(trace.events) > _REPORT_EVENTS:
+        return []
+    try:
+        model = learn(trace, costs)
+        wait_no_longer(0)
+        # Of processes, and of threads without a GIL, something is always outside the model.
+        changes = [] if model.outside else [one for one in _candidates(model) if one.gil and not one.processes]
+        if not changes:
+            return []
+        predictions = predict(
+            model,
+            changes,
+            costs,
+            cores=cores,
+            seeds=_REPORT_SEEDS,
+            progress=wait_no_longer,
+            most_steps=_REPORT_STEPS,
+        )
+    except (_OutOfTimeError, HeadwayError):
+        return []
+    ranked = [Ranked(one, _worth(one)) for one in predictions if not one.outside]
+    return sorted((one for one in ranked if one.worth > WORTH), key=lambda one: -one.worth)

@@ -50,9 +50,17 @@ export function withRoom(words: readonly (readonly [place: number, text: string]
 }
 
 /** Draw the axis below, with its grid. */
-export function xAxis(svg: SVGElement, box: Box, scale: Scale, unit: Unit, title: string, ticks = scale.ticks): void {
+export function xAxis(
+  svg: SVGElement,
+  box: Box,
+  scale: Scale,
+  unit: Unit,
+  title: string,
+  ticks = scale.ticks,
+  worded: (tick: number) => string = (tick) => amount(tick, unit),
+): void {
   const bottom = box.height - box.bottom;
-  const words = ticks.map((tick) => [scale(tick), amount(tick, unit)] as const);
+  const words = ticks.map((tick) => [scale(tick), worded(tick)] as const);
   const shown = withRoom(words);
   for (const [place, [x, text]] of words.entries()) {
     svg.append(s("line", { class: "grid", x1: x, x2: x, y1: box.top, y2: bottom }));

@@ -70,7 +70,8 @@ function facet(
   return svg;
 }
 
-function ordinal(values: readonly number[], from: number, to: number): ReturnType<typeof scaleOf> {
+/** Return a scale on which some values stand at equal distances. */
+export function ordinal(values: readonly number[], from: number, to: number): ReturnType<typeof scaleOf> {
   const step = values.length > 1 ? (to - from) / (values.length - 1) : 0;
   const place = (value: number): number => (values.length > 1 ? from + values.indexOf(value) * step : (from + to) / 2);
   return Object.assign(place, { ticks: values, log: false });

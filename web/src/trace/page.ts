@@ -17,8 +17,19 @@ const MARKS = { problem: "!", fine: "ok", note: "note" } as const;
 /** Put the page of a trace into an element. */
 export async function tracePage(page: TracePage, root: HTMLElement): Promise<void> {
   root.append(h("header", {}, h("h1", {}, page.title)));
-  const labels = [...new Set(page.views.map((view) => view.label))];
-  const span = Math.max(...page.views.map((view) => view.span_ns), 1);
+  await launches(page.views, root);
+  root.append(ending(page.version));
+}
+
+/** Return the last line of a page. */
+export function ending(version: string): HTMLElement {
+  return h("footer", {}, h("p", { class: "dim" }, `Headway ${version}. This file is complete: it asks nothing of any network.`));
+}
+
+/** Put the timelines of launches into an element, one above the other and moving together, and below them what more there is of each. */
+export async function launches(all: readonly TraceView[], root: HTMLElement): Promise<void> {
+  const labels = [...new Set(all.map((view) => view.label))];
+  const span = Math.max(...all.map((view) => view.span_ns), 1);
   const timelines: Timeline[] = [];
   const linked = labels.length > 1;
   const follow = (window: Window): void => {
@@ -26,7 +37,7 @@ export async function tracePage(page: TracePage, root: HTMLElement): Promise<voi
   };
   const rests: HTMLElement[] = [];
   for (const [launch, label] of labels.entries()) {
-    const views = page.views.filter((view) => view.label === label);
+    const views = all.filter((view) => view.label === label);
     const [above, below] = [h("div", {}), h("section", {})];
     const known = new Map<TraceView, Made>();
     let chosen: TraceView;
@@ -48,7 +59,6 @@ export async function tracePage(page: TracePage, root: HTMLElement): Promise<voi
     await show(views[0]!);
   }
   root.append(...rests);
-  root.append(h("footer", {}, h("p", { class: "dim" }, `Headway ${page.version}. This file is complete: it asks nothing of any network.`)));
   // On paper it is light: a canvas keeps the colours that it was drawn in.
   for (const [name, printing] of [["beforeprint", true], ["afterprint", false]] as const) {
     addEventListener(name, () => {
@@ -107,6 +117,7 @@ async function process(view: TraceView, span: number, follow: (window: Window) =
   );
   const rest = [
     findings(view),
+    ...(view.what_if ? [h("p", { class: "advice what-if" }, view.what_if)] : []),
     marks(view, timeline),
     ...view.sections.map((one) => h("section", {}, h("h3", {}, one.title), ...one.tables.map(tableOf))),
     flames(model),
@@ -127,6 +138,7 @@ function findings(view: TraceView): HTMLElement {
         one.fact,
         one.cause && h("div", { class: "dim" }, `why: ${one.cause}`),
         one.advice && h("div", { class: "advice" }, `try: ${one.advice}`),
+        ...one.predicted.map((text) => h("div", { class: "advice" }, `predicted: ${text}`)),
       ),
     ),
   );

@@ -19,6 +19,9 @@ __all__ = [
     "Column",
     "Compared",
     "Counted",
+    "Curve",
+    "CurveLine",
+    "CurvePoint",
     "Finding",
     "FlameFrame",
     "Gil",
@@ -33,6 +36,7 @@ __all__ = [
     "Plot",
     "Ratio",
     "Section",
+    "SimulationPage",
     "Stretch",
     "Table",
     "TraceFinding",
@@ -234,6 +238,7 @@ class TraceFinding:
     fact: str
     cause: str
     advice: str
+    predicted: tuple[str, ...]
 
 
 @final
@@ -307,6 +312,7 @@ class TraceView:
         block: The name of the block that has its columns.
         columns: What is in the block, in order.
         frames: By index; 0 is the unknown one.
+        what_if: What would help most, in a line; "" where that is not known.
     """
 
     title: str
@@ -323,6 +329,7 @@ class TraceView:
     findings: tuple[TraceFinding, ...]
     sections: tuple[Section, ...]
     frames: tuple[FlameFrame, ...]
+    what_if: str
 
 
 @final
@@ -336,4 +343,75 @@ class TracePage:
     views: tuple[TraceView, ...]
 
 
-Page = LabPage | TracePage
+@final
+@dataclass(frozen=True)
+class CurvePoint:
+    """A point of a curve.
+
+    Attributes:
+        x: Index in `Curve.x_values`.
+        value: The median over the seeds; None where too few tell.
+        low, high: The range of the seeds.
+        shown: All of it as tables show it.
+    """
+
+    x: int
+    value: float | None
+    low: float | None
+    high: float | None
+    shown: str
+
+
+@final
+@dataclass(frozen=True)
+class CurveLine:
+    """One line of a curve: the points with one combination of the other parameters."""
+
+    name: str
+    points: tuple[CurvePoint, ...]
+
+
+@final
+@dataclass(frozen=True)
+class Curve:
+    """A figure over a swept parameter.
+
+    Attributes:
+        title: What it is.
+        unit: Of its values.
+        x: The parameter.
+        x_values: Its values, in their order.
+        x_numbers: The same as numbers; () where they are none.
+    """
+
+    title: str
+    unit: Unit
+    x: str
+    x_values: tuple[str, ...]
+    x_numbers: tuple[float, ...]
+    lines: tuple[CurveLine, ...]
+
+
+@final
+@dataclass(frozen=True)
+class SimulationPage:
+    """What was simulated: a scenario, a sweep, or a traced program with a change.
+
+    Attributes:
+        lines: What it is of.
+        notes: What it rests on, and why it may be wrong; (its kind, the words).
+        curves: Of a sweep.
+        views: Timelines of runs that were simulated, or of a trace above the run that is predicted.
+    """
+
+    kind: Literal["simulation"]
+    title: str
+    version: str
+    lines: tuple[str, ...]
+    sections: tuple[Section, ...]
+    notes: tuple[tuple[Literal["rests on", "outside the model", "note"], str], ...]
+    curves: tuple[Curve, ...]
+    views: tuple[TraceView, ...]
+
+
+Page = LabPage | TracePage | SimulationPage

@@ -27,7 +27,10 @@ from headway.traces.analysis.words import duration, number, place, role, share
 from headway.traces.export.parks import parks
 from headway.traces.model import Frame, Trace
 
-__all__ = ["trace_page"]
+__all__ = ["Launches", "trace_page", "views_of"]
+
+Launches = Sequence[tuple[str, Sequence[tuple[Trace, Analysis]]]]
+"""By label, the traces of a launch's processes with what they tell."""
 
 _HOLD_MARKS = 10
 _CONVOY_MARKS = 5
@@ -35,15 +38,20 @@ _LOCKS = -1
 """Stands for a GIL where threads wait for locks."""
 
 
-def trace_page(
-    launches: Sequence[tuple[str, Sequence[tuple[Trace, Analysis]]]], version: str
-) -> tuple[schema.TracePage, dict[str, bytes]]:
+def trace_page(launches: Launches, version: str) -> tuple[schema.TracePage, dict[str, bytes]]:
     """Return launches as a page's data, and its blocks by name.
 
     Args:
-        launches: By label ("" for a single one), the traces of its processes with what they tell.
+        launches: A single one's label is "".
         version: Headway's.
     """
+    views, blocks = views_of(launches)
+    title = " beside ".join(dict.fromkeys(_title([analysis for _, analysis in traces]) for _, traces in launches))
+    return schema.TracePage("trace", title, version, views), blocks
+
+
+def views_of(launches: Launches) -> tuple[tuple[schema.TraceView, ...], dict[str, bytes]]:
+    """Return launches as views, and their blocks by name."""
     views: list[schema.TraceView] = []
     blocks: dict[str, bytes] = {}
     for label, traces in launches:
@@ -52,8 +60,7 @@ def trace_page(
             view, block = _view(of[id(analysis)], analysis, label, f"view-{len(views)}")
             views.append(view)
             blocks[view.block] = block
-    title = " beside ".join(dict.fromkeys(_title([analysis for _, analysis in traces]) for _, traces in launches))
-    return schema.TracePage("trace", title, version, tuple(views)), blocks
+    return tuple(views), blocks
 
 
 def _title(analyses: Sequence[Analysis]) -> str:
@@ -84,9 +91,12 @@ def _view(trace: Trace, analysis: Analysis, label: str, block: str) -> tuple[sch
         gils=tuple(schema.Gil(one.name, gil_use(one)) for one in analysis.gils),
         lanes=tuple(_shown(analysis, trace, dict(zip(lanes, packed.rows, strict=True)), held, waited)),
         marks=tuple(_marks(analysis, lanes, waits)),
-        findings=tuple(schema.TraceFinding(one.weight, one.fact, one.cause, one.advice) for one in analysis.findings),
+        findings=tuple(
+            schema.TraceFinding(one.weight, one.fact, one.cause, one.advice, one.predicted) for one in analysis.findings
+        ),
         sections=tuple(_sections(analysis)),
         frames=tuple(_frame(one) for one in trace.frames),
+        what_if=analysis.what_if.line if analysis.what_if is not None else "",
     )
     return view, packed.block
 

@@ -56,6 +56,10 @@ def render_traces(
             parts += [Text("")] * (position > 0)
             parts.append(Rule(f"process {position + 1} of {len(analyses)}", style="dim", align="left"))
         parts.append(render_trace(one, every=every, threads=chosen[id(one)]))
+    for one in analyses:
+        if one.what_if is not None:
+            of = f"{process_name(one.process)}: " if len(analyses) > 1 else ""
+            parts += [Text(""), Text(f"{of}{one.what_if.line}")]
     return Group(*parts)
 
 
@@ -102,7 +106,7 @@ def _findings(findings: Sequence[Finding]) -> Iterator[RenderableType]:
         grid.add_column(width=4)
         grid.add_column(overflow="fold")
         grid.add_row(Text(_MARKS[one.weight], style=_STYLES[one.weight]), Text(one.fact))
-        for word, text in (("why", one.cause), ("try", one.advice)):
+        for word, text in (("why", one.cause), ("try", one.advice), *(("predicted", text) for text in one.predicted)):
             if text:
                 grid.add_row("", Text(f"{word}: {text}", style="dim" if word == "why" else ""))
         yield indented(grid)

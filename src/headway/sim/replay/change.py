@@ -223,18 +223,22 @@ def _line_shares(model: Model, actor: Actor, one: Shorten) -> NDArray[np.float64
     ends_there = frames[model.trace.stack_frame]
     holds = model.seen.holds
     mine = np.flatnonzero(holds.thread == actor.thread)
-    ran_ns = (holds.length_ns - holds.off_core_ns)[mine].astype(np.float64)
+    ran_ns = (holds.length_ns - holds.off_core_ns)[mine].astype(np.int64)
     stack, forced = holds.stack[mine], holds.forced[mine]
     in_line = np.where(forced, inside[stack], ends_there[stack] & (stack > 0))
     bursts = model.seen.bursts[actor.thread]
-    shares = np.zeros(len(bursts), dtype=np.float64)
     sampled = float(ran_ns[forced].sum())
     usual = float(ran_ns[forced & in_line].sum()) / sampled if sampled else 0.0
-    for index, (first, count) in enumerate(zip(bursts.first_hold.tolist(), bursts.holds.tolist(), strict=True)):
-        chosen = slice(first, first + count)
-        total = float(ran_ns[chosen].sum())
-        known = float(ran_ns[chosen][in_line[chosen]].sum())
-        shares[index] = known / total if total and (known or forced[chosen].any()) else usual
+
+    def of_bursts(values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the sum of each burst's holds."""
+        sums = np.append(0, np.cumsum(values))
+        of_each: NDArray[np.int64] = sums[bursts.first_hold + bursts.holds] - sums[bursts.first_hold]
+        return of_each
+
+    total, known = of_bursts(ran_ns), of_bursts(np.where(in_line, ran_ns, 0))
+    told = (total > 0) & ((known > 0) | (of_bursts(forced.astype(np.int64)) > 0))
+    shares: NDArray[np.float64] = np.where(told, known / np.maximum(total, 1), usual)
     return shares
 
 

@@ -4,7 +4,7 @@ Imports numpy, the model and nothing else. Read in the order: intervals, threads
 """
 
 from headway.traces.analysis.json_form import as_json
-from headway.traces.analysis.result import Analysis, Finding, GilSummary
+from headway.traces.analysis.result import Analysis, Finding, GilSummary, WhatIf
 from headway.traces.analysis.summary import analyse
 
-__all__ = ["Analysis", "Finding", "GilSummary", "analyse", "as_json"]
+__all__ = ["Analysis", "Finding", "GilSummary", "WhatIf", "analyse", "as_json"]

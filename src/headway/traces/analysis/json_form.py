@@ -1,7 +1,7 @@
 """An analysis as JSON. Keys are stable; times are in nanoseconds where a key ends in `_ns`, shares are from 0 to 1.
 
 `process`, `window`, `threads`, `gils` (each with `blame`, `timeline`, `convoys`), `held`, `waited`, `longest_holds`,
-`locks`, `losses`, `findings`. Threads are named by their index in `threads[].index`; locations are
+`locks`, `losses`, `findings`, and `what_if`: what would help most, or null. Threads are named by their index in `threads[].index`; locations are
 {"file", "line", "function"}, or null where they are not known; stacks begin with the innermost frame. `process.family` is hexadecimal. Times of windows
 and timelines count from when tracing began, `process.start_realtime_ns`.
 """
@@ -42,7 +42,13 @@ def as_json(analysis: Analysis) -> _Json:
         "switch_interval_ns": analysis.interval_ns,
         "wait_ns": analysis.wait_ns,
         "findings": [
-            {**asdict(one), "threads": list(one.threads), "frame": _frame(one.frame)} for one in analysis.findings
+            {
+                **asdict(one),
+                "threads": list(one.threads),
+                "frame": _frame(one.frame),
+                "predicted": list(one.predicted),
+            }
+            for one in analysis.findings
         ],
         "threads": [{**asdict(one), "gils": list(one.gils), "computes": one.computes} for one in analysis.threads],
         "gils": [_gil(one, start_ns) for one in analysis.gils],
@@ -65,6 +71,7 @@ def as_json(analysis: Analysis) -> _Json:
                 for one in analysis.contention.places
             ],
         },
+        "what_if": None if analysis.what_if is None else asdict(analysis.what_if),
         "losses": {**asdict(analysis.loss), "unpaired_events": analysis.unpaired + analysis.contention.unpaired},
     }
 

@@ -11,7 +11,7 @@ from headway.traces.analysis.threads import Distribution, ThreadSummary
 from headway.traces.analysis.utilisation import Timeline
 from headway.traces.model import Frame, Loss, Process
 
-__all__ = ["Analysis", "Finding", "GilSummary", "Weight"]
+__all__ = ["Analysis", "Finding", "GilSummary", "Weight", "WhatIf"]
 
 Weight = Literal["problem", "fine", "note"]
 """A finding is a problem with a cost; that all is well; or something to know when reading the rest."""
@@ -32,6 +32,7 @@ class Finding:
         gil: Index of the GIL that it is about; None: all, or none.
         threads: Labels of the threads, or roles of the pools, that it is about.
         frame: The line that it is about.
+        predicted: What some of the advice would give this program, in words; () where nobody has predicted that.
     """
 
     kind: str
@@ -43,6 +44,27 @@ class Finding:
     gil: int | None = None
     threads: tuple[str, ...] = ()
     frame: Frame | None = None
+    predicted: tuple[str, ...] = ()
+
+
+@final
+@dataclass(frozen=True)
+class WhatIf:
+    """The change that would help a program most, as somebody has predicted it.
+
+    Attributes:
+        change: In the words of `headway whatif`.
+        gives: What it would do, in words.
+        worth: The higher, the better.
+        costs: Where the machine's costs are from.
+        line: All of it in a line, with how to see more.
+    """
+
+    change: str
+    gives: str
+    worth: float
+    costs: str
+    line: str
 
 
 @final
@@ -110,6 +132,7 @@ class Analysis:
         loss: What the trace does not have.
         unpaired: Events whose other end was lost.
         findings: Problems, the costliest first; then the rest.
+        what_if: What would help most; None where nobody has predicted that. An analysis itself predicts nothing.
     """
 
     process: Process
@@ -131,6 +154,7 @@ class Analysis:
     loss: Loss
     unpaired: int
     findings: tuple[Finding, ...] = ()
+    what_if: WhatIf | None = None
 
     @property
     def wall_ns(self) -> int:

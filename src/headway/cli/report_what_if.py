@@ -1,0 +1,94 @@
+"""What would help a traced program most, for the end of its report, and what the advice of findings would give it.
+
+It is predicted only where that is inside the model, in at most two seconds, and it never makes a report fail.
+"""
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.printable import printable
+
+if TYPE_CHECKING:
+    from headway.sim.replay.change import Change
+    from headway.sim.whatif import Ranked
+    from headway.traces.analysis import Analysis, Finding
+    from headway.traces.model import Trace
+
+__all__ = ["with_predictions"]
+
+_MOST_S = 1.5
+_INTERVAL, _POLICY, _SHORTEN = "interval", "policy", "shorten"
+_HELPS = {
+    "convoy": (_POLICY, _INTERVAL, _SHORTEN),
+    "waits": (_POLICY, _INTERVAL, _SHORTEN),
+    "behind-a-function": (_SHORTEN, _POLICY),
+    "long-hold": (_SHORTEN,),
+}
+"""By the kind of a finding, the changes that are about it."""
+
+
+def with_predictions(traces: "Sequence[Trace]", analyses: "Sequence[Analysis]", path: Path) -> "list[Analysis]":
+    """Return analyses in the same order, that of the process whose threads waited most with what would help it.
+
+    Args:
+        traces: One per analysis.
+        analyses: Of whole traces.
+        path: What the first process's trace is called.
+    """
+    found = list(analyses)
+    most = max(range(len(found)), key=lambda place: found[place].wait_ns, default=None)
+    if most is None or not found[most].gils or all(one.weight != "problem" for one in found[most].findings):
+        return found  # the GIL is not what keeps it
+    try:
+        found[most] = _predicted(traces[most], found[most], path if most == 0 else None)
+    except Exception:  # noqa: BLE001 - whatever is wrong with a prediction, the report is there all the same
+        return list(analyses)
+    return found
+
+
+def _predicted(trace: "Trace", analysis: "Analysis", path: Path | None) -> "Analysis":
+    from headway.cli.whatif_view import headline
+    from headway.sim.machine import PRESET, kept
+    from headway.sim.whatif import remedies
+    from headway.traces.analysis import WhatIf
+
+    costs = kept()
+    cores = trace.process.core_count or len(os.sched_getaffinity(0))
+    ranked = remedies(trace, costs, cores=cores, most_s=_MOST_S)
+    if not ranked:
+        return analysis
+    best = ranked[0]
+    gives = printable(headline(best.prediction))
+    of_preset = " (preset costs)" if costs.name == PRESET else ""
+    name = shlex.quote(str(path)) if path is not None else "FILE"
+    line = f"what would help most: {best.prediction.change}: {gives}{of_preset}; more: `headway whatif {name}`"
+    what_if = WhatIf(str(best.prediction.change), gives, best.worth, costs.name, printable(line))
+    findings = tuple(_with_remedies(one, ranked, of_preset) for one in analysis.findings)
+    return replace(analysis, what_if=what_if, findings=findings)
+
+
+def _with_remedies(finding: "Finding", ranked: "Sequence[Ranked]", of_preset: str) -> "Finding":
+    from headway.cli.whatif_view import headline
+
+    wanted = _HELPS.get(finding.kind, ())
+    told = [
+        printable(f"{words}: {headline(one.prediction)}{of_preset}")
+        for one in ranked
+        for kind, words in (_remedy(one.prediction.change),)
+        if kind in wanted
+    ]
+    return replace(finding, predicted=tuple(told))
+
+
+def _remedy(change: "Change") -> tuple[str, str]:
+    """Return what a change is, and how a user makes it."""
+    if change.shorten:
+        one = change.shorten[0]
+        return _SHORTEN, f"{one.filename}:{one.line} holding the GIL {one.factor:g} of the time that it does"
+    if change.interval_ns:
+        return _INTERVAL, f"`sys.setswitchinterval({change.interval_ns / 1e9:g})`"
+    return _POLICY, f"`headway run`, policy {change.policy}"

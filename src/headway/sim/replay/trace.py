@@ -1,0 +1,128 @@
+"""The replay of a trace, changed or not, as a trace itself: what a timeline can show beside the one that was recorded."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.native_sim import Simulation
+from headway.sim.machine import Costs
+from headway.sim.replay.change import Change, specify
+from headway.sim.replay.learn import Model
+from headway.sim.trace import START_NS, end_of, events_of, gils_of
+from headway.traces.model import Kind, Loss, Thread, Trace
+
+__all__ = ["MOST_EVENTS", "predicted_trace"]
+
+MOST_EVENTS = 1_000_000
+_OF_A_STACK = (Kind.WAIT, Kind.RELEASE)
+_PARTS = 50
+"""A run is made in so many parts, so that Ctrl-C is heard between them, and that one whose events are full ends."""
+
+
+def predicted_trace(
+    model: Model,
+    change: Change,
+    costs: Costs,
+    *,
+    cores: int,
+    length_ns: int,
+    slow_down: float = 0.0,
+    seed: int = 1,
+    max_events: int = MOST_EVENTS,
+) -> Trace:
+    """Return the events of one replay with a change, warm-up included; its stacks are those of the model's trace.
+
+    A thread that the trace does not have is called as the one whose operations it has. All GILs are in one trace, also
+    where the change has processes.
+
+    Args:
+        model: The program, from its trace.
+        change: What is different.
+        costs: Of the machine.
+        cores: How many the program ran on.
+        length_ns: How long the replay is, in virtual time.
+        slow_down: Where there is no GIL, what Python code takes longer for each further thread.
+        seed: Of the run.
+        max_events: The trace ends before there are more.
+
+    Raises:
+        ScenarioError: The change names what the trace does not have, or the replay comes to a stop.
+    """
+    spec, roles = specify(model, change, costs, seed, length_ns, cores=cores, slow_down=slow_down)
+    spec = dataclasses.replace(spec, max_events=max_events)
+    dropped = 0
+    until_ns = 0
+    with Simulation(spec) as simulation:
+        for part in range(1, _PARTS + 1):
+            until_ns = spec.end_ns * part // _PARTS
+            simulation.run(until_ns)
+            events, dropped = simulation.events()
+            if dropped:
+                break
+    made = _where_interrupted(model, roles, events_of(events))
+    end_ns = end_of(made, until_ns, dropped)
+    real = model.trace
+    return Trace(
+        process=dataclasses.replace(
+            real.process,
+            executable="headway whatif",
+            command=("headway", "whatif", str(change)),
+            program=f"{real.process.program or real.process.executable} (predicted: {change})",
+            free_threaded=not change.gil,
+            gil_enabled=change.gil,
+            start_realtime_ns=START_NS,
+            interval_us=max(1, spec.gils[0].interval_ns // 1_000),
+            ended=True,
+            core_count=change.cores or cores,
+        ),
+        start_ns=START_NS,
+        end_ns=end_ns,
+        events=made,
+        threads=_threads(model, roles),
+        gils=gils_of(len(spec.gils)),
+        stack_parent=real.stack_parent,
+        stack_frame=real.stack_frame,
+        frames=real.frames,
+        loss=dataclasses.replace(Loss(), dropped_events=dropped),
+    )
+
+
+def _of_trace(model: Model, roles: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    """Yield for each simulated thread the one of the trace whose operations it has, and how many before it have them."""
+    members = {role: [one.thread for one in model.actors if one.role == role] for role in model.roles}
+    had: Counter[str] = Counter()
+    for role in roles:
+        again, place = divmod(had[role], len(members[role]))
+        had[role] += 1
+        yield members[role][place], again
+
+
+def _where_interrupted(model: Model, roles: tuple[str, ...], events: NDArray[np.void]) -> NDArray[np.void]:
+    """Give events without a stack, of holds that never end by themselves, the one at which the trace's were interrupted most."""
+    holds = model.seen.holds
+    for index, (thread, _) in enumerate(_of_trace(model, roles)):
+        stacks = holds.stack[holds.forced & (holds.thread == thread)]
+        if len(stacks):
+            nowhere = (events["thread"] == index) & (events["value"] == 0) & np.isin(events["kind"], _OF_A_STACK)
+            events["value"][nowhere] = np.bincount(stacks).argmax()
+    return events
+
+
+def _threads(model: Model, roles: tuple[str, ...]) -> tuple[Thread, ...]:
+    """Return a thread for each role of the simulator: a role's n-th one stands for its n-th thread in the trace."""
+    found = []
+    for index, (thread, again) in enumerate(_of_trace(model, roles)):
+        of_trace = model.trace.threads[thread]
+        found.append(
+            Thread(
+                serial=index + 1,
+                tid=index + 1 if again else of_trace.tid,
+                name=f"{of_trace.name} ({again + 1})" if again else of_trace.name,
+                start_ns=START_NS,
+                end_ns=None,
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,206 @@
+"""The pages of `headway simulate` and `headway whatif`: their tables, curves and timelines; the predicted run as a trace."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from made_runs import SLEEPERS, traced
+
+from headway.cli.main import main
+from headway.sim import machine
+from headway.sim.replay.change import NOTHING, Change
+from headway.sim.replay.learn import learn
+from headway.sim.replay.trace import predicted_trace
+from headway.traces.analysis import analyse
+from headway.traces.analysis.intervals import recorded
+from headway.traces.invariants import violations
+from headway.traces.model import Kind
+from headway.traces.reader import read
+from headway.traces.writer import write
+
+SWEEP = ("--sweep", "threads=0..2", "--sweep", "policy=none,fair", "--seeds", "2", "--duration", "0.3")
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Return the model of a trace."""
+    return learn(traced(SLEEPERS), machine.load(machine.PRESET))
+
+
+@pytest.fixture
+def app(tmp_path):
+    """Return the path of a trace."""
+    write(traced(SLEEPERS), tmp_path / "app.hwt", short_holds=True)
+    return tmp_path / "app.hwt"
+
+
+def data(path):
+    """Return a page's data."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', path.read_text(), re.DOTALL)
+    return json.loads(found[1])
+
+
+def simulate(path, *words):
+    assert main(["simulate", "convoy", *words, "--calibration", "preset", "--jobs", "1", "--html", str(path)]) == 0
+    return data(path)
+
+
+def predict(path, app, *words):
+    assert main(["whatif", str(app), *words, "--calibration", "preset", "--seeds", "1", "--html", str(path)]) == 0
+    return data(path)
+
+
+def test_a_sweep_has_its_curves(tmp_path):
+    """Along the numbers, a line for each policy; each point has its median within its range, as the table says it."""
+    page = simulate(tmp_path / "a.html", *SWEEP)
+
+    assert (page["kind"], page["views"]) == ("simulation", [])
+    curves = {curve["title"]: curve for curve in page["curves"]}
+    assert curves.keys() == {"cpu work", "load done", "load p50", "load p99"}
+    assert [curves[title]["unit"] for title in ("cpu work", "load done", "load p50")] == ["share", "per_s", "s"]
+    done = curves["load done"]
+    assert (done["x"], done["x_values"], done["x_numbers"]) == ("threads", ["0", "1", "2"], [0, 1, 2])
+    assert [line["name"] for line in done["lines"]] == ["policy=none", "policy=fair"]
+    table = page["sections"][0]["tables"][0]
+    column = table["columns"].index("load done")
+    for line in done["lines"]:
+        for point in line["points"]:
+            assert point["low"] <= point["value"] <= point["high"]
+            row = [done["x_values"][point["x"]], line["name"].removeprefix("policy=")]
+            assert [each[column] for each in table["rows"] if list(each[:2]) == row] == [point["shown"]]
+    none, fair = done["lines"]
+    assert fair["points"][2]["value"] > 20 * none["points"][2]["value"]
+    assert 1e-6 < curves["load p50"]["lines"][0]["points"][0]["value"] < 1e-3
+
+
+def test_a_sweep_of_names_has_curves_too(tmp_path):
+    """Its points stand in their order."""
+    page = simulate(tmp_path / "a.html", *SWEEP[2:])
+
+    curve = page["curves"][0]
+    assert (curve["x_values"], curve["x_numbers"]) == (["none", "fair"], [])
+    assert [[point["x"] for point in line["points"]] for line in curve["lines"]] == [[0, 1]]
+
+
+def test_one_scenario_has_its_tables_and_a_timeline(tmp_path):
+    """Roles are columns, as there are more figures than roles; the timeline is the first seed's."""
+    page = simulate(tmp_path / "a.html", *SWEEP[4:])
+
+    assert page["curves"] == []
+    roles, gils = page["sections"][0]["tables"]
+    assert roles["columns"] == ["", "server", "cpu", "load (client)"]
+    assert [row[0] for row in roles["rows"]][:3] == ["threads", "done", "p50"]
+    assert gils["columns"] == ["", "main"]
+    (view,) = page["views"]
+    assert {lane["label"] for lane in view["lanes"]} == {"server", "cpu"}
+    assert view["span_ns"] > 3e8
+
+
+def test_a_what_if_has_the_trace_above_the_predicted_run(app, tmp_path):
+    """Both as long as each other, with the same threads; roles with figures, intervals and what it rests on."""
+    page = predict(tmp_path / "a.html", app, "--policy", "fair")
+
+    assert page["title"] == "app (simulated), what if: --policy fair"
+    real, predicted = page["views"]
+    assert (real["label"], predicted["label"]) == ("in the trace", "predicted")
+    assert real["span_ns"] == predicted["span_ns"]
+    assert {one["label"] for one in real["lanes"]} == {one["label"] for one in predicted["lanes"]}
+    table = page["sections"][0]["tables"][0]
+    assert table["columns"] == ["role", "", "in the trace", "predicted", "80 % interval"]
+    assert {row[0] for row in table["rows"]} == {"sleeper *", "burner"}
+    assert [kind for kind, _ in page["notes"]] == ["note"]
+
+
+def test_what_is_outside_the_model_is_on_the_page(app, tmp_path):
+    """Without a GIL nobody waits: then there is the trace's timeline alone, and why."""
+    page = predict(tmp_path / "a.html", app, "--no-gil")
+
+    assert [view["label"] for view in page["views"]] == ["in the trace"]
+    assert page["notes"][0][0] == "outside the model"
+    assert page["notes"][-1][1].endswith("the predicted run has no timeline")
+
+
+def test_the_predicted_run_is_written_as_a_trace(app, tmp_path, capsys):
+    """A report opens it, with the names and lines of the trace."""
+    path = tmp_path / "fair.hwt"
+    assert main(["whatif", str(app), "--policy", "fair", "--calibration", "preset", "--trace", str(path)]) == 0
+
+    trace = read(path)
+    assert violations(trace) == []
+    assert trace.process.program == "app (simulated) (predicted: --policy fair)"
+    assert main(["report", str(path)]) == 0
+    assert " burner  " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--html", "{}/a.html"), "`--html` is of one change, and there is none"),
+        (("--trace", "{}/a.hwt"), "`--trace` is of one change, and there is none"),
+        (("--policy", "fair", "--html", "{}/no/a.html"), "the folder {}/no is not there"),
+        (("--policy", "fair", "--html", "{}/there.html"), "{}/there.html is there already"),
+        (("--policy", "fair", "--trace", "{}/a.trace"), "a.trace is no name of a trace"),
+        (("--policy", "fair", "--trace", "{}/app.hwt", "--force"), "{}/app.hwt is the trace itself"),
+        (("--no-gil", "--trace", "{}/a.hwt"), "a run without a GIL has no events of one"),
+        (("--policy", "fair", "--open"), "`--open` opens the page that `--html` writes"),
+    ],
+)
+def test_what_cannot_be_written_is_told_before_the_work(app, tmp_path, capsys, monkeypatch, words, said):
+    """Nothing is learned first."""
+    (tmp_path / "there.html").touch()
+    monkeypatch.setattr("headway.sim.replay.learn.learn", lambda *_: pytest.fail("it works"))
+
+    assert main(["whatif", str(app), *(word.format(tmp_path) for word in words)]) == 2
+    assert said.format(tmp_path) in capsys.readouterr().err
+
+
+def test_a_page_that_is_there_is_replaced_by_force_only(app, tmp_path):
+    """Of a simulation, too."""
+    path = tmp_path / "a.html"
+    path.write_text("x")
+
+    assert main(["simulate", "convoy", "--html", str(path)]) == 2
+    assert path.read_text() == "x"
+    assert simulate(path, *SWEEP[4:], "--force")["kind"] == "simulation"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [NOTHING, Change(policy="fair"), Change(processes=True), Change(threads=(("sleeper", 5),)), Change(cores=1)],
+    ids=str,
+)
+def test_a_predicted_trace_keeps_what_traces_keep(model, change):
+    """Its events are those of a real one; each thread has its name, further ones that of whose operations they have."""
+    trace = predicted_trace(model, change, machine.load(machine.PRESET), cores=2, length_ns=500_000_000)
+
+    assert violations(trace) == []
+    assert trace.end_ns - trace.start_ns == 500_000_000
+    names = [thread.name for thread in trace.threads]
+    assert len(set(names)) == len(names) == (6 if change.threads else 3)
+    assert not change.threads or names[:4] == ["sleeper 0", "sleeper 1", "sleeper 0 (2)", "sleeper 1 (2)"]
+    assert analyse(trace).gils
+
+
+def test_a_hold_that_never_ends_is_where_the_traces_were_interrupted(model):
+    """The thread that computes is seen at its line, and not at none."""
+    trace = predicted_trace(model, NOTHING, machine.load(machine.PRESET), cores=2, length_ns=300_000_000)
+    holds = recorded(trace).holds
+    burner = next(index for index, thread in enumerate(trace.threads) if thread.name == "burner")
+    stacks = holds.stack[(holds.thread == burner) & ~holds.open]
+
+    assert {trace.frames[trace.stack_frame[stack]].function for stack in stacks} == {"burner"}
+
+
+def test_a_predicted_trace_ends_where_its_events_have_no_room(model):
+    """What was dropped is counted, and nothing is claimed of the time after."""
+    whole = predicted_trace(model, NOTHING, machine.load(machine.PRESET), cores=2, length_ns=500_000_000)
+    trace = predicted_trace(
+        model, NOTHING, machine.load(machine.PRESET), cores=2, length_ns=500_000_000, max_events=100
+    )
+
+    assert len(trace.events) == 100
+    assert trace.loss.dropped_events > 0
+    assert trace.end_ns == trace.events["time_ns"][-1] < whole.end_ns
+    assert np.array_equal(trace.events["kind"], whole.events["kind"][:100])
+    assert Kind.RELEASE in trace.events["kind"]
