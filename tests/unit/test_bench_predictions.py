@@ -4,8 +4,11 @@ import math
 
 import predictions
 import predictions_judged as judged
+import published_cases
 import pytest
 from predictions_judged import Cell, Outcome, Span
+
+from headway.sim import machine
 
 
 def outcome(value, launches, low=None, high=None, bound=judged.RATE_BOUND):
@@ -149,3 +152,28 @@ def test_predictions_are_in_the_unit_of_the_program():
     few = [{"p99_s": 1.0, "pieces": 299}]
     assert predictions.outcome(Span(1, 1, 1), few, few, "p99_s", judged.P99_BOUND) is None
     assert predictions.outcome(None, before, after, "rate", judged.RATE_BOUND) is None
+
+
+# ---- published_cases ----
+
+
+@pytest.mark.parametrize(("figure", "expected"), [("pieces", 376), ("left", 48), ("lost", 52)])
+def test_a_published_figure_is_told_in_its_unit(figure, expected):
+    """Work is a share of what the spinning thread does alone."""
+    case = published_cases.Case("rustypot", 0.005, figure, "")
+
+    assert published_cases.figure(case, {"pieces": 376.0, "work": 24.0}, 50.0) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("place", "low", "high"),
+    [(0, 550, 650), (1, 300, 400), (3, 140, 155), (4, 95, 100), (5, 25, 40), (8, 0, 5)],
+)
+def test_the_scenarios_have_the_mechanisms_that_were_published(place, low, high):
+    """With costs that are the same everywhere; what is off is said in their files."""
+    case = published_cases.CASES[place]
+    costs = machine.load(machine.PRESET)
+
+    (told,) = published_cases.simulated(case, costs, 1, 2)
+
+    assert low < published_cases.figure(case, told, 1.0) < high
