@@ -40,6 +40,8 @@ def test_imports_run_one_way():
         ("report/x.py", "from headway.lab import launching"),
         ("lab/judging/x.py", "from headway.lab.launching.agenda import Agenda"),
         ("lab/plan.py", "from headway.lab.kept.store import Store"),
+        ("lab/launching/x.py", "from headway.sim import machine"),
+        ("sim/x.py", "from headway.lab import plan"),
         ("host/x.py", "from headway.lab import plan"),
         ("report/x.py", "from headway.lab.launching.runner import run"),
         ("agent/x.py", "import headway"),

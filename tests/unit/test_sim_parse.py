@@ -249,11 +249,12 @@ def test_lines_are_left_out_where_they_cannot_be_told():
 
 
 def test_the_built_in_scenarios_are_all_there():
-    """The lab's convoy, ccbench, T1 to T13 in their order, and one thread alone; each with a title and its steps' lines."""
+    """The lab's convoy, ccbench, published cases, T1 to T13 in order, one thread alone; each with a title and its steps' lines."""
     names = library.names()
 
     cases = [name for name in names if name.startswith("t")]
     assert set(names) >= {"convoy", "serial", "ccbench-latency", "ccbench-bandwidth", "ccbench-throughput"}
+    assert set(names) >= {"rustypot", "rustypot-holds", "sglang"}
     assert cases == sorted(cases, key=lambda name: (int(name.split("-")[0][1:]), name))
     assert {f"t{number}" for number in range(1, 14)} <= set(cases)
     for name, title in library.titles().items():

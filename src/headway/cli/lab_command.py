@@ -22,7 +22,7 @@ from headway.cli.html_output import add_html, check_html, page_folder, write_run
 from headway.cli.options import add_json, add_store
 from headway.errors import HeadwayError, UsageError
 from headway.host.paths import default_store
-from headway.lab.design import PLACEMENTS, SIZES, Experiment
+from headway.lab.design import PLACEMENTS, SIZES, Errors, Experiment, Order
 from headway.lab.plan import DEFAULT_LAUNCHES
 
 __all__ = ["prepare", "run"]
@@ -441,6 +441,14 @@ def _explain(one: Experiment, *, as_json: bool) -> int:
                 print(f"      holds if {piece.top} / {piece.bottom}{across}{details} is {piece.relation}")
             elif isinstance(piece, lab.Level):
                 print(f"      holds if {piece.metric} of {piece.label} is {piece.relation}")
+            elif isinstance(piece, Errors):
+                print(
+                    f"      holds if predictions of {piece.metric} are off by a factor {piece.relation} at the median"
+                )
+            elif isinstance(piece, Order):
+                print(
+                    f"      holds if {piece.share:.0%} of the pairs that differ in {piece.metric} are predicted in their order"
+                )
             else:
                 taken = f" less {piece.less:g}" if piece.less else ""
                 print(

@@ -21,8 +21,10 @@ __all__ = [
     "Comparison",
     "Count",
     "Declared",
+    "Errors",
     "Experiment",
     "Level",
+    "Order",
     "Placement",
     "Published",
     "Relation",
@@ -294,6 +296,42 @@ class Count:
 
 
 @final
+@dataclass(frozen=True, kw_only=True)
+class Errors:
+    """The median, over the predicted cells of an interpreter, of what a prediction is off by, as a factor of 1 or more.
+
+    Attributes:
+        metric: Of which metric.
+        relation: What the factor should be.
+        placement: At which placement; "" means all that were measured, together.
+        least: Launches in which fewer requests were answered tell nothing of the metric.
+        labels: The variants; () means all that are predicted.
+    """
+
+    metric: str
+    relation: Relation
+    placement: str = ""
+    least: int = 0
+    labels: tuple[str, ...] = ()
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """Whether predictions put the series of each setting in the order in which measurement puts them.
+
+    Attributes:
+        metric: By which metric.
+        share: So much of the pairs that measurement tells apart should be in the right order.
+        labels: The variants; () means all that are predicted.
+    """
+
+    metric: str
+    share: float
+    labels: tuple[str, ...] = ()
+
+
+@final
 @dataclass(frozen=True)
 class Published:
     """A ratio of two published values: of `source` in published.toml, `top` over `bottom`.
@@ -340,7 +378,7 @@ class Claim:
 
     id: str
     text: str
-    evidence: Callable[[Machine], Sequence[Comparison | Count | Level]]
+    evidence: Callable[[Machine], Sequence[Comparison | Count | Level | Errors | Order]]
     source: str
     published: tuple[Published, ...] = ()
     says: str = ""
@@ -384,6 +422,8 @@ class Experiment:
             threads that were once started change what code without threads takes, and not for variants with a server,
             files, libraries or C.
         quick_on: Which of the interpreters found a run of quick size takes, unless the user names some.
+        anchors: Labels of variants that are measured first. Of the others each cell's figures are then predicted from those
+            and from what the machine's operations cost, and stored, before its first launch; () where nothing is predicted.
     """
 
     name: str
@@ -405,6 +445,7 @@ class Experiment:
     divides: str = ""
     turns: bool = False
     quick_on: Callable[[Sequence[Interpreter]], Sequence[Interpreter]] = _all_of_them
+    anchors: tuple[str, ...] = ()
 
 
 @final

@@ -119,13 +119,16 @@ def _chosen(
 ) -> list[tuple[Variant, tuple[Placement, ...]]]:
     """Return the variants that the choices leave of an experiment, with their placements.
 
-    The baseline comes along where another variant is left: ratios need it.
+    The baseline comes along where another variant is left: ratios need it. So do anchors, each where it is at home.
     """
     placed = [
         (variant, tuple(place for place in variant.placements if placement in {None, place}))
         for variant in experiment.variants(size)
+        if variant.label not in experiment.anchors
     ]
     placed = [(variant, places) for variant, places in placed if places]
+    anchors = [one for one in experiment.variants(size) if one.label in experiment.anchors]
+    placed = [(one, one.placements) for one in anchors if placed] + placed
     if not models:
         return placed
     if not any(_is_model(variant.model, models) for variant, _ in placed):

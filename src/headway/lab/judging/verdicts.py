@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
-from headway.lab.design import ONE_WORKER, Claim, Comparison, Count, Experiment, Level
+from headway.lab.design import ONE_WORKER, Claim, Comparison, Count, Errors, Experiment, Level, Order
 from headway.lab.judging.evidence import (
     NEAR,
     TOO_MANY,
@@ -27,6 +27,7 @@ from headway.lab.judging.evidence import (
     pooled,
 )
 from headway.lab.judging.figures import number
+from headway.lab.judging.foretold import errors, orders
 from headway.lab.kept.results import Run
 from headway.lab.published import published_ratio
 
@@ -79,6 +80,8 @@ def _sentence(outcome: Outcome, claim: Claim, evidence: Sequence[Evidence]) -> s
         return f"no launch of {one.what} succeeded"
     if one.interval is None:
         found = f"{one.count:,.0f} counted over {one.launches} launches a cell"
+        if outcome == "inconclusive" and one.launches:
+            return f"{one.what}: too few launches to tell"
         if outcome == "inconclusive":
             return f"{found}, but a cell has no successful launch"
         return f"{found}: {claim.why}" if outcome == "supported" else f"{found}, expected {one.relation}"
@@ -107,6 +110,10 @@ def _single(run: Run, experiment: Experiment, claim: Claim, interpreter: str) ->
             evidence.extend(counted(run, experiment, piece, interpreter))
         elif isinstance(piece, Level):
             evidence.extend(levels(run, experiment, piece, interpreter))
+        elif isinstance(piece, Errors):
+            evidence.extend(errors(run, experiment, piece, interpreter))
+        elif isinstance(piece, Order):
+            evidence.extend(orders(run, experiment, piece, interpreter))
         else:
             evidence.extend(comparisons(run, experiment, piece, interpreter))
     outcome = combined(evidence)

@@ -13,6 +13,7 @@ from headway.host.paths import default_store
 from headway.lab import stats
 from headway.lab.design import Cell, Experiment
 from headway.lab.experiments import declared_experiment, experiment, experiments
+from headway.lab.kept.predictions import Prediction
 from headway.lab.kept.settings import Settings
 from headway.lab.kept.store import RunHeader, Store, StoredLaunch
 
@@ -47,12 +48,14 @@ class CellResult:
         cell: What was measured.
         launches: Every launch stored, failed ones included, in order.
         confidence: Of its intervals.
+        prediction: What was predicted of it before its first launch; None where nothing was.
         memo: Its ratios and levels as far as they were asked for.
     """
 
     cell: Cell
     launches: tuple[StoredLaunch, ...]
     confidence: float = stats.CONFIDENCE
+    prediction: Prediction | None = None
     memo: dict[tuple[str, str], stats.Interval | None] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
@@ -272,13 +275,24 @@ def read_run(store: Store, name: str = "last") -> Run:
     by_key: dict[str, list[StoredLaunch]] = {}
     for stored in store.launches(header.id):
         by_key.setdefault(stored.key, []).append(stored)
-    return run_of(header, store.cells(header.id), by_key)
+    return run_of(header, store.cells(header.id), by_key, store.predictions(header.id))
 
 
-def run_of(header: RunHeader, cells: Iterable[Cell], launches: Mapping[str, Sequence[StoredLaunch]]) -> Run:
-    """Return a run as a value, of its cells and what there is of launches, by cell key."""
+def run_of(
+    header: RunHeader,
+    cells: Iterable[Cell],
+    launches: Mapping[str, Sequence[StoredLaunch]],
+    predictions: Mapping[str, Prediction],
+) -> Run:
+    """Return a run as a value, of its cells and what there is of launches and predictions, by cell key."""
     confidence = header.settings.confidence
-    return Run(header, {cell.key: CellResult(cell, tuple(launches.get(cell.key, ())), confidence) for cell in cells})
+    return Run(
+        header,
+        {
+            cell.key: CellResult(cell, tuple(launches.get(cell.key, ())), confidence, predictions.get(cell.key))
+            for cell in cells
+        },
+    )
 
 
 def load_run(name: str = "last", *, store: Path | None = None) -> Run:

@@ -17,6 +17,7 @@ from typing import Self, final
 from headway.errors import StoreError
 from headway.lab.design import Cell
 from headway.lab.kept.launched import Launch
+from headway.lab.kept.predictions import Prediction
 from headway.lab.kept.settings import Settings
 from headway.lab.plan import cell_from_json, cell_to_json
 from headway.printable import printable
@@ -59,6 +60,15 @@ CREATE TABLE samples (
     PRIMARY KEY (launch, metric, position)
 ) WITHOUT ROWID;
 """
+
+_PREDICTIONS = """
+CREATE TABLE IF NOT EXISTS predictions (
+    cell INTEGER PRIMARY KEY REFERENCES cells (id) ON DELETE CASCADE, -- one a cell: nothing is predicted twice
+    written_at TEXT NOT NULL,          -- UTC, ISO 8601, with microseconds
+    prediction TEXT NOT NULL           -- JSON: figures, version, calibration, what it rests on
+)
+"""
+"""Made in stores of older versions, too: they stay readable for those, which know nothing of it."""
 
 
 @final
@@ -105,6 +115,14 @@ def _rows(run_id: str, cells: Sequence[Cell]) -> list[tuple[str, str, str]]:
     return [(run_id, cell.key, json.dumps(cell_to_json(cell))) for cell in cells]
 
 
+_SECOND = dt.timedelta(seconds=1)
+"""A launch's time is in whole seconds, cut off."""
+
+
+def _moment(text: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(text).astimezone(dt.UTC)
+
+
 def _now() -> str:
     return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
@@ -138,6 +156,7 @@ class Store:
                     self._db.execute("PRAGMA journal_mode = WAL")
                     # With WAL, NORMAL survives any kill of ours; only a power cut may take the last launches.
                     self._db.execute("PRAGMA synchronous = NORMAL")
+                    self._db.execute(_PREDICTIONS)
             except BaseException:
                 self._db.close()
                 raise
@@ -285,6 +304,46 @@ class Store:
                 ],
             )
         return True
+
+    def add_prediction(self, run_id: str, prediction: Prediction) -> None:
+        """Store what is predicted of a cell, with the time.
+
+        Raises:
+            StoreError: The cell was measured before, or has a prediction; or the run has no such cell.
+        """
+        with self._errors(), self._transaction():
+            found = self._db.execute(
+                "SELECT c.id, COUNT(l.id), COUNT(p.cell) FROM cells c LEFT JOIN launches l ON l.cell = c.id"
+                " LEFT JOIN predictions p ON p.cell = c.id WHERE c.run = ? AND c.key = ? GROUP BY c.id",
+                (run_id, prediction.key),
+            ).fetchone()
+            if found is None or found[1] or found[2]:
+                why = "no such cell is in the run" if found is None else ""
+                why = why or ("it was measured before" if found[1] else "it has a prediction already")
+                raise StoreError(
+                    f"the prediction of {printable(prediction.key)} is refused: {why}",
+                    hint="a prediction is written once, and before its cell's first launch; start a new run",
+                )
+            written_at = dt.datetime.now(dt.UTC).isoformat(timespec="microseconds")
+            self._db.execute(
+                "INSERT INTO predictions VALUES (?, ?, ?)", (found[0], written_at, json.dumps(prediction.to_json()))
+            )
+
+    def predictions(self, run_id: str) -> dict[str, Prediction]:
+        """Return a run's predictions by cell key; none that is younger than a launch of its cell."""
+        with self.reading():
+            if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'predictions'").fetchone():
+                return {}  # of an older version, opened for reading
+            rows = self._db.execute(
+                "SELECT c.key, p.written_at, p.prediction, MIN(l.started_at) FROM predictions p"
+                " JOIN cells c ON c.id = p.cell LEFT JOIN launches l ON l.cell = c.id WHERE c.run = ? GROUP BY c.id",
+                (run_id,),
+            ).fetchall()
+            return {
+                key: Prediction.from_json(key, written_at, json.loads(text))
+                for key, written_at, text, launched_at in rows
+                if launched_at is None or _moment(written_at) <= _moment(launched_at) + _SECOND
+            }
 
     def end_run(self, run_id: str) -> None:
         """Note that the run has come to its end."""

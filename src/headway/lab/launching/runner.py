@@ -25,13 +25,15 @@ from headway.lab.design import ONE_WORKER, PLACEMENTS, SIZES, Cell, Experiment, 
 from headway.lab.experiments import experiment, experiments
 from headway.lab.kept import store
 from headway.lab.kept.launched import Launch
+from headway.lab.kept.predictions import Prediction
 from headway.lab.kept.results import Run, read_run
 from headway.lab.kept.settings import Settings
 from headway.lab.kept.store import RunHeader
 from headway.lab.launching.launch import run_launch
 from headway.lab.launching.lock import only_lab
-from headway.lab.launching.session import Progress, Report, Session
+from headway.lab.launching.session import Predict, Progress, Report, Session
 from headway.lab.plan import Plan, Skipped, make_plan, needed, nothing_missing
+from headway.lab.predicting.echo import Predictor
 
 __all__ = ["Request", "resume", "run"]
 
@@ -194,6 +196,21 @@ class _Processes:
         return launches
 
 
+def _predictor(settings: Settings, say: Say) -> Predict:
+    """Return what predicts, on the cores of the launches; where it cannot, it says why and the cells go without."""
+    predictor = Predictor(settings.machine, settings.interpreters, cast("Size", settings.size), say)
+
+    def predict(cells: Sequence[Cell], anchors: Sequence[tuple[Cell, Sequence[Launch]]]) -> Sequence[Prediction]:
+        try:
+            with _on_cores(settings.machine.cores):
+                return predictor(cells, anchors)
+        except (HeadwayError, OSError) as error:
+            say(f"nothing is predicted of {cells[0].experiment}: {error}")
+            return ()
+
+    return predict
+
+
 def _silent(_progress: Progress) -> None:
     pass
 
@@ -340,14 +357,14 @@ def run(
         session = Session(results, results.new_run(settings, choice.plan.cells), report)
         if provide is not None:
             with choice.launcher(surroundings) as launcher:
-                session.carry_out(choice.plan, launcher, first_look_of=first[0].name)
+                session.carry_out(choice.plan, launcher, predict=_predictor(settings, say), first_look_of=first[0].name)
             provide()
             choice = _Choice(request, choice.plan.seed)
             surroundings = choice.make_ready(choice.experiments, say)
             settings = replace(choice.settings(surroundings), doctor=settings.doctor)
             results.change_run(session.run_id, settings, choice.plan.cells)
         with choice.launcher(surroundings) as launcher:
-            session.carry_out(choice.plan, launcher)
+            session.carry_out(choice.plan, launcher, predict=_predictor(settings, say))
         session.end()
         return read_run(results, session.run_id)
 
@@ -473,6 +490,6 @@ def resume(
             results.change_run(header.id, settings, plan.cells)
         session = Session(results, header.id, report)
         with _Processes(plan, machine, _executables(stored), library, surroundings) as launcher:
-            session.carry_out(plan, launcher)
+            session.carry_out(plan, launcher, predict=_predictor(settings, say))
         session.end()
         return read_run(results, header.id)

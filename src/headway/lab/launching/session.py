@@ -1,4 +1,4 @@
-"""A run of a plan: launch, store, judge, report, until the agenda is done. What launches is an argument."""
+"""A run of a plan: launch, store, judge, report, until the agenda is done. What launches is an argument, and what predicts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,23 @@ from headway.lab.design import Cell
 from headway.lab.judging.open_claims import open_claims, telling_cells
 from headway.lab.judging.verdicts import Verdict, by_claim, judge, speaking
 from headway.lab.kept.launched import Launch
+from headway.lab.kept.predictions import Prediction
 from headway.lab.kept.results import Run, run_of
 from headway.lab.kept.store import Store, StoredLaunch
 from headway.lab.launching.agenda import Agenda, Finished
 from headway.lab.plan import Plan
 
-__all__ = ["Launcher", "Progress", "Report", "Session"]
+__all__ = ["Launcher", "Predict", "Progress", "Report", "Session"]
 
 Launcher = Callable[[Sequence[Cell], int], Sequence[Launch]]
 """Launches a cell for a block, or several that take turns, and returns what came of each; a launch that fails is a value, too."""
+
+Predict = Callable[[Sequence[Cell], Sequence[tuple[Cell, Sequence[Launch]]]], Sequence[Prediction]]
+"""Predicts what cells of one experiment will give, from what its anchors gave; of a cell that it cannot predict, nothing."""
+
+
+def _nothing(_cells: Sequence[Cell], _anchors: Sequence[tuple[Cell, Sequence[Launch]]]) -> Sequence[Prediction]:
+    return ()
 
 
 @final
@@ -70,12 +78,15 @@ class Session:
         # Experiment -> claim -> outcome, as it was told last.
         self._told: dict[str, dict[str, str]] = {}
 
-    def carry_out(self, plan: Plan, launcher: Launcher, *, first_look_of: str = "") -> None:
+    def carry_out(
+        self, plan: Plan, launcher: Launcher, *, predict: Predict = _nothing, first_look_of: str = ""
+    ) -> None:
         """Launch what the plan's agenda asks for.
 
         Args:
             plan: The plan; another one than before may have more cells.
             launcher: What launches.
+            predict: Asked once for the cells of an experiment with anchors, before the first of them is launched.
             first_look_of: Only this experiment, and only the launches that every cell gets.
 
         Raises:
@@ -84,9 +95,10 @@ class Session:
         header = self._store.find_run(self.run_id)
         stored = {(one.key, one.block): one for one in self._store.launches(self.run_id)}
         so_far: dict[str, list[StoredLaunch]] = {}
+        predictions = self._store.predictions(self.run_id)
 
         def results() -> Run:
-            return run_of(header, plan.cells, so_far)
+            return run_of(header, plan.cells, so_far, predictions)
 
         # Experiment -> what was made of its launches so far, until there are more.
         judged: dict[str, tuple[Run, list[Verdict]]] = {}
@@ -127,19 +139,45 @@ class Session:
                 )
             )
 
+        def launch(cells: Sequence[Cell], block: int) -> None:
+            say(cells[0], block)
+            for cell, one in zip(cells, launcher(cells, block), strict=True):
+                self._failed += one.status == "failed"
+                self._store.add_launch(self.run_id, cell.key, block, one)
+                stored[cell.key, block] = StoredLaunch(cell.key, block, one)
+
+        def foretell(experiment: str) -> None:
+            """Launch an experiment's anchors, and store what follows from them for the cells that were not launched yet."""
+            labels = results().experiment(experiment).anchors
+            launched = {key for key, _ in stored}
+            open_cells = [cell for cell in plan.of(experiment) if cell.label not in labels]
+            open_cells = [cell for cell in open_cells if cell.key not in launched | predictions.keys()]
+            if not labels or not open_cells:
+                return
+            anchors = [cell for cell in plan.of(experiment) if cell.label in labels]
+            for block in range(plan.launches):
+                for cell in anchors:
+                    if block < agenda.first_launches(cell) and (cell.key, block) not in stored:
+                        launch([cell], block)
+            gave = [(cell, [one.launch for one in stored.values() if one.key == cell.key]) for cell in anchors]
+            for prediction in predict(open_cells, gave):
+                self._store.add_prediction(self.run_id, prediction)
+            predictions.update(self._store.predictions(self.run_id))
+            judged.pop(experiment, None)
+
+        foretold: set[str] = set()
         for step in agenda.first_look(first_look_of) if first_look_of else agenda.steps():
             if isinstance(step, Finished):
                 news = self._news(step.experiment, verdicts(step.experiment)[1])
                 if news is None or news:
                     say(finished=step.experiment, news=news)
                 continue
+            if step.cells[0].experiment not in foretold:
+                foretold.add(step.cells[0].experiment)
+                foretell(step.cells[0].experiment)
             missing = [cell for cell in step.cells if (cell.key, step.block) not in stored]
             if missing:
-                say(missing[0], step.block)
-                for cell, launch in zip(missing, launcher(missing, step.block), strict=True):
-                    self._failed += launch.status == "failed"
-                    self._store.add_launch(self.run_id, cell.key, step.block, launch)
-                    stored[cell.key, step.block] = StoredLaunch(cell.key, step.block, launch)
+                launch(missing, step.block)
             for cell in step.cells:
                 so_far.setdefault(cell.key, []).append(stored[cell.key, step.block])
                 judged.pop(cell.experiment, None)

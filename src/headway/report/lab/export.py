@@ -8,6 +8,7 @@ from headway.lab.judging.assessed import assess
 from headway.lab.judging.compare import Difference
 from headway.lab.judging.evidence import TOO_MANY, Evidence
 from headway.lab.judging.findings import Finding
+from headway.lab.judging.foretold import off
 from headway.lab.judging.verdicts import Verdict
 from headway.lab.kept.results import CellResult, Run
 from headway.report.figures import interval_to_json
@@ -81,6 +82,7 @@ def _cell(result: CellResult) -> dict[str, Any]:
         "interpreter": cell.interpreter,
         "placement": cell.placement,
         "metrics": metrics,
+        "prediction": _prediction(result),
         "utilisation": result.mean_utilisation(),
         "launches": [
             {
@@ -94,6 +96,18 @@ def _cell(result: CellResult) -> dict[str, Any]:
             }
             for one in result.launches
         ],
+    }
+
+
+def _prediction(result: CellResult) -> dict[str, Any] | None:
+    """Return what was predicted of a cell, with what each figure is off by as far as that is known."""
+    if result.prediction is None:
+        return None
+    found = {metric: off(result, metric) for metric in result.prediction.figures}
+    return {
+        "written_at": result.prediction.written_at,
+        **result.prediction.to_json(),
+        "off_by": {metric: _interval(one.factor) for metric, one in found.items() if one is not None},
     }
 
 

@@ -22,6 +22,7 @@ from headway.report.figures import (
     unit_of,
     unit_of_experiment,
 )
+from headway.report.lab.predicted import predicted_tables
 from headway.report.lab.special import across_interpreters, costs_table, counts_table, in_c
 
 __all__ = ["Grid", "Row", "Table", "amount", "costs_table", "experiment_tables", "number", "ratio", "seconds"]
@@ -98,6 +99,7 @@ def experiment_tables(run: Run, experiment: Experiment) -> list[Table]:
     if native:
         tables.append(in_c(run, experiment, native))
     tables += _besides(run, experiment, results)
+    tables += predicted_tables(run, experiment, results)
     served = [result for result in results if result.cell.variant.server == "redis" and result.mean_utilisation()]
     if served:
         tables.append(_busy_cores(run, experiment, served))

@@ -1,0 +1,354 @@
+"""What `headway whatif` says a change would give, held against the changed program: cells that no model was made from.
+
+Of each program (predictions_workload.py): (a) it is traced once, unchanged, under `headway trace`; (b) from that trace and a
+calibration made just before, each change is predicted; then (c) it is launched with each change for real, some launches of
+each, in turns with the unchanged one in drawn order; (d) the predictions are judged, the largest errors first.
+
+A program tells its own rate and latencies; the model tells turns, from wanting the GIL to letting it go. So what is
+predicted is the ratio of the traced program's turns to those with the change, and that times what the unchanged program tells is held
+against what the changed one tells. A request may be several turns: its p99 is then not the p99 of a turn, and that is a miss.
+
+Cells whose own launches keep within 6 % (of the rate) and within 1.25 (of the p99) are judged by their error, the others by
+whether the 80 % interval holds all launches and is at most twice as wide. Peers on cells with another number of threads: Amdahl's law and
+the Universal Scalability Law, fitted to launches with 1, 3 and 6 threads that compute: more than the model is told, and
+around what they are asked. Nothing here is tuned to the results.
+"""
+
+import argparse
+import dataclasses
+import json
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import predictions_judged as judged
+
+from headway.errors import HeadwayError
+from headway.lab import discover, select
+from headway.sim import calibration, machine
+from headway.sim.replay.change import NOTHING, Change
+from headway.sim.replay.learn import learn
+from headway.sim.whatif import RolePrediction, predict
+from headway.traces.reader import read
+
+WORKLOAD = Path(__file__).with_name("predictions_workload.py")
+ROLE, BUSY = "main", "cpu"
+PATIENCE_S = 60
+FITTED = (1, 3, 6)
+"""Threads that compute, of the launches that the laws are fitted to."""
+POLICIES = ("none", "fair", "priority")
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A program: which workload, how many threads compute beside it, and whether it has one core and its client another."""
+
+    workload: str
+    cpu: int = 1
+    split: bool = False
+    one_core: bool = False
+    """It may be changed to run on one core: it has no client that would share it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Changed:
+    """A change, as the model and as a launch is told it."""
+
+    change: Change = NOTHING
+    policy: str = "none"
+    interval_s: float | None = None
+    cpu: int | None = None
+    one_core: bool = False
+
+
+PROGRAMS = {
+    "echo, split": Program("echo", split=True),
+    "echo": Program("echo"),
+    "UDP, split": Program("udp", split=True),
+    "pool, split": Program("pool", split=True),
+    "queue": Program("queued", one_core=True),
+    "sleepers": Program("sleepers", one_core=True),
+    "sleepers, 2 compute": Program("sleepers", cpu=2),
+    "hashlib": Program("hashes", one_core=True),
+    "lines": Program("lines", one_core=True),
+}
+
+CHANGES = {
+    "fair": Changed(Change(policy="fair"), policy="fair"),
+    "priority": Changed(Change(policy="priority"), policy="priority"),
+    "0.5 ms": Changed(Change(interval_ns=500_000), interval_s=0.0005),
+    "20 ms": Changed(Change(interval_ns=20_000_000), interval_s=0.02),
+    "0 compute": Changed(Change(threads=((BUSY, 0),)), cpu=0),
+    "2 compute": Changed(Change(threads=((BUSY, 2),)), cpu=2),
+    "4 compute": Changed(Change(threads=((BUSY, 4),)), cpu=4),
+    "1 core": Changed(Change(cores=1), one_core=True),
+}
+QUICK = [(program, change) for program in ("echo, split", "sleepers") for change in ("fair", "0.5 ms", "4 compute")]
+
+
+def cells() -> list[tuple[str, str]]:
+    """Return every program with every change that it can have and is one."""
+    return [
+        (name, change)
+        for name, program in PROGRAMS.items()
+        for change, told in CHANGES.items()
+        if (not told.one_core or program.one_core) and told.cpu != program.cpu
+    ]
+
+
+class FailedError(Exception):
+    """A launch that told nothing."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Launcher:
+    """Starts programs afresh."""
+
+    python: str
+    seconds: float
+    cores: tuple[int, int]
+
+    def launch(self, program: Program, changed: Changed, trace: Path | None = None) -> dict[str, float]:
+        """Return what a program tells of itself."""
+        headway = [sys.executable, "-m", "headway"]
+        command = [self.python]
+        if trace is not None:
+            command = [*headway, "trace", "--python", self.python, "-o", str(trace)]
+        elif changed.policy != "none":
+            command = [*headway, "run", "--policy", changed.policy, "--python", self.python]
+        command += [str(WORKLOAD), program.workload, str(self.seconds)]
+        command += ["--cpu", str(program.cpu if changed.cpu is None else changed.cpu)]
+        command += [] if changed.interval_s is None else ["--interval", str(changed.interval_s)]
+        command += ["--client-core", str(self.cores[1])] if program.split else []
+        pinned = [self.cores[0]] if program.split or changed.one_core else list(os.sched_getaffinity(0))
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=self.seconds + PATIENCE_S,
+                check=False,
+                preexec_fn=lambda: os.sched_setaffinity(0, pinned),
+            )
+        except subprocess.TimeoutExpired:
+            raise FailedError(f"{' '.join(command)}: it did not end") from None
+        lines = done.stdout.splitlines()
+        if done.returncode != 0 or not lines:
+            raise FailedError(f"{' '.join(command)}: {done.stderr.strip()[-500:]}")
+        told: dict[str, float] = json.loads(lines[-1])
+        return told
+
+
+def ratio(role: RolePrediction, figure: str) -> judged.Span | None:
+    """Return a predicted figure over what the trace shows of it, with its interval; None where there is too little of it."""
+    span, seen = getattr(role, figure), getattr(role.measured, figure)
+    return judged.Span(span.value, span.low, span.high).times(1 / seen) if span is not None and seen else None
+
+
+def predicted(
+    trace: Path, changes: list[Changed], costs: machine.Costs, seeds: int
+) -> list[tuple[RolePrediction | None, tuple[str, ...]]]:
+    """Return for each change what it does to the role that is asked about, and why that may be wrong: as the command does."""
+    recorded = read(trace)
+    model = learn(recorded, costs)
+    cores = recorded.process.core_count or len(os.sched_getaffinity(0))
+    found: list[tuple[RolePrediction | None, tuple[str, ...]]] = []
+    for one in changes:
+        try:
+            made = predict(model, [one.change], costs, cores=cores, slow_down=costs.slow_down, seeds=seeds)[0]
+        except HeadwayError as error:
+            found.append((None, (str(error),)))
+            continue
+        plain = {role.role.replace("*", "").strip(): role for role in made.roles}
+        found.append((plain.get(ROLE), made.outside))
+    return found
+
+
+def measured(
+    launcher: Launcher, program: Program, sides: dict[str, Changed], launches: int, draw: random.Random
+) -> dict[str, list[dict[str, float]]]:
+    """Return what each side's launches told; all sides of a block are launched next to each other."""
+    told: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
+    for _ in range(launches):
+        for side in draw.sample(list(sides), len(sides)):
+            told[side].append(launcher.launch(program, sides[side]))
+    return told
+
+
+def outcome(
+    span: judged.Span | None, before: list[dict[str, float]], after: list[dict[str, float]], figure: str, bound: float
+) -> judged.Outcome | None:
+    """Return a prediction in the program's own unit, beside its launches; None where one of them tells too little."""
+    least = judged.LEAST_PIECES if figure == "p99_s" else 1
+    if span is None or any(one["pieces"] < least for one in (*before, *after)):
+        return None
+    own = statistics.median(one[figure] for one in before)
+    return judged.Outcome(span.times(own), tuple(one[figure] for one in after), bound)
+
+
+def laws(program: Program, told: dict[str, list[dict[str, float]]], changed: Changed) -> dict[str, float]:
+    """Return what the two laws say of the rate with another number of threads; N counts those that compute and the rest as one."""
+    if changed.cpu is None or changed.cpu == 0:
+        return {}
+    points = [
+        (count + 1, statistics.median(one["rate"] for one in told[_fit(program, count)]) or 1e-9) for count in FITTED
+    ]
+    return {
+        "Amdahl's law": judged.amdahl(points, changed.cpu + 1),
+        "the Universal Scalability Law": judged.usl(points, changed.cpu + 1),
+    }
+
+
+def _fit(program: Program, count: int) -> str:
+    return "unchanged" if count == program.cpu else f"{count} compute, for the laws"
+
+
+def one_program(
+    name: str, changes: list[str], launcher: Launcher, options: argparse.Namespace, folder: Path
+) -> tuple[list[judged.Cell], tuple[int, int], dict[str, Any]]:
+    """Trace, predict, measure and judge one program."""
+    program, draw = PROGRAMS[name], random.Random(f"{options.seed} {name}")
+    trace = folder / f"{program.workload}-{program.cpu}-{program.split}.hwt"
+    launcher.launch(program, Changed(), trace)
+    # Made beside the run: the costs of a shared machine change by the minute.
+    taken = calibration.measure(seconds=options.calibrate, interpreters=select(discover()[0], [launcher.python]))
+    costs = machine.from_json(taken.to_json(), "this machine's, just now")
+    foretold = predicted(trace, [CHANGES[change] for change in changes], costs, options.seeds)
+    sides = {"unchanged": Changed(), **{change: CHANGES[change] for change in changes}}
+    if any(CHANGES[change].cpu for change in changes):
+        sides |= {_fit(program, count): Changed(cpu=count) for count in FITTED if count != program.cpu}
+    told = measured(launcher, program, sides, options.launches, draw)
+    found = []
+    ordered = {"none": (1.0, [one["rate"] for one in told["unchanged"]])}
+    for change, (role, outside) in zip(changes, foretold, strict=True):
+        before, after = told["unchanged"], told[change]
+        rate = ratio(role, "turns_per_s") if role is not None else None
+        p99 = ratio(role, "p99_ns") if role is not None else None
+        if change in POLICIES and rate is not None:
+            ordered[change] = (rate.value, [one["rate"] for one in after])
+        found.append(
+            judged.Cell(
+                name,
+                change,
+                outcome(rate, before, after, "rate", judged.RATE_BOUND),
+                outcome(p99, before, after, "p99_s", judged.P99_BOUND),
+                laws(program, told, CHANGES[change]),
+                outside,
+            )
+        )
+    return found, judged.order(ordered), {"told": told, "calibration": taken.to_json()}
+
+
+def shown(one: judged.Outcome | None, scale: float = 1.0) -> str:
+    """Return a prediction with its interval, the launches, and what it is off by."""
+    if one is None:
+        return f"{'-':>48}"
+    figures = [value * scale for value in (one.predicted.value, one.predicted.low, one.predicted.high, one.actual)]
+    mark = ("off" if one.steady else "not covered") if not (one.held if one.steady else one.covers) else ""
+    words = f"{figures[0]:,.4g} [{figures[1]:,.4g}, {figures[2]:,.4g}] was {figures[3]:,.4g}, x {one.error:.2f}"
+    return f"{words + (' ' + mark if mark else ''):>48}"
+
+
+def table(found: list[judged.Cell]) -> str:
+    """Return the cells, the largest errors first."""
+    rows = [f"{'cell':28} {'rate, 1/s':>48}   {'p99, ms':>48}"]
+    for one in judged.losses_first(found):
+        rows.append(f"{one.name:28} {shown(one.rate)}   {shown(one.p99, 1e3)}")
+        rows += [f"    outside the model: {why}" for why in one.outside]
+    return "\n".join(rows)
+
+
+def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Return the options."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cells", type=int, help="so many cells at most, drawn (default: all)")
+    parser.add_argument("--launches", type=int, default=5, help="of each cell (default: %(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="that a launch is measured for (default: %(default)s)"
+    )
+    parser.add_argument("--only", action="append", default=[], help="only cells whose name has this; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="6 cells in two minutes")
+    parser.add_argument("--python", default="3.13", help="the interpreter (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, default=9, help="of the simulator (default: %(default)s)")
+    parser.add_argument(
+        "--calibrate", type=float, default=10.0, help="seconds, for each program (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the order of launches (default: %(default)s)")
+    parser.add_argument("--json", type=Path, help="write everything to this file")
+    return parser.parse_args(arguments)
+
+
+def chosen(options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return the cells that the options leave."""
+    found = QUICK if options.quick else cells()
+    if options.only:
+        found = [one for one in found if any(word in ", ".join(one) for word in options.only)]
+    if options.cells is not None and options.cells < len(found):
+        drawn = set(random.Random(options.seed).sample(found, options.cells))
+        found = [one for one in found if one in drawn]
+    return found
+
+
+def plain(found: list[judged.Cell]) -> list[dict[str, Any]]:
+    """Return the cells as JSON values."""
+    return [
+        {
+            **dataclasses.asdict(one),
+            "rate_factor_of_error": one.rate and one.rate.error,
+            "p99_factor_of_error": one.p99 and one.p99.error,
+        }
+        for one in found
+    ]
+
+
+def main() -> int:
+    """Do it."""
+    options = options_of()
+    if options.quick:
+        options.launches, options.seconds = min(options.launches, 3), min(options.seconds, 1.0)
+    usable = sorted(os.sched_getaffinity(0))
+    if len(usable) < 2:
+        print("it takes two cores")
+        return 2
+    python = select(discover()[0], [options.python])[-1].executable
+    launcher = Launcher(python, options.seconds, (usable[0], usable[1]))
+    of_programs: dict[str, list[str]] = {}
+    for program, change in chosen(options):
+        of_programs.setdefault(program, []).append(change)
+    found: list[judged.Cell] = []
+    wrong = told = 0
+    raw: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="predictions-") as folder:
+        for name, changes in of_programs.items():
+            print(f"{name}: {', '.join(changes)}", file=sys.stderr, flush=True)
+            try:
+                of_one, (its_wrong, its_told), raw[name] = one_program(name, changes, launcher, options, Path(folder))
+            except (FailedError, HeadwayError) as error:
+                print(f"{name} failed: {error}", flush=True)
+                found += [judged.Cell(name, change, None, None, outside=(str(error),)) for change in changes]
+                continue
+            found += of_one
+            wrong, told = wrong + its_wrong, told + its_told
+    print(table(found))
+    total = judged.summary(found, wrong, told)
+    print("\n".join(f"{what:48} {'-' if value is None else f'{value:.3g}'}" for what, value in total.items()))
+    if options.json is not None:
+        options.json.write_text(
+            json.dumps({"summary": total, "cells": plain(found), "raw": raw}, default=_finite, indent=1)
+        )
+    return 0
+
+
+def _finite(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

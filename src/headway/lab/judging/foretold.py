@@ -1,0 +1,140 @@
+"""Evidence from predictions: how far they are off, and whether they put series in the order that measurement gives.
+
+A prediction is held against the level over all launches of its cell. What that level is not known by, an error is not known
+by either: its interval follows from the level's, so that a claim about errors is decided as any other claim is.
+"""
+
+import math
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import final
+
+from headway.lab import stats
+from headway.lab.design import Errors, Experiment, Order
+from headway.lab.judging.evidence import Evidence, Outcome, judged
+from headway.lab.kept.launched import Launch
+from headway.lab.kept.results import CellResult, Run
+
+__all__ = ["Off", "errors", "off", "orders"]
+
+
+@final
+@dataclass(frozen=True)
+class Off:
+    """What a prediction is off by.
+
+    Attributes:
+        level: What was measured.
+        factor: The larger of measured and predicted over the smaller, with the interval that the measured one gives it.
+        launches: Behind the measured one.
+    """
+
+    level: stats.Interval
+    factor: stats.Interval
+    launches: int
+
+
+def off(result: CellResult, metric: str, *, least: int = 0) -> Off | None:
+    """Return what a cell's prediction of a metric is off by; None where it has none, or no launch that tells.
+
+    Args:
+        result: The cell.
+        metric: Which metric.
+        least: Launches in which fewer requests were answered do not tell.
+    """
+    span = result.prediction.figures.get(metric) if result.prediction is not None else None
+    values = [
+        stats.launch_value(one.launch.samples[metric])
+        for one in result.ok
+        if metric in one.launch.samples and _answered(one.launch) >= least
+    ]
+    if span is None or span.median <= 0 or not values or min(values) <= 0:
+        return None
+    level = stats.level_interval(values, confidence=result.confidence)
+    return Off(level, _factor(level, span.median), len(values))
+
+
+def _answered(launch: Launch) -> float:
+    """Return how many requests each of a launch's samples answered; of launches that do not say, enough."""
+    requests = launch.facts.get("requests")
+    samples = len(launch.samples.get("requests_per_s", ())) or 1
+    return requests / samples if isinstance(requests, int | float) else math.inf
+
+
+def _factor(level: stats.Interval, predicted: float) -> stats.Interval:
+    """Return the factor between a level and what it was predicted to be, with the ends that the level's interval allows."""
+    low = level.low / predicted
+    high = level.high / predicted
+    ends = [one if one >= 1 else 1 / one if one > 0 else math.inf for one in (low, high)]
+    value = level.value / predicted
+    least = 1.0 if low <= 1 <= high else min(ends)
+    return stats.Interval(max(value, 1 / value), least, max(ends), level.method, level.confidence)
+
+
+def _cells(run: Run, experiment: Experiment, labels: tuple[str, ...], interpreter: str) -> list[CellResult]:
+    """Return the cells of an interpreter of which figures are, or are to be, predicted."""
+    return [
+        one
+        for one in run.of(experiment.name)
+        if one.cell.interpreter == interpreter
+        and one.cell.label not in experiment.anchors
+        and (not labels or one.cell.label in labels)
+    ]
+
+
+def errors(run: Run, experiment: Experiment, piece: Errors, interpreter: str) -> Iterator[Evidence]:
+    """Yield the evidence of the median error; nothing where the run has no such cell.
+
+    The ends of its interval are the medians of the ends of the cells' own: they hold it where all of those hold theirs.
+    """
+    results = [
+        one for one in _cells(run, experiment, piece.labels, interpreter) if piece.placement in {"", one.cell.placement}
+    ]
+    if not results:
+        return
+    found = [one for result in results if (one := off(result, piece.metric, least=piece.least)) is not None]
+    where = f", {piece.placement}" if piece.placement else ""
+    what = f"median factor of error of {piece.metric.replace('_', ' ')}{where}, {len(found)} of {len(results)} cells"
+    interval = None
+    if found:
+        value, low, high = (
+            statistics.median(getattr(one.factor, name) for one in found) for name in ("value", "low", "high")
+        )
+        interval = stats.Interval(value, low, high, found[0].factor.method, found[0].factor.confidence)
+    launches = min((one.launches for one in found), default=0)
+    anchors = [
+        one.cell.key
+        for one in run.of(experiment.name)
+        if one.cell.label in experiment.anchors and one.cell.interpreter == interpreter
+    ]
+    cells = (*anchors, *(one.cell.key for one in results))
+    yield judged(what, piece.relation, interval, launches, cells)
+
+
+def orders(run: Run, experiment: Experiment, piece: Order, interpreter: str) -> Iterator[Evidence]:
+    """Yield the evidence of the order; nothing where the run has no such cell."""
+    results = _cells(run, experiment, piece.labels, interpreter)
+    if not results:
+        return
+    told = wrong = 0
+    launches = []
+    for one, other in combinations(results, 2):
+        if (one.cell.placement, one.cell.setting) != (other.cell.placement, other.cell.setting):
+            continue
+        predicted = [side.prediction.figures.get(piece.metric) for side in (one, other) if side.prediction is not None]
+        ratio = one.ratio_to(other, piece.metric)
+        if len(predicted) < 2 or predicted[0] is None or predicted[1] is None or ratio is None:
+            continue
+        launches.append(one.launches_with(other, piece.metric))
+        if ratio.low > 1 or ratio.high < 1:
+            told += 1
+            wrong += (predicted[0].median > predicted[1].median) != (ratio.value > 1)
+    outcome: Outcome = "not measured" if not launches else "inconclusive"
+    if told:
+        outcome = "supported" if (told - wrong) / told >= piece.share else "refuted"
+    what = f"pairs in the wrong order by {piece.metric.replace('_', ' ')}, of {told} that measurement tells apart"
+    relation = f"at most {1 - piece.share:.0%} of {told}"
+    cells = tuple(one.cell.key for one in results)
+    yield Evidence(outcome, what, None, relation, wrong, min(launches, default=0), None, cells)

@@ -1,0 +1,364 @@
+"""Predictions of cells: stored before the first launch or refused, made from anchors alone, and judged."""
+
+import contextlib
+import math
+import sqlite3
+
+import pytest
+from synthetic import make_cell, make_interpreter, make_machine, make_settings
+
+from headway.errors import HeadwayError, StoreError
+from headway.lab.design import Errors, Order, below
+from headway.lab.experiments import experiment
+from headway.lab.judging.foretold import errors, off, orders
+from headway.lab.judging.verdicts import judge
+from headway.lab.kept.launched import Launch
+from headway.lab.kept.predictions import Prediction, Span
+from headway.lab.kept.results import read_run
+from headway.lab.kept.store import Store
+from headway.lab.launching.session import Session
+from headway.lab.plan import Plan, make_plan
+from headway.lab.predicting.echo import Predictor, scenario_text
+from headway.report import run_to_json
+from headway.report.lab.predicted import predicted_tables
+from headway.sim import calibration
+from headway.sim.parse import parse
+
+GIL = make_interpreter()
+NAME = "predictions"
+EXPERIMENT = experiment(NAME)
+ALONE = make_cell(NAME, "server alone", GIL.id, "same", setting="0 CPU threads", params={"cpu": 0})
+COUNTING = make_cell(NAME, "counting alone", GIL.id, "same", setting="1 CPU thread", params={"cpu": 1})
+NONE, FAIR = (
+    make_cell(NAME, series, GIL.id, "split", setting="1 CPU thread", params={"cpu": 1, "duration_s": 0.5, **more})
+    for series, more in (("no policy", {}), ("fair", {"policy": "fair"}))
+)
+CELLS = (ALONE, COUNTING, NONE, FAIR)
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store(tmp_path / "results.sqlite", create=True) as opened:
+        yield opened
+
+
+def begun(store, cells=CELLS):
+    return store.new_run(make_settings(launches=3, interpreters=(GIL,), experiments=(NAME,)), cells)
+
+
+def made(cell, median=200.0, **more):
+    figures = {"requests_per_s": Span(median, 0.9 * median, 1.1 * median), **more}
+    return Prediction(cell.key, figures, "1.0", {"taken_at": "2026-11-25T00:00:00+00:00"}, {"python_ns": 900.0})
+
+
+def launch(**samples):
+    return Launch("ok", samples={metric: [value] for metric, value in samples.items()}, wall_s=1.0)
+
+
+# ---------------------------------------------------------------- the store
+def test_a_prediction_comes_back_as_it_was_written_with_its_time(store):
+    """Figures, version, calibration and what it rests on."""
+    run_id = begun(store)
+    store.add_prediction(run_id, made(NONE))
+    store.add_launch(run_id, NONE.key, 0, launch(requests_per_s=210.0))
+
+    (found,) = store.predictions(run_id).values()
+
+    assert found.figures["requests_per_s"] == Span(200.0, 180.0, pytest.approx(220.0))
+    assert (found.version, found.rests_on) == ("1.0", {"python_ns": 900.0})
+    assert found.calibration["taken_at"] == "2026-11-25T00:00:00+00:00"
+    assert found.written_at
+    assert read_run(store, run_id).results[NONE.key].prediction == found
+    assert read_run(store, run_id).results[FAIR.key].prediction is None
+
+
+def test_a_cell_that_was_measured_first_is_refused(store):
+    """Also where that launch failed: somebody may have looked at it."""
+    run_id = begun(store)
+    store.add_launch(run_id, NONE.key, 0, Launch(reason="it does"))
+
+    with pytest.raises(StoreError, match="it was measured before"):
+        store.add_prediction(run_id, made(NONE))
+    assert store.predictions(run_id) == {}
+
+
+def test_nothing_is_predicted_twice_and_nothing_that_is_not_there(store):
+    """The first prediction stays."""
+    run_id = begun(store, CELLS[:3])
+    store.add_prediction(run_id, made(NONE))
+
+    with pytest.raises(StoreError, match="it has a prediction already"):
+        store.add_prediction(run_id, made(NONE, 300.0))
+    with pytest.raises(StoreError, match="no such cell"):
+        store.add_prediction(run_id, made(FAIR))
+    assert store.predictions(run_id)[NONE.key].figures["requests_per_s"].median == 200
+
+
+def test_a_prediction_that_is_younger_than_a_launch_does_not_count(store):
+    """Whoever put it there."""
+    run_id = begun(store)
+    store.add_prediction(run_id, made(NONE))
+    store.add_launch(run_id, NONE.key, 0, launch(requests_per_s=210.0))
+    with contextlib.closing(sqlite3.connect(store.path)) as db, db:
+        db.execute("UPDATE predictions SET written_at = '2100-01-01T00:00:00.000000+00:00'")
+
+    assert store.predictions(run_id) == {}
+
+
+def test_a_store_without_predictions_is_read_and_written(store):
+    """One of an older version has no table of them: for reading it stays as it is."""
+    run_id = begun(store)
+    with contextlib.closing(sqlite3.connect(store.path)) as db, db:
+        db.execute("DROP TABLE predictions")
+
+    with Store(store.path) as reading:
+        assert reading.predictions(run_id) == {}
+    with Store(store.path, write=True) as writing:
+        writing.add_prediction(run_id, made(NONE))
+        assert set(writing.predictions(run_id)) == {NONE.key}
+
+
+@pytest.mark.parametrize("figure", ['{"median": 1, "low": 2, "high": 3}', '{"median": 1, "low": 0}', "3"])
+def test_values_that_are_no_prediction_are_no_store_of_ours(store, figure):
+    """A range is around its median."""
+    run_id = begun(store)
+    store.add_prediction(run_id, made(NONE))
+    with contextlib.closing(sqlite3.connect(store.path)) as db, db:
+        text = f'{{"figures": {{"x": {figure}}}, "version": "", "calibration": {{}}, "rests_on": {{}}}}'
+        db.execute("UPDATE predictions SET prediction = ?", (text,))
+
+    with pytest.raises(StoreError):
+        store.predictions(run_id)
+
+
+# ---------------------------------------------------------------- a run
+class Course:
+    """A launcher and a predictor that note the order in which they are asked."""
+
+    def __init__(self, limit=100, level=210.0):
+        self.said, self.limit, self.level = [], limit, level
+
+    def launcher(self, cells, block):
+        if len(self.said) >= self.limit:
+            raise KeyboardInterrupt
+        self.said += [(cell.series, block) for cell in cells]
+        return [launch(requests_per_s=self.level) for _ in cells]
+
+    def predict(self, cells, anchors):
+        self.said.append((tuple(cell.series for cell in cells), tuple(len(launches) for _, launches in anchors)))
+        return [made(cell) for cell in cells]
+
+
+def carry_out(store, run_id, course):
+    plan = Plan("quick", 3, None, 1, 30.0, None, CELLS, ())
+    session = Session(store, run_id, lambda _: None)
+    session.carry_out(plan, course.launcher, predict=course.predict)
+    session.end()
+
+
+def test_anchors_are_launched_first_then_the_rest_is_predicted_then_launched(store):
+    """Each once: the launches of anchors are those of the plan."""
+    run_id, course = begun(store), Course()
+    carry_out(store, run_id, course)
+
+    assert sorted(course.said[:6]) == [
+        (series, block) for series in ("counting alone", "server alone") for block in range(3)
+    ]
+    assert course.said[6] == (("no policy", "fair"), (3, 3))
+    assert sorted(course.said[7:]) == [(series, block) for series in ("fair", "no policy") for block in range(3)]
+    assert all(one.prediction for one in read_run(store, run_id).results.values() if one.cell in (NONE, FAIR))
+
+
+@pytest.mark.parametrize("limit", [0, 3, 6, 7, 8, 10])
+def test_a_run_that_is_cut_short_goes_on_with_what_was_predicted(store, limit):
+    """Cut anywhere: no cell is predicted twice, or after a launch, and none is left out."""
+    run_id, first, second = begun(store), Course(limit), Course()
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(store, run_id, first)
+    before = store.predictions(run_id)
+    carry_out(store, run_id, second)
+
+    after = store.predictions(run_id)
+    assert set(after) == {NONE.key, FAIR.key}
+    assert all(after[key] == one for key, one in before.items())
+    assert len([one for one in first.said + second.said if isinstance(one[0], tuple)]) == 1
+
+
+def test_cells_that_were_launched_before_they_could_be_predicted_stay_without(store):
+    """As where the simulator could not be had when the run began."""
+    run_id = begun(store)
+    for cell in (ALONE, COUNTING, NONE):
+        store.add_launch(run_id, cell.key, 0, launch(requests_per_s=210.0))
+    carry_out(store, run_id, Course())
+
+    assert set(store.predictions(run_id)) == {FAIR.key}
+
+
+def test_anchors_come_along_whatever_placement_is_asked_for():
+    """They are at home on one core."""
+    plan = make_plan([EXPERIMENT], [GIL], make_machine(), size="quick", seed=1, placement="free")
+
+    assert {cell.placement for cell in plan.cells if cell.label not in EXPERIMENT.anchors} == {"free"}
+    assert [cell.label for cell in plan.cells if cell.placement == "same"] == list(EXPERIMENT.anchors)
+
+
+# ---------------------------------------------------------------- claims
+def judged(store, levels, predicted, launches=3, **facts):
+    """A run whose cells gave these levels of requests/s, by series, in each launch."""
+    run_id = begun(store)
+    for cell in (NONE, FAIR):
+        if cell.series in predicted:
+            store.add_prediction(run_id, made(cell, predicted[cell.series]))
+    for block in range(launches):
+        for cell in (NONE, FAIR):
+            one = launch(requests_per_s=levels[cell.series] * (1 + 0.001 * block))
+            one.facts.update(facts)
+            store.add_launch(run_id, cell.key, block, one)
+    return read_run(store, run_id)
+
+
+ERRORS = Errors(metric="requests_per_s", relation=below(1.06))
+ORDER = Order(metric="requests_per_s", share=0.95)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "outcome", "factor"),
+    [
+        ({"no policy": 200.0, "fair": 10_000.0}, "supported", 1.0),
+        ({"no policy": 100.0, "fair": 20_000.0}, "refuted", 2.0),
+        ({"no policy": 200.0}, "supported", 1.0),
+        ({}, "not measured", None),
+    ],
+)
+def test_the_median_error_is_held_against_its_bound(store, predicted, outcome, factor):
+    """Twice as much and half as much are both a factor of 2; a cell without a prediction is not in it."""
+    run = judged(store, {"no policy": 200.0, "fair": 10_000.0}, predicted)
+
+    (evidence,) = errors(run, EXPERIMENT, ERRORS, GIL.id)
+
+    assert evidence.outcome == outcome
+    assert set(evidence.cells) == {cell.key for cell in CELLS}
+    assert f"{len(predicted)} of 2 cells" in evidence.what
+    if factor:
+        assert evidence.interval.value == pytest.approx(factor, rel=0.01)
+        assert 1 <= evidence.interval.low <= evidence.interval.value <= evidence.interval.high
+
+
+def test_one_launch_decides_nothing(store):
+    """It has no interval."""
+    run = judged(store, {"no policy": 200.0, "fair": 10_000.0}, {"no policy": 200.0, "fair": 10_000.0}, launches=1)
+
+    assert [one.outcome for one in errors(run, EXPERIMENT, ERRORS, GIL.id)] == ["inconclusive"]
+
+
+def test_launches_with_too_few_requests_tell_nothing(store):
+    """Of a 99th percentile."""
+    run = judged(store, {"no policy": 200.0, "fair": 9e3}, {"no policy": 200.0, "fair": 9e3}, requests=100)
+    result = run.results[NONE.key]
+
+    assert off(result, "requests_per_s", least=300) is None
+    assert off(result, "requests_per_s", least=100).factor.value == pytest.approx(1, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("levels", "predicted", "outcome", "wrong"),
+    [
+        ({"no policy": 200.0, "fair": 9e3}, {"no policy": 100.0, "fair": 1e3}, "supported", 0),
+        ({"no policy": 200.0, "fair": 9e3}, {"no policy": 1e3, "fair": 100.0}, "refuted", 1),
+        ({"no policy": 200.0, "fair": 200.0}, {"no policy": 1e3, "fair": 100.0}, "inconclusive", 0),
+        ({"no policy": 200.0, "fair": 9e3}, {"fair": 100.0}, "not measured", 0),
+    ],
+)
+def test_the_order_is_held_against_the_pairs_that_differ(store, levels, predicted, outcome, wrong):
+    """A pair that measurement does not tell apart decides nothing."""
+    run = judged(store, levels, predicted)
+
+    (evidence,) = orders(run, EXPERIMENT, ORDER, GIL.id)
+
+    assert (evidence.outcome, evidence.count) == (outcome, wrong)
+
+
+def test_every_claim_is_judged_and_every_sentence_can_be_read(store):
+    """Claims without cells say so."""
+    run = judged(store, {"no policy": 200.0, "fair": 9e3}, {"no policy": 190.0, "fair": 9e3})
+
+    outcomes = {one.claim.id: one.outcome for one in judge(run)}
+
+    assert outcomes["predictions/order"] == "supported"
+    assert outcomes["predictions/throughput-split"] in {"supported", "at the limit"}
+    assert outcomes["predictions/p99"] == "not measured"
+    assert all(one.sentence for one in judge(run))
+
+
+def test_reports_have_predicted_beside_measured(store):
+    """As a table, and as JSON with what each is off by."""
+    run = judged(store, {"no policy": 200.0, "fair": 9e3}, {"no policy": 100.0})
+
+    (table,) = predicted_tables(run, EXPERIMENT, list(run.results.values()))
+    cells = {one["label"]: one["prediction"] for one in run_to_json(run)["cells"]}
+
+    assert [row[1:4] for row in table.rows] == [
+        ("no policy, 3.13", "100/s [90/s - 110/s]", "200/s"),
+        ("fair, 3.13", "not predicted", "9,010/s"),
+    ]
+    assert cells["no policy, 1 CPU thread"]["off_by"]["requests_per_s"]["value"] == pytest.approx(2, rel=0.01)
+    assert cells["fair, 1 CPU thread"] is None
+
+
+# ---------------------------------------------------------------- the predictor
+@pytest.fixture
+def preset(monkeypatch):
+    """Costs that are the same everywhere, in no time."""
+    monkeypatch.setattr(calibration, "measure", lambda *_, **__: calibration.PRESET)
+
+
+def predictor(say=lambda _: None):
+    return Predictor(make_machine(), (GIL,), "quick", say)
+
+
+@pytest.mark.usefixtures("preset")
+def test_cells_are_predicted_from_the_anchors():
+    """At 5 ms about 190 requests/s beside one thread, and under fair a multiple; work in units of the thread alone."""
+    anchors = [(ALONE, [launch(requests_per_s=40_000.0)]), (COUNTING, [launch(work_per_s=50_000.0)])]
+
+    none, fair = predictor()([NONE, FAIR], anchors)
+
+    assert none.figures["requests_per_s"].median == pytest.approx(190, rel=0.1)
+    assert fair.figures["requests_per_s"].median > 10 * none.figures["requests_per_s"].median
+    assert 0.9 * 50_000 < none.figures["work_per_s"].median < 50_000
+    assert "latency_p99_s" not in none.figures  # of a hundred requests
+    assert none.calibration["taken_at"] == calibration.PRESET.taken_at
+    assert none.rests_on["anchor_requests_per_s"] == pytest.approx(40_000)
+    parse(none.rests_on["scenario"], name="again")
+
+
+@pytest.mark.usefixtures("preset")
+def test_without_the_server_alone_nothing_is_predicted():
+    """It says so, by cell."""
+    said = []
+
+    assert predictor(said.append)([NONE], [(ALONE, [Launch(reason="it does")])]) == []
+    assert said == ["nothing is predicted of no policy, 1 CPU thread, split: the server alone was not measured"]
+
+
+@pytest.mark.usefixtures("preset")
+def test_a_policy_that_is_not_there_cannot_be_predicted():
+    """As any other scenario that makes no sense."""
+    cell = make_cell(NAME, "x", GIL.id, "split", params={"cpu": 1, "duration_s": 0.1, "policy": "none such"})
+
+    with pytest.raises(HeadwayError):
+        predictor()([cell], [(ALONE, [launch(requests_per_s=40_000.0)])])
+
+
+def test_the_scenario_is_the_workload():
+    """Threads, interval, policy and placement."""
+    text = scenario_text(
+        cpu=4, python_ns=1000, placement="split", cores=2, interval_s=0.0005, policy="fair", duration_s=2.0
+    )
+
+    scenario = parse(text, name="x")
+
+    assert [(role.name, role.threads) for role in scenario.roles] == [("server", 1), ("cpu", 4)]
+    assert (scenario.processes[0].switch_interval_ns, scenario.processes[0].policy) == (500_000, "fair")
+    assert (scenario.placement, scenario.duration_ns) == ("split", 2_000_000_000)
+    assert math.isclose(sum(one.times.numbers[0] for one in scenario.roles[0].program if one.times), 1000)
