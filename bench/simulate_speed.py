@@ -28,7 +28,7 @@ from headway.traces.writer import write
 
 TARGET_EVENTS_PER_S = 5e6
 TARGET_S, TARGET_MB = 2.0, 200.0
-SCENARIOS = (
+SCENARIOS: tuple[tuple[str, dict[str, str]], ...] = (
     ("convoy", {"threads": "1"}),
     ("convoy", {"threads": "0"}),
     ("convoy", {"threads": "1", "policy": "fair", "placement": "free"}),
