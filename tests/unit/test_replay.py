@@ -50,6 +50,7 @@ def turn(at_us, thread, *, waits_us=0, holds_us, stack):
 
 # ---------------------------------------------------------------------------- bursts
 def test_a_burst_goes_over_the_holds_that_it_was_interrupted_into():
+    """What it ran is the sum of its holds, and its turn begins with its first wait."""
     rows = [
         (0, 0, Kind.ACQUIRE, 0),
         (500, 1, Kind.WAIT, 2),
@@ -75,6 +76,7 @@ def test_a_burst_goes_over_the_holds_that_it_was_interrupted_into():
 
 
 def test_a_thread_that_never_lets_go_by_itself_goes_on():
+    """It has no burst that ended, and computes in the model."""
     rows = [
         (0, 0, Kind.ACQUIRE, 0),
         (5000, 0, Kind.RELEASE, 1, True),
@@ -103,6 +105,7 @@ def test_a_thread_that_never_lets_go_by_itself_goes_on():
     ],
 )
 def test_the_standard_librarys_frames_tell_the_call(frame, call):
+    """Module and function are enough."""
     assert call_at(frame) is call
 
 
@@ -121,6 +124,7 @@ def test_the_standard_librarys_frames_tell_the_call(frame, call):
     ],
 )
 def test_a_programs_own_line_tells_the_call(tmp_path, line, call):
+    """Where the file is there; two kinds in one line are not told apart."""
     path = tmp_path / "app.py"
     path.write_text(f"{line}\n", encoding="utf-8")
     assert call_at(Frame(str(path), 1, "work")) is call
@@ -131,6 +135,7 @@ def test_a_programs_own_line_tells_the_call(tmp_path, line, call):
     [("time.sleep(0.25)", 250 * MS), ("sleep(1e-3)", MS), ("time.sleep(pause)", None), ("time.sleep(2 * x)", None)],
 )
 def test_a_line_tells_how_long_it_sleeps(tmp_path, line, asked_ns):
+    """Only a number is taken."""
     path = tmp_path / "app.py"
     path.write_text(f"{line}\n", encoding="utf-8")
     assert sleep_ns_at(Frame(str(path), 1, "work")) == asked_ns
@@ -138,6 +143,7 @@ def test_a_line_tells_how_long_it_sleeps(tmp_path, line, asked_ns):
 
 # ---------------------------------------------------------------------------- wake-ups
 def test_whoever_has_the_gil_a_wake_up_earlier_woke_the_thread():
+    """The burst of the holder posts after as much of its running as then."""
     rows = [
         *turn(0, 1, holds_us=10, stack=2),  # goes to sleep on a lock
         (1000, 0, Kind.ACQUIRE, 0),
@@ -156,6 +162,7 @@ def test_whoever_has_the_gil_a_wake_up_earlier_woke_the_thread():
 
 
 def test_nobody_woke_a_thread_that_comes_back_long_after_the_last_hold():
+    """Somebody outside did."""
     rows = [
         *turn(0, 1, holds_us=10, stack=2),
         *turn(1000, 0, holds_us=10, stack=1),
@@ -166,6 +173,7 @@ def test_nobody_woke_a_thread_that_comes_back_long_after_the_last_hold():
 
 # ---------------------------------------------------------------------------- sleeps and peers
 def test_a_sleep_was_asked_for_less_than_it_took():
+    """The timer's slack and the wake-up are taken off; a number in the line is taken as it is."""
     rows = [row for n in range(20) for row in turn(n * 2000, 1, holds_us=10, stack=2)]
     seen = see(trace_of(rows), 0, 0, 1000 * MS)
     kinds = {0: Call.UNKNOWN, 2: Call.SLEEP}
@@ -195,28 +203,33 @@ def peer_of(rows):
 
 
 def test_a_peer_that_takes_its_time_answers_after_that():
+    """Its answers' time is that of the trace without the wake-up."""
     peer = peer_of(echo(50, answer_us=20_000))
     assert not peer.simulated
     assert 19_000 * US < np.median(peer.answers) < 20_000 * US
 
 
 def test_a_peer_that_is_as_quick_as_one_on_this_machine_is_simulated():
+    """Then it answers sooner where it is asked sooner."""
     assert peer_of(echo(50, answer_us=100)).simulated
 
 
 def test_in_a_convoy_the_peers_time_does_not_show():
+    """The model says what it assumes."""
     peer = peer_of(echo(50, answer_us=100, waits_us=5000))
     assert peer.simulated
     assert "not in the trace" in peer.assumed
 
 
 def test_requests_that_wait_already_are_no_peers_time():
+    """A receive that finds its data though the last answer was just now has more than one request to take."""
     peer = peer_of(echo(50, answer_us=7))
     assert peer.always_there
 
 
 # ---------------------------------------------------------------------------- the model, and changes of it
 def test_threads_with_numbers_are_a_role():
+    """A user may name it by its plain part."""
     rows = [row for thread in range(3) for row in turn(thread * 1000, thread, holds_us=10, stack=1)]
     rows += [row for thread in range(3) for row in turn(500_000 + thread * 1000, thread, holds_us=10, stack=1)]
     model = learn(trace_of(rows, names=("worker 0", "worker 1", "loop")), COSTS)
@@ -229,12 +242,14 @@ def test_threads_with_numbers_are_a_role():
 
 @pytest.mark.parametrize("has_gil", [True, False])
 def test_nothing_to_replay_is_told(has_gil):
+    """Of a trace without a GIL nothing is predicted."""
     rows = [] if has_gil else [(0, 0, Kind.PARK, 0)]
     with pytest.raises(ScenarioError, match="shows no GIL"):
         learn(trace_of(rows, has_gil=has_gil), COSTS)
 
 
 def test_what_a_change_tells_the_simulator():
+    """Each change is in the specification, and nothing else is."""
     rows = [row for n in range(40) for row in turn(n * 20_000, n % 2, holds_us=10, stack=1 + n % 2)]
     model = learn(trace_of(rows), COSTS)
     spec, names = specify(model, NOTHING, COSTS, 7, MS, cores=2, slow_down=0.1)
@@ -255,6 +270,7 @@ def test_what_a_change_tells_the_simulator():
 
 
 def test_a_change_in_words():
+    """As on the command line."""
     change = Change(
         policy="fair",
         options=(("latency_us", 20000),),
@@ -275,5 +291,6 @@ def test_a_change_in_words():
 
 @pytest.mark.parametrize("text", ["app.py", "app.py:x=1", "app.py:3", "app.py:3=-1", "app.py:3=1e9", "app.py:3=e"])
 def test_what_is_no_shortening(text):
+    """The message says what is expected."""
     with pytest.raises(ScenarioError, match="expected FILE:LINE=FACTOR"):
         parse_shorten(text)
