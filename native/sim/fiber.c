@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if defined(__SANITIZE_THREAD__)
@@ -150,6 +151,12 @@ void hw__fiber_free(struct hw__fiber *fiber) {
     if (fiber->stack != NULL) {
 #if defined(__SANITIZE_THREAD__)
         __tsan_destroy_fiber(fiber->track);
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+        /* Its functions have not returned: what is mapped here next would look like their frames.
+         */
+        __asan_unpoison_memory_region((char *)fiber->stack + GUARD_BYTES,
+                                      fiber->bytes - GUARD_BYTES);
 #endif
         munmap(fiber->stack, fiber->bytes);
         fiber->stack = NULL;
