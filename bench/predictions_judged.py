@@ -171,7 +171,7 @@ def summary(cells: Sequence[Cell], wrong: int, told: int) -> dict[str, float | i
         "share of 80 % intervals that hold the rate": share([one.held for one in rates]),
         "share of 80 % intervals that hold the p99": share([one.held for one in p99s]),
         "pairs of policies told apart": told,
-        "pairs in the right order": share([True] * (told - wrong) + [False] * wrong),
+        "share of pairs in the right order": share([True] * (told - wrong) + [False] * wrong),
         "cells with another number of threads": len(scaled),
         "their median factor of error": median_of([one.rate.error for one in scaled if one.rate is not None]),
     }

@@ -112,7 +112,7 @@ def test_the_summary_tells_both_groups_and_the_laws():
     assert found["rate, other: share covered"] == 1
     assert found["p99, steady: share within 1.25"] == 1
     assert found["p99, other: share covered"] is None
-    assert found["pairs in the right order"] == 0.75
+    assert found["share of pairs in the right order"] == 0.75
     assert found["their median factor of error"] == pytest.approx(1.5)
     assert found["the same by Amdahl's law"] == pytest.approx(4)
 
