@@ -74,7 +74,7 @@ def off(found, truth):
 
 @pytest.mark.parametrize(("name", "changes"), PROGRAMS)
 def test_replayed_without_a_change_it_is_the_trace(name, changes):
-    """Turns and percentiles are those of the trace within 10 %, time with the GIL within 3 %."""
+    """Turns and percentiles are those of the trace within 10 %, time with the GIL within 6 %."""
     scenario = scenario_of(name, changes)
     model = model_of(scenario)
     (prediction,) = predict(model, [NOTHING], COSTS, cores=cores_of(scenario), seeds=3)
@@ -85,7 +85,7 @@ def test_replayed_without_a_change_it_is_the_trace(name, changes):
         if "p99_ns" in identity and one.measured.turns >= 1000:
             assert off(identity["p99_ns"], 1) < 0.10, (one.role, identity)
         if one.measured.run_share > 0.3:
-            assert off(identity["run_share"], 1) < 0.03, (one.role, identity)
+            assert off(identity["run_share"], 1) < 0.06, (one.role, identity)
 
 
 @pytest.mark.parametrize(

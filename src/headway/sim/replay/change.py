@@ -180,7 +180,7 @@ def specify(
         seed=seed,
         end_ns=end_ns,
         warm_ns=min(end_ns // 10, 100_000_000),
-        costs=costs.in_order(),
+        costs=replace(costs, costs={**costs.costs, **model.own_costs}).in_order(),
         tick_ns=costs.tick_ns,
         slice_ns=costs.slice_ns,
         migration_ns=costs.migration_ns,

@@ -27,6 +27,8 @@ _Row = tuple[int, int, int, int, int, int]
 _MOST_BURSTS = 40_000
 """Of a longer trace a window with so many is replayed."""
 _COLD_AFTER_NS = 1_000_000
+_ALL_COLD_NS = 4_000_000
+"""As the simulator has it (native/sim/costs.c)."""
 _SHORT_NS = 200_000
 """Bursts that are longer are not told apart into cold and hot ones."""
 _TINY_NS = 50_000
@@ -35,6 +37,9 @@ _HOT_PART = 0.25
 """Of a tiny burst that is only seen cold, so much is taken to be left when it is hot: coldness costs four times that."""
 _LEAST_PART = 0.02
 _FEW = 5
+_FEW_SAMPLES = 30
+_FAR_OFF = 2.0
+"""The machine's own figure stands for how soon holders let go, unless the trace has so many times as long."""
 _MANY_SHORT_LIVED = 20
 
 
@@ -87,6 +92,8 @@ class Model:
         actors: Its threads.
         semaphores: How many wake-ups among them are replayed.
         dists: Distributions that operations refer to, as quantiles in ns.
+        own_costs: Costs that the trace itself shows, by their names, as quantiles in ns: how soon holders let go, and what
+            cold code takes longer, hang on what the program leaves in the caches. Others are the machine's.
         measured: By role, what the trace shows.
         rests_on: What the model had to assume, a sentence each.
         outside: Why predictions may be wrong beyond their intervals, a sentence each.
@@ -97,6 +104,7 @@ class Model:
     actors: tuple[Actor, ...]
     semaphores: int
     dists: tuple[tuple[float, ...], ...]
+    own_costs: Mapping[str, tuple[float, ...]]
     measured: dict[str, Measured]
     rests_on: tuple[str, ...]
     outside: tuple[str, ...]
@@ -116,6 +124,7 @@ class _Building:
     kinds: Mapping[int, Call]
     wakes: Wakes
     literal_ns: dict[int, int]
+    cold_ns: dict[str, list[NDArray[np.float64]]] = field(default_factory=lambda: defaultdict(list))
     dists: list[tuple[float, ...]] = field(default_factory=list)
     rests_on: dict[str, None] = field(default_factory=dict)
     outside: dict[str, None] = field(default_factory=dict)
@@ -155,6 +164,7 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
         actors=actors,
         semaphores=wakes.count,
         dists=tuple(building.dists),
+        own_costs=_own_costs(trace, seen, building),
         measured={
             role: _measured(seen, [t for t in seen.bursts if roles[t] == role])
             for role in dict.fromkeys(roles.values())
@@ -192,6 +202,32 @@ def _roles(trace: Trace, seen: Seen) -> dict[int, str]:
 def _kinds(trace: Trace, seen: Seen) -> dict[int, Call]:
     stacks = np.unique(np.concatenate([one.stack for one in seen.bursts.values()] or [np.zeros(0, dtype=np.uint32)]))
     return {int(stack): call_at(trace.frames[trace.stack_frame[stack]] if stack else None) for stack in stacks}
+
+
+def _own_costs(trace: Trace, seen: Seen, building: _Building) -> dict[str, tuple[float, ...]]:
+    found: dict[str, tuple[float, ...]] = {}
+    # On one core a holder runs on when the one that asked sleeps: how soon it lets go is not told.
+    if trace.process.core_count != 1 and len(answer := _answer_ns(seen)) >= _FEW_SAMPLES:
+        usual_ns = (
+            building.costs.median("check") + building.costs.median("pending") + building.costs.median("cold_pending")
+        )
+        if np.median(answer) > _FAR_OFF * usual_ns:
+            found |= {"pending": _quantiles(answer), "cold_pending": (0.0,)}
+    for name, samples in building.cold_ns.items():
+        if len(together := np.concatenate(samples)) >= _FEW_SAMPLES:
+            found[name] = _quantiles(together)
+    return found
+
+
+def _quantiles(samples: NDArray[np.float64] | NDArray[np.int64]) -> tuple[float, ...]:
+    return tuple(float(one) for one in np.percentile(samples, np.linspace(2, 95, 21)))
+
+
+def _answer_ns(seen: Seen) -> NDArray[np.int64]:
+    """Return how soon holders let go that were asked to. One that is in a call of C cannot, and takes as long as that."""
+    asked = seen.holds.forced & (seen.holds.asked_ns < seen.holds.end_ns)
+    answer_ns: NDArray[np.int64] = (seen.holds.end_ns - seen.holds.asked_ns)[asked]
+    return answer_ns[answer_ns < _SHORT_NS]
 
 
 def _literals(trace: Trace, seen: Seen) -> dict[int, int]:
@@ -253,8 +289,11 @@ def _cooled(run_ns: NDArray[np.int64], hot_ns: NDArray[np.int64], cold_ns: tuple
     return result
 
 
-def _hot_ns(bursts: Bursts, costs: Costs) -> NDArray[np.int64]:
-    """Return how long each burst runs when its code is hot: the simulator makes it cold again where it is."""
+def _hot_ns(bursts: Bursts, building: _Building) -> NDArray[np.int64]:
+    """Return how long each burst runs when its code is hot: the simulator makes it cold again where it is.
+
+    What coldness cost tiny bursts is noted, as of code that is all cold.
+    """
     run_ns = bursts.run_ns.astype(np.int64).copy()
     idle_ns = np.zeros(len(bursts), dtype=np.int64)
     idle_ns[1:] = bursts.begin_ns[1:] - bursts.end_ns[:-1]
@@ -266,7 +305,15 @@ def _hot_ns(bursts: Bursts, costs: Costs) -> NDArray[np.int64]:
         for stack in np.unique(bursts.stack[chosen]):
             here = chosen & (bursts.stack == stack)
             known = run_ns[hot & (bursts.stack == stack)]
-            run_ns[here] = _cooled(run_ns[here], known, costs.costs[cost])
+            hot_ns = _cooled(run_ns[here], known, building.costs.costs[cost])
+            tiny = run_ns[here] < _TINY_NS
+            colder = (
+                np.minimum(1.0, np.maximum(idle_ns[here], _COLD_AFTER_NS) / _ALL_COLD_NS)
+                if cost == "cold_python"
+                else 1.0
+            )
+            building.cold_ns[cost].append((np.maximum(run_ns[here] - hot_ns, 0) / colder)[tiny])
+            run_ns[here] = hot_ns
     return np.maximum(run_ns, 1)
 
 
@@ -276,7 +323,7 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
         rows = [(OpKind.COMPUTE, 0, 0, 0, 0, 0)] if bursts.goes_on else []
         return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), False)
     seen, costs, kinds, wakes = building.seen, building.costs, building.kinds, building.wakes
-    hot_ns = _hot_ns(bursts, costs)
+    hot_ns = _hot_ns(bursts, building)
     typical = _typical_away(bursts)
     sleeps = asked_sleeps(seen, thread, bursts, kinds, costs, building.literal_ns)
     peer = find_peer(seen, thread, bursts, kinds, costs)
