@@ -117,6 +117,45 @@ static bool is_abandoned(void) {
     return hw__lease_over(&hw__leases[HW__LEASE_SCHEDULE], hw_now_ns());
 }
 
+/* What a policy needs of the process before its hooks can be set. */
+static int make_ready(const void *runtime, char *problem, int room) {
+    int error = runtime == NULL ? -ENOENT : init_once();
+    if (error == -EMFILE) {
+        snprintf(problem, (size_t)room,
+                 "the process has used up the first 32 keys for thread-specific data");
+    }
+    if (error == 0 && !hw__hooks_wanted()) {
+        hw__ticks_prepare();
+    }
+    return error;
+}
+
+/* Sets the hooks, and finds the main interpreter's GIL. */
+static int hook(const void *runtime) {
+    hw__hooks_remove(HW__FOR_SCHEDULE); /* what the watchdog left */
+    int error = hw__hooks_install(runtime, HW__FOR_SCHEDULE);
+    if (error == 0 && atomic_load(&hw__gils[0].memory) == NULL) {
+        error = hw__gil_find_main();
+        if (error != 0) {
+            hw__hooks_remove(HW__FOR_SCHEDULE);
+        }
+    }
+    return error;
+}
+
+/* The options of the engine, as far as the process is allowed to have them. */
+static struct hw__settings settle(const int64_t *engine) {
+    bool helps = hw__allowed(HW__CALL_SCHED_ATTR);
+    static atomic_bool said;
+    if (!helps && (engine[3] != 0 || engine[4] != 0)) {
+        hw__say_once(&said, "a seccomp filter forbids sched_setattr(): os_slice_us and os_batch do "
+                            "nothing");
+    }
+    hw__help_prepare(helps ? engine[3] * 1000 : 0, helps && engine[4] != 0);
+    return (struct hw__settings){
+        .spin_ns = engine[0] * 1000, .watchdog_ns = engine[1] * 1000000, .yields = engine[2] != 0};
+}
+
 int hw_schedule_start(const struct hw_policy *policy, const char *options, char *problem,
                       int room) {
     struct values values = {{0}, {0}};
@@ -129,47 +168,18 @@ int hw_schedule_start(const struct hw_policy *policy, const char *options, char 
     }
     int error = read_options(policy, options, &values, problem, room);
     const void *runtime = hw__interpreter_symbol("_PyRuntime");
-    if (error == 0 && runtime == NULL) {
-        error = -ENOENT;
+    if (error == 0) {
+        error = make_ready(runtime, problem, room);
     }
     if (error == 0) {
-        error = init_once();
+        error = hook(runtime);
     }
-    if (error == -EMFILE) {
-        snprintf(problem, (size_t)room,
-                 "the process has used up the first 32 keys for thread-specific data");
-    }
-    if (error != 0) {
-        return error;
-    }
-    if (!hw__hooks_wanted()) {
-        hw__ticks_prepare();
-    }
-    /* What the watchdog left. */
-    hw__hooks_remove(HW__FOR_SCHEDULE);
-    error = hw__hooks_install(runtime, HW__FOR_SCHEDULE);
     if (error != 0) {
         return error;
     }
     struct hw__gil *gil = &hw__gils[0];
-    if (atomic_load(&gil->memory) == NULL) {
-        error = hw__gil_find_main();
-    }
-    if (error != 0) {
-        hw__hooks_remove(HW__FOR_SCHEDULE);
-        return error;
-    }
     hw__registry_lock();
-    struct hw__settings settings = {.spin_ns = values.engine[0] * 1000,
-                                    .watchdog_ns = values.engine[1] * 1000000,
-                                    .yields = values.engine[2] != 0};
-    bool helps = hw__allowed(HW__CALL_SCHED_ATTR);
-    static atomic_bool said;
-    if (!helps && (values.engine[3] != 0 || values.engine[4] != 0)) {
-        hw__say_once(&said, "a seccomp filter forbids sched_setattr(): os_slice_us and os_batch do "
-                            "nothing");
-    }
-    hw__help_prepare(helps ? values.engine[3] * 1000 : 0, helps && values.engine[4] != 0);
+    struct hw__settings settings = settle(values.engine);
     hw__sched_set_policy(policy, values.policy, &settings);
     struct hw__gil_memory *memory = atomic_load(&gil->memory);
     pthread_mutex_lock(&memory->mutex);

@@ -2,10 +2,15 @@
 #include "engine/doze.h"
 
 #include <sched.h>
+#include <time.h>
 
 #include "engine/help.h"
 #include "engine/wake.h"
 #include "engine/yield.h"
+#include "gil/recorder.h"
+
+/* The longest wait for a hand-over. */
+#define HAND_OVER_NS 5000000
 
 struct hw__moment hw__doze_moment(struct hw__sched *sched) {
     return (struct hw__moment){.now_ns = hw__sched_time(sched),
@@ -48,4 +53,15 @@ void hw__doze(struct hw__sched *sched, struct hw__runner *runner, int64_t spin_n
 void hw__doze_prepare(struct hw__runner *runner) {
     atomic_store(&runner->word, HW__AWAKE);
     atomic_store_explicit(&runner->gives_way, false, memory_order_relaxed);
+}
+
+void hw__doze_plainly(pthread_cond_t *cond, pthread_mutex_t *mutex) {
+    struct timespec deadline;
+    clock_gettime(CLOCK_MONOTONIC, &deadline);
+    deadline.tv_nsec += HAND_OVER_NS;
+    if (deadline.tv_nsec >= 1000000000) {
+        deadline.tv_nsec -= 1000000000;
+        deadline.tv_sec++;
+    }
+    (void)hw__real.timedwait(cond, mutex, &deadline);
 }

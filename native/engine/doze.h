@@ -21,4 +21,8 @@ void hw__doze_prepare(struct hw__runner *runner);
 void hw__doze(struct hw__sched *sched, struct hw__runner *runner, int64_t spin_ns,
               int64_t longest_ns);
 
+/* Waits for a hand-over, with the mutex of the hand-over held and not the GIL's: as CPython does,
+ * but not for ever, for up to 3.10 nobody may come (gh-96387). */
+void hw__doze_plainly(pthread_cond_t *cond, pthread_mutex_t *mutex);
+
 #endif

@@ -18,7 +18,6 @@
  * for itself. */
 #include <errno.h>
 #include <sched.h>
-#include <time.h>
 
 #include "base/lease.h"
 #include "base/rare.h"
@@ -30,9 +29,6 @@
 #include "gil/scheduler.h"
 #include "headway/clock.h"
 #include "schedule/habits.h"
-
-/* The longest wait for a hand-over. */
-#define HAND_OVER_NS 5000000
 
 /* ---------------------------------------------------------------- the hooks: waiting */
 /* What the decision said, for a hook that is to return: CPython asks the holder for ETIMEDOUT. */
@@ -137,29 +133,17 @@ void hw__sched_locked(struct hw__gil *gil) {
     }
 }
 
-/* As CPython has it, but not for ever: up to 3.10 nobody may come (gh-96387). */
-static int wait_plainly(struct hw__runner *runner, pthread_cond_t *cond, pthread_mutex_t *mutex) {
-    struct timespec deadline;
-    clock_gettime(CLOCK_MONOTONIC, &deadline);
-    deadline.tv_nsec += HAND_OVER_NS;
-    if (deadline.tv_nsec >= 1000000000) {
-        deadline.tv_nsec -= 1000000000;
-        deadline.tv_sec++;
-    }
-    (void)hw__real.timedwait(cond, mutex, &deadline);
-    if (runner != NULL) {
-        runner->waiter.left_ns = hw_now_ns();
-    }
-    return 0;
-}
-
 int hw__sched_wait(struct hw__gil *gil, pthread_cond_t *cond, pthread_mutex_t *mutex) {
     struct hw__sched *sched = hw__sched_of(gil);
     struct hw__runner *runner = hw__runner_known();
     const struct hw_policy *policy = hw__sched_policy();
     if (policy == NULL || (policy->flags & HW_POLICY_PLAIN) != 0 || runner == NULL ||
         runner->sched != sched || !hw__habits_waits_on(&runner->waiter)) {
-        return wait_plainly(runner, cond, mutex);
+        hw__doze_plainly(cond, mutex);
+        if (runner != NULL) {
+            runner->waiter.left_ns = hw_now_ns();
+        }
+        return 0;
     }
     /* Not the record's: without the GIL's mutex, that may just have been emptied. */
     struct hw__gil_memory *memory = hw__gil_of_switch_cond(cond);
@@ -192,8 +176,7 @@ void hw__sched_is_asked(struct hw__gil *gil) {
     }
 }
 
-/* ---------------------------------------------------------------- the hooks: release and acquire
- */
+/* --------------------------------------------------------- the hooks: release and acquire */
 /* Wakes the thread whose turn it is. */
 static void wake(struct hw__sched *sched, struct hw__runner *releaser,
                  const struct hw__call *call) {

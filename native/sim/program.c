@@ -195,50 +195,68 @@ static void done(struct hw__worker *worker) {
     worker->begun_ns = hw__now(worker);
 }
 
-static void run_op(struct hw__worker *worker, const struct hw_sim_op *op) {
-    uint32_t index = op->index;
+/* Operations with the GIL. Returns whether it was one. */
+static bool compute_op(struct hw__worker *worker, const struct hw_sim_op *op) {
+    int64_t cold_ns;
     switch ((enum hw_sim_op_kind)op->kind) {
-    case HW_SIM_HOLD: {
-        int64_t cold_ns = worker->gil == NULL ? 0 : cold_python_ns(worker);
+    case HW_SIM_HOLD:
+        cold_ns = worker->gil == NULL ? 0 : cold_python_ns(worker);
         hold(worker, value_of(worker, op) + cold_ns);
         stay_warm(worker);
-        break;
-    }
+        return true;
     case HW_SIM_CALL:
         compute(worker, slowed(worker, value_of(worker, op)));
         stay_warm(worker);
-        break;
+        return true;
     case HW_SIM_COMPUTE:
         hold(worker, INT64_MAX / 8);
-        break;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Operations that let the GIL go, or may. Returns whether it was one. */
+static bool call_op(struct hw__worker *worker, const struct hw_sim_op *op) {
+    switch ((enum hw_sim_op_kind)op->kind) {
     case HW_SIM_RUN:
         hw__gil_drop(worker);
         compute(worker, value_of(worker, op));
         hw__gil_take(worker);
-        break;
+        return true;
     case HW_SIM_SLEEP:
         nap(worker, value_of(worker, op));
-        break;
+        return true;
     case HW_SIM_BLOCK:
         block(worker, value_of(worker, op));
-        break;
+        return true;
     case HW_SIM_RECEIVE:
-        receive(worker, index + worker->port_offset);
-        break;
+        receive(worker, op->index + worker->port_offset);
+        return true;
     case HW_SIM_REPLY:
         reply(worker);
-        break;
+        return true;
     case HW_SIM_SEND:
         send(worker);
-        break;
+        return true;
     case HW_SIM_ANSWER:
         answer(worker, value_of(worker, op));
-        break;
+        return true;
     case HW_SIM_TAKE:
-        take(worker, &worker->world->semaphores[index]);
-        break;
+        take(worker, &worker->world->semaphores[op->index]);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void run_op(struct hw__worker *worker, const struct hw_sim_op *op) {
+    if (compute_op(worker, op) || call_op(worker, op)) {
+        return;
+    }
+    switch ((enum hw_sim_op_kind)op->kind) {
     case HW_SIM_POST:
-        post(worker, &worker->world->semaphores[index]);
+        post(worker, &worker->world->semaphores[op->index]);
         break;
     case HW_SIM_BEGIN:
         worker->begun_ns = hw__now(worker);
@@ -252,7 +270,7 @@ static void run_op(struct hw__worker *worker, const struct hw_sim_op *op) {
     case HW_SIM_END:
         end_loop(worker);
         break;
-    default:
+    default: /* HW_SIM_EXIT */
         worker->at = worker->role->op_count;
         break;
     }
