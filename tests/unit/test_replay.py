@@ -227,6 +227,15 @@ def test_requests_that_wait_already_are_no_peers_time():
     assert peer.always_there
 
 
+@pytest.mark.parametrize("until_us", range(4000, 4120, 20))
+def test_each_request_of_a_simulated_client_is_answered(until_us):
+    """Also one that the window's end left open: else the client would wait for ever, and the thread with it."""
+    actor = learn(trace_of(echo(50, answer_us=100), until_ns=until_us * US), COSTS, KINDS).actors[0]
+    assert actor.served
+    talk = [kind for kind in actor.ops["kind"].tolist() if kind in (OpKind.RECEIVE, OpKind.REPLY)]
+    assert talk == [OpKind.RECEIVE, OpKind.REPLY] * (len(talk) // 2)
+
+
 # ---------------------------------------------------------------------------- the model, and changes of it
 def test_threads_with_numbers_are_a_role():
     """A user may name it by its plain part."""

@@ -390,7 +390,10 @@ def _replayable(rows: list[_Row], *, served: bool) -> NDArray[np.void]:
 
 
 def _one_reply_each(ops: NDArray[np.void]) -> NDArray[np.void]:
-    """Return the operations with at most one reply to each request: further ones are sends."""
+    """Return the operations with one reply to each request: further ones are sends.
+
+    A request that the window's end left open is answered then: the client waits for it before it sends the next one.
+    """
     open_request = False
     for index, kind in enumerate(ops["kind"]):
         if kind == OpKind.RECEIVE:
@@ -402,7 +405,10 @@ def _one_reply_each(ops: NDArray[np.void]) -> NDArray[np.void]:
             if not open_request:
                 ops["kind"][index] = OpKind.SEND
             open_request = False
-    return ops
+    if not open_request:
+        return ops
+    answer: NDArray[np.void] = np.array([(OpKind.REPLY, 0, 0, 0, 0, 0)], dtype=OP_DTYPE)
+    return np.concatenate([ops, answer])
 
 
 def _typical_away(bursts: Bursts) -> dict[int, int]:
