@@ -116,10 +116,19 @@ def test_without_a_role_the_others_have_its_time():
     model = model_of(scenario)
     (prediction,) = predict(model, [Change(threads=(("cpu", 2),))], COSTS, cores=2, seeds=1)
     assert off(prediction.roles[0].run_share.value, 1) < 0.05
+    assert prediction.roles[0].run_share.high <= 1  # nobody has more than all of a GIL
     scenario = scenario_of("t13", {})
     (prediction,) = predict(model_of(scenario), [Change(without=("cpu",))], COSTS, cores=1, seeds=1)
     server = next(one for one in prediction.roles if one.role == "server")
     assert server.turns_per_s.value > 20 * server.measured.turns_per_s
+
+
+def test_a_role_that_has_no_turn_any_more_is_told():
+    """A figure of 0 is no rate: the thread starves, as here, or waits for something that the model lacks."""
+    scenario = scenario_of("convoy", {"threads": "1"})
+    change = Change(interval_ns=10_000_000_000)
+    (prediction,) = predict(model_of(scenario), [change], COSTS, cores=cores_of(scenario), seeds=1)
+    assert any("server has no turn at all" in one for one in prediction.outside)
 
 
 def test_without_a_gil_threads_compute_beside_each_other():

@@ -166,7 +166,7 @@ def _identity(measured: Measured, runs: Sequence[_Ran], role: str) -> dict[str, 
     return found
 
 
-def _role(model: Model, role: str, before: Sequence[_Ran], after: Sequence[_Ran]) -> RolePrediction:
+def _role(model: Model, change: Change, role: str, before: Sequence[_Ran], after: Sequence[_Ran]) -> RolePrediction:
     measured = model.measured[role]
     spans = {
         name: _span(getattr(measured, name), _figures(before, role, name), _figures(after, role, name))
@@ -175,6 +175,9 @@ def _role(model: Model, role: str, before: Sequence[_Ran], after: Sequence[_Ran]
     p50, p99 = spans["p50_ns"], spans["p99_ns"]
     if p50 is not None and p99 is not None and p99.value < p50.value:
         spans["p99_ns"] = Span(p50.value, min(p50.value, p99.low), max(p50.value, p99.high))
+    runs = spans["run_share"]
+    if runs is not None and change.gil and not change.processes:  # nobody has more than all of a GIL
+        spans["run_share"] = Span(min(1.0, runs.value), min(1.0, runs.low), min(1.0, runs.high))
     return RolePrediction(role=role, measured=measured, identity=_identity(measured, before, role), **spans)
 
 
@@ -185,6 +188,10 @@ def _limits(model: Model, change: Change, roles: Sequence[RolePrediction]) -> tu
         if off is not None and one.measured.turns >= _TELLING and abs(math.log(max(off, 1e-9))) > math.log(1 + _FAR):
             found.append(
                 f"replayed without a change, {one.role} has {off:.2f} of the turns that the trace shows: something is not in the model"
+            )
+        if one.turns_per_s is not None and one.turns_per_s.value <= 0 and one.measured.turns >= _TELLING:
+            found.append(
+                f"with the change, {one.role} has no turn at all: it starves, or waits for what is not in the model"
             )
     if change.processes:
         found.append("what processes pay to pass arguments and results is not in the model")
@@ -238,7 +245,7 @@ def predict(
     predictions = []
     for change in changes:
         after = before if change == NOTHING else runs(change)
-        roles = tuple(_role(model, role, before, after) for role in model.roles)
+        roles = tuple(_role(model, change, role, before, after) for role in model.roles)
         predictions.append(Prediction(change, roles, model.rests_on, _limits(model, change, roles)))
     return predictions
 
