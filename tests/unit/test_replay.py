@@ -236,6 +236,17 @@ def test_each_request_of_a_simulated_client_is_answered(until_us):
     assert talk == [OpKind.RECEIVE, OpKind.REPLY] * (len(talk) // 2)
 
 
+@pytest.mark.parametrize("answering", [0, 1])
+def test_requests_that_another_thread_answers_are_outside_the_model(answering):
+    """How soon a peer is back hangs on both threads."""
+    rows = []
+    for at in range(0, 900_000, 10_000):
+        rows += turn(at, 0, holds_us=10, stack=1)
+        rows += turn(at + 100, answering, holds_us=10, stack=2)
+    found = learn(trace_of(rows), COSTS, KINDS).outside
+    assert any("answered by another" in one for one in found) == (answering == 1)
+
+
 # ---------------------------------------------------------------------------- the model, and changes of it
 def test_threads_with_numbers_are_a_role():
     """A user may name it by its plain part."""

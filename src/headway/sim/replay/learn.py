@@ -158,6 +158,7 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
     if not actors:
         raise ScenarioError("the trace is too short to predict from", hint="record for a second or more")
     _look_for_limits(trace, seen, building)
+    _look_for_feedback(seen, building)
     return Model(
         trace=trace,
         seen=seen,
@@ -268,6 +269,22 @@ def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
         building.rests_on["the trace has no stacks: calls are told apart by how long they take"] = None
     if len(trace.gils) > 1:
         building.outside["other GILs than the main interpreter's are left out"] = None
+
+
+def _look_for_feedback(seen: Seen, building: _Building) -> None:
+    """Note where requests come in at one thread and are answered by another: the peer's next one waits for that answer."""
+    receives, sends = set(), set()
+    for thread, bursts in seen.bursts.items():
+        kinds = [building.kinds[int(stack)] for stack in bursts.stack]
+        if sum(kind in (Call.RECEIVE, Call.POLL) for kind in kinds) >= _FEW:
+            receives.add(thread)
+        if kinds.count(Call.SEND) >= _FEW:
+            sends.add(thread)
+    if receives - sends and sends - receives:
+        building.outside[
+            "requests come in at one thread and are answered by another: that a peer's next one comes sooner where it is "
+            "answered sooner is not in the model"
+        ] = None
 
 
 # ---------------------------------------------------------------------------- one thread
