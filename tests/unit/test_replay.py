@@ -248,6 +248,14 @@ def test_requests_that_another_thread_answers_are_outside_the_model(answering):
 
 
 # ---------------------------------------------------------------------------- the model, and changes of it
+@pytest.mark.parametrize(("last_ms", "low", "high"), [(1000, 0, 0.05), (500, 0.3, 0.5)])
+def test_how_sure_a_rate_is_shows_in_the_parts_of_the_window(last_ms, low, high):
+    """A thread that works all the time is surer than one that works in the first half of it."""
+    rows = [row for at in range(0, last_ms * 1000, 1000) for row in turn(at, 0, holds_us=10, stack=1)]
+    rows += turn(990_000, 1, holds_us=10, stack=1)  # up to here there is something to see
+    assert low <= learn(trace_of(rows), COSTS, KINDS).measured["main"].turns_error <= high
+
+
 def test_threads_with_numbers_are_a_role():
     """A user may name it by its plain part."""
     rows = [row for thread in range(3) for row in turn(thread * 1000, thread, holds_us=10, stack=1)]

@@ -33,6 +33,8 @@ _MOST_STEPS = 3_000_000
 _PARTS = 20
 _SLACK = 0.03
 """What an interval has at least on both sides: the figures of a trace have a spread of their own."""
+_Z_80 = 1.28
+"""So many standard errors on both sides are 80 %."""
 _NEAR = 0.25
 """As a logarithm."""
 _FAR = 0.25
@@ -135,8 +137,11 @@ def _run(model: Model, change: Change, costs: Costs, seed: int, cores: int, slow
     return _Ran(figures)
 
 
-def _span(measured: float | None, before: Sequence[float], after: Sequence[float]) -> Span | None:
-    """Return a figure with a change; the interval is of seeds, and of what the replay without it is off by.
+def _span(measured: float | None, before: Sequence[float], after: Sequence[float], spread: float) -> Span | None:
+    """Return a figure with a change.
+
+    The interval is of seeds, of what the replay without the change is off by, and of `spread`, the trace's own standard
+    error as a share.
 
     Where the replay comes near the trace: the trace's own figure, times what the change does to it. Where it does not, as
     of the median of times that are either short or long, the simulated figure itself.
@@ -149,7 +154,7 @@ def _span(measured: float | None, before: Sequence[float], after: Sequence[float
     values = [value * scale for value in after]
     middle = statistics.median(values)
     moved = abs(math.log(middle / measured)) if middle > 0 else 1.0
-    wider = math.exp(min(error, 1.0) * min(1.0, moved) + _SLACK)
+    wider = math.exp(min(error, 1.0) * min(1.0, moved) + max(_SLACK, _Z_80 * spread))
     return Span(middle, min(values) / wider, max(values) * wider)
 
 
@@ -169,7 +174,9 @@ def _identity(measured: Measured, runs: Sequence[_Ran], role: str) -> dict[str, 
 def _role(model: Model, change: Change, role: str, before: Sequence[_Ran], after: Sequence[_Ran]) -> RolePrediction:
     measured = model.measured[role]
     spans = {
-        name: _span(getattr(measured, name), _figures(before, role, name), _figures(after, role, name))
+        name: _span(
+            getattr(measured, name), _figures(before, role, name), _figures(after, role, name), measured.turns_error
+        )
         for name in _FIGURES
     }
     p50, p99 = spans["p50_ns"], spans["p99_ns"]

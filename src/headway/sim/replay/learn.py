@@ -41,6 +41,8 @@ _FEW_SAMPLES = 30
 _FAR_OFF = 2.0
 """The machine's own figure stands for how soon holders let go, unless the trace has so many times as long."""
 _MANY_SHORT_LIVED = 20
+_BATCHES = 10
+"""Parts of the window, whose differences tell how sure a figure of the whole is."""
 
 
 @final
@@ -51,12 +53,14 @@ class Measured:
     Attributes:
         turns: How many turns there were.
         turns_per_s: How often its threads let the GIL go by themselves, all of them together.
+        turns_error: The standard error of that, as a share of it, by batch means (Law, Simulation Modeling and Analysis, chapter 9).
         p50_ns, p99_ns: How long such a turn took, from wanting the GIL to letting it go; None: too few.
         run_share: Running with the GIL, as a share of the window.
     """
 
     turns: int
     turns_per_s: float
+    turns_error: float
     p50_ns: float | None
     p99_ns: float | None
     run_share: float
@@ -248,10 +252,17 @@ def _measured(seen: Seen, threads: list[int]) -> Measured:
     return Measured(
         len(turns),
         len(turns) / (seen.elapsed_ns / 1e9),
+        _turns_error(seen, np.concatenate([seen.bursts[thread].end_ns for thread in threads])),
         percentile(0.5, 10),
         percentile(0.99, 100),
         ran / seen.elapsed_ns,
     )
+
+
+def _turns_error(seen: Seen, ends_ns: NDArray[np.int64]) -> float:
+    """Return the standard error of how many turns ended, as a share: parts of the window differ by so much."""
+    counts, _ = np.histogram(ends_ns, bins=_BATCHES, range=(seen.since_ns, seen.until_ns))
+    return float(counts.std(ddof=1) / _BATCHES**0.5 / counts.mean()) if counts.any() else 0.0
 
 
 def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
