@@ -25,9 +25,13 @@ def processes_with(words):
     return [pid for pid, command in marked().items() if words in command]
 
 
-def lab_folders():
-    """Return the folders of labs on every volume, other labs' too."""
-    return {path for volume in find_volumes().found.values() for path in volume.folder.glob("headway-lab-*")}
+def lab_folders(labs):
+    """Return the folders of these labs, by process id, on every volume.
+
+    Other tests run labs at the same time, some within their own process, so the owner in a folder's name decides.
+    """
+    volumes = find_volumes().found.values()
+    return {path for volume in volumes for lab in labs for path in volume.folder.glob(f"headway-lab-*-*-{lab}-*")}
 
 
 def semaphores(seen):

@@ -30,22 +30,21 @@ LAB = [sys.executable, "-m", "headway", "lab"]
 FOUND = discover()[0]
 
 
-_BEFORE = set()  # folders
+_LABS = set()  # process ids
 _SEMAPHORES = set()  # inodes
 
 
 def left_files():
-    """Return folders of labs on every volume that were not there before the test, and semaphores of its labs."""
-    return sorted((lab_folders() - _BEFORE) | semaphores(_SEMAPHORES))
+    """Return folders on every volume and semaphores of the test's labs."""
+    return sorted(lab_folders(_LABS) | semaphores(_SEMAPHORES))
 
 
 @pytest.fixture(autouse=True)
-def _what_was_there(tmp_path, monkeypatch):
-    """Give the test a disk folder of its own, and note what others have in the shared places."""
+def _own_places(tmp_path, monkeypatch):
+    """Give the test a disk folder of its own, and forget the labs of the one before."""
     (tmp_path / "disk").mkdir()
     monkeypatch.setenv("HEADWAY_DISK", str(tmp_path / "disk"))
-    _BEFORE.clear()
-    _BEFORE.update(lab_folders())
+    _LABS.clear()
     _SEMAPHORES.clear()
 
 
@@ -68,6 +67,7 @@ def running(*arguments, **environment):
         text=True,
         env={**os.environ, **environment},
     )
+    _LABS.add(process.pid)
     try:
         yield process
     finally:
@@ -76,14 +76,9 @@ def running(*arguments, **environment):
 
 
 def run_lab(*arguments, **environment):
-    return subprocess.run(
-        [*LAB, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=200,
-        env={**os.environ, **environment},
-    )
+    with running(*arguments, **environment) as process:
+        output, errors = process.communicate(timeout=200)
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
 def own_libraries(*names):
