@@ -194,7 +194,7 @@ static bool begin(sem_t *semaphore, uintptr_t caller, struct hw__park *park) {
     int saved = errno;
     int64_t since_ns = hw_now_ns();
     struct parked_for what = parked_for(semaphore, caller);
-    if (what.lock != 0) {
+    if (what.argument != 0) { /* nobody spins for an event */
         hw__spinning_learn(what.lock);
     }
     bool told = hw__parks_wanted();
