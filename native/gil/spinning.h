@@ -18,7 +18,8 @@ uintptr_t hw__spinning_replacement(int (*function)(uintptr_t lock));
 void hw__spinning_learn(uintptr_t lock);
 
 /* Has a thread of ours wait for a PyMutex of ours, so that the most usual place is known from the
- * beginning. Takes some 100 us, rarely a multiple. Does nothing where there is no PyMutex_Lock(). */
+ * beginning. Takes some 100 us, rarely a multiple. Does nothing where there is no PyMutex_Lock().
+ */
 void hw__spinning_calibrate(void);
 
 #endif
