@@ -24,6 +24,7 @@ from typing import Any
 
 import policy_corpus
 import predictions
+from predictions_judged import factor
 
 from headway.agent import AGENT_PATH
 from headway.errors import HeadwayError
@@ -32,7 +33,7 @@ from headway.native import library_path
 from headway.sim import calibration, machine
 from headway.sim.replay.change import NOTHING
 from headway.sim.replay.learn import learn
-from headway.sim.whatif import RolePrediction, predict
+from headway.sim.whatif import RolePrediction, cores_of, predict
 from headway.traces.reader import read
 
 sys.path[:0] = [str(AGENT_PATH), str(Path(__file__).resolve().parents[1] / "tools")]
@@ -73,19 +74,14 @@ class Replayed:
     @property
     def error(self) -> float:
         """Of turns, as a factor of 1 or more; nothing to replay is the largest."""
-        return factor(self.found["turns_per_s"]) if "turns_per_s" in self.found else math.inf
-
-
-def factor(ratio: float) -> float:
-    """Return a ratio as a factor of 1 or more."""
-    return max(ratio, 1 / ratio) if ratio > 0 else math.inf
+        return factor(self.found["turns_per_s"], 1) if "turns_per_s" in self.found else math.inf
 
 
 def replayed(name: str, trace: Path, costs: machine.Costs, seeds: int) -> Replayed:
     """Return a trace's replay."""
     recorded = read(trace)
     model = learn(recorded, costs)
-    cores = recorded.process.core_count or len(os.sched_getaffinity(0))
+    cores = cores_of(recorded)
     prediction = predict(model, [NOTHING], costs, cores=cores, seeds=seeds)[0]
     told = [one for one in prediction.roles if one.measured.turns >= LEAST_TURNS and not one.role.startswith("cpu")]
     if not told:
@@ -109,7 +105,7 @@ def summary(found: list[Replayed]) -> dict[str, float]:
     told: dict[str, float] = {"traces": len(found), "inside the model": sum(not one.outside for one in found)}
     for words, chosen in (("all", found), ("inside the model", [one for one in found if not one.outside])):
         for key in TARGETS:
-            errors = [factor(one.found[key]) for one in chosen if key in one.found]
+            errors = [factor(one.found[key], 1) for one in chosen if key in one.found]
             if errors:
                 told[f"{key}, {words}: median factor of error"] = statistics.median(errors)
     return told

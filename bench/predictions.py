@@ -34,7 +34,7 @@ from headway.lab import discover, select
 from headway.sim import calibration, machine
 from headway.sim.replay.change import NOTHING, Change
 from headway.sim.replay.learn import learn
-from headway.sim.whatif import RolePrediction, predict
+from headway.sim.whatif import RolePrediction, cores_of, predict
 from headway.traces.reader import read
 
 WORKLOAD = Path(__file__).with_name("predictions_workload.py")
@@ -158,7 +158,7 @@ def predicted(
     """Return for each change what it does to the role that is asked about, and why that may be wrong: as the command does."""
     recorded = read(trace)
     model = learn(recorded, costs)
-    cores = recorded.process.core_count or len(os.sched_getaffinity(0))
+    cores = cores_of(recorded)
     found: list[tuple[RolePrediction | None, tuple[str, ...]]] = []
     for one in changes:
         try:

@@ -3,6 +3,8 @@
 import json
 import os
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -19,6 +21,7 @@ __all__ = [
     "print_json",
     "print_plain",
     "print_rendered",
+    "progress",
     "say",
     "say_rendered",
     "write_json",
@@ -26,6 +29,7 @@ __all__ = [
 
 _LEAST_COLUMNS = 64
 _PIPE_COLUMNS = 120
+_TELL_S = 2.0
 
 
 def say(text: str) -> None:
@@ -40,6 +44,19 @@ def say(text: str) -> None:
     except OSError:
         # The descriptor stays as it is: it may be about to be a program's. Python would complain of the stream at exit.
         sys.stderr = None
+
+
+def progress(noun: str) -> Callable[[int, int], None]:
+    """Return what is told how many are done, and of how many, and tells a terminal every two seconds."""
+    told_s = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        nonlocal told_s
+        if time.monotonic() - told_s >= _TELL_S and sys.stderr is not None and sys.stderr.isatty():
+            told_s = time.monotonic()
+            say(f"{done} of {total} {noun}")
+
+    return tell
 
 
 def discard_output() -> None:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["add_json", "add_run", "add_store", "seconds"]
+__all__ = ["add_json", "add_run", "add_store", "seconds", "whole"]
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -44,5 +44,16 @@ def seconds(least: float = 0.0, *, above: bool = False, below: float = 1e7) -> C
         if not least <= value < below or (above and value == least):  # not so for NaN
             raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds {expected}")
         return value
+
+    return parse
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """Return the type of an argument that is a whole number from `least` to `most`."""
+
+    def parse(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {most}")
+        return int(text)
 
     return parse

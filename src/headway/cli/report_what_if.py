@@ -3,7 +3,6 @@
 It is predicted only where that is inside the model, in at most two seconds, and it never makes a report fail.
 """
 
-import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
@@ -53,12 +52,11 @@ def with_predictions(traces: "Sequence[Trace]", analyses: "Sequence[Analysis]", 
 def _predicted(trace: "Trace", analysis: "Analysis", path: Path | None) -> "Analysis":
     from headway.cli.whatif_view import headline
     from headway.sim.machine import PRESET, kept
-    from headway.sim.whatif import remedies
+    from headway.sim.whatif import cores_of, remedies
     from headway.traces.analysis import WhatIf
 
     costs = kept()
-    cores = trace.process.core_count or len(os.sched_getaffinity(0))
-    ranked = remedies(trace, costs, cores=cores, most_s=_MOST_S)
+    ranked = remedies(trace, costs, cores=cores_of(trace), most_s=_MOST_S)
     if not ranked:
         return analysis
     best = ranked[0]

@@ -14,15 +14,15 @@ Examples:
 """
 
 import argparse
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headway.cli import console, options
 from headway.cli.html_output import add_html, check_html, write_simulation_page
+from headway.cli.simulated_trace import check_trace, write_trace
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ _MOST_EVENTS = 20_000_000
 """Of a trace: 320 MB in its file."""
 _MOST_DRAWN = 1_000_000
 """Of a page: some 4 MB."""
-_TELL_S = 2.0
 
 
 def prepare(parser: argparse.ArgumentParser) -> None:
@@ -70,10 +69,18 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--option", metavar="NAME=VALUE", action="append", default=[], help="of the policy, as latency_us=20000"
     )
     parser.add_argument(
-        "--seed", type=_whole(0, _MOST_SEED), default=1, metavar="N", help="the first seed (default: %(default)s)"
+        "--seed",
+        type=options.whole(0, _MOST_SEED),
+        default=1,
+        metavar="N",
+        help="the first seed (default: %(default)s)",
     )
     parser.add_argument(
-        "--seeds", type=_whole(1, _MOST_SEEDS), default=_SEEDS, metavar="N", help="how many (default: %(default)s)"
+        "--seeds",
+        type=options.whole(1, _MOST_SEEDS),
+        default=_SEEDS,
+        metavar="N",
+        help="how many (default: %(default)s)",
     )
     parser.add_argument(
         "--duration", type=options.seconds(above=True), metavar="S", help="virtual seconds, after the warm-up"
@@ -91,17 +98,10 @@ def prepare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--csv", type=Path, metavar="FILE", help="write the figures as a table")
     add_html(parser)
     parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
-    parser.add_argument("--jobs", type=_whole(1, 1024), metavar="N", help="processes at a time (default: one per core)")
+    parser.add_argument(
+        "--jobs", type=options.whole(1, 1024), metavar="N", help="processes at a time (default: one per core)"
+    )
     options.add_json(parser)
-
-
-def _whole(least: int, most: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not text.isascii() or not text.isdigit() or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {most}")
-        return int(text)
-
-    return parse
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -153,9 +153,7 @@ def _tell(arguments: argparse.Namespace) -> None:
 def _check_outputs(arguments: argparse.Namespace) -> None:
     check_html(arguments)
     console.check_output(arguments.csv, force=arguments.force)
-    console.check_output(arguments.trace, force=arguments.force)
-    if arguments.trace is not None and arguments.trace.suffix != ".hwt":
-        raise UsageError(f"{arguments.trace.name} is no name of a trace", hint="end it with .hwt")
+    check_trace(arguments.trace, force=arguments.force)
     if arguments.trace is not None and arguments.sweep:
         raise UsageError("--trace writes one run, and --sweep makes many", hint="use --set instead of --sweep")
 
@@ -222,26 +220,14 @@ def _simulated(
         for seed in range(arguments.seed, arguments.seed + arguments.seeds)
     ]
     begun_s = time.perf_counter()
-    ran = run_all(jobs, workers=arguments.jobs, progress=_progress(len(jobs)))
+    tell = console.progress("runs")
+    ran = run_all(jobs, workers=arguments.jobs, progress=lambda done: tell(done, len(jobs)))
     _say_speed(ran, time.perf_counter() - begun_s)
-    if arguments.trace is not None:
-        _write_trace(ran[0], arguments.trace)
+    if arguments.trace is not None and ran[0].trace is not None:
+        write_trace(ran[0].trace, arguments.trace, what="the trace")
     count = arguments.seeds
     summaries = [summarise([one.outcome for one in ran[first : first + count]]) for first in range(0, len(ran), count)]
     return summaries, ran[0].trace if drawn else None
-
-
-def _progress(total: int) -> Callable[[int], None]:
-    """Return what tells a terminal every two seconds how far it is."""
-    told_s = time.monotonic()
-
-    def tell(done: int) -> None:
-        nonlocal told_s
-        if time.monotonic() - told_s >= _TELL_S and sys.stderr is not None and sys.stderr.isatty():
-            told_s = time.monotonic()
-            console.say(f"{done} of {total} runs")
-
-    return tell
 
 
 def _say_speed(ran: "list[Ran]", elapsed_s: float) -> None:
@@ -249,16 +235,6 @@ def _say_speed(ran: "list[Ran]", elapsed_s: float) -> None:
     steps, wall_s = sum(one.outcome.steps for one in ran), sum(one.wall_s for one in ran)
     speed = f", {steps / wall_s / 1e6:.1f} million steps a second on a core" if wall_s > 0 else ""
     console.say(f"{len(ran)} runs, {virtual_s:g} s of virtual time in {elapsed_s:.2f} s{speed}")
-
-
-def _write_trace(ran: "Ran", path: Path) -> None:
-    from headway.traces.writer import write
-
-    assert ran.trace is not None
-    write(ran.trace, path, short_holds=True)
-    console.say(f"the trace is in {path}; look at it with `headway report {path}`")
-    if ran.trace.loss.dropped_events:
-        console.say(f"it ends early: {ran.trace.loss.dropped_events:,} later events had no room")
 
 
 def _write_html(

@@ -4,7 +4,6 @@ Without a change it ranks those that you could make. `headway trace app.py` make
 """
 
 import argparse
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from headway.cli import console
 from headway.cli.html_output import add_html, check_html, write_simulation_page
 from headway.cli.options import add_json
+from headway.cli.simulated_trace import check_trace, write_trace
 from headway.errors import UsageError
 
 if TYPE_CHECKING:
@@ -92,21 +92,24 @@ def run(arguments: argparse.Namespace) -> int:
     from headway.sim.machine import load
     from headway.sim.replay.change import NOTHING
     from headway.sim.replay.learn import learn
-    from headway.sim.whatif import predict, rank
+    from headway.sim.whatif import cores_of, predict, rank
     from headway.traces.reader import read
 
     trace = read(arguments.trace)
     costs = load(arguments.calibration, console.say)
     model = learn(trace, costs)
-    cores = trace.process.core_count or len(os.sched_getaffinity(0))
+    cores = cores_of(trace)
+    tell = console.progress("runs")
     if change == NOTHING:
-        ranked = rank(model, costs, cores=cores, slow_down=costs.slow_down, seeds=arguments.seeds)
+        ranked = rank(model, costs, cores=cores, slow_down=costs.slow_down, seeds=arguments.seeds, progress=tell)
         if arguments.json:
             console.print_json({"ranked": [{"worth": one.worth, **_json(one.prediction)} for one in ranked]})
         else:
             console.print_rendered(ranking(ranked, str(arguments.trace)))
         return 0
-    found = predict(model, [change], costs, cores=cores, slow_down=costs.slow_down, seeds=arguments.seeds)[0]
+    (found,) = predict(
+        model, [change], costs, cores=cores, slow_down=costs.slow_down, seeds=arguments.seeds, progress=tell
+    )
     _write_outputs(arguments, model, found, costs, cores)
     if arguments.json:
         console.print_json(_json(found))
@@ -145,7 +148,7 @@ def _check_outputs(arguments: argparse.Namespace, change: "Change") -> None:
     from headway.sim.replay.change import NOTHING
 
     check_html(arguments)
-    console.check_output(arguments.trace_out, force=arguments.force)
+    check_trace(arguments.trace_out, force=arguments.force)
     for option, path in (("--html", arguments.html), ("--trace", arguments.trace_out)):
         if path is None:
             continue
@@ -153,8 +156,6 @@ def _check_outputs(arguments: argparse.Namespace, change: "Change") -> None:
             raise UsageError(f"`{option}` is of one change, and there is none", hint="name one, as `--policy fair`")
         if path.exists() and arguments.trace.exists() and path.samefile(arguments.trace):
             raise UsageError(f"{path} is the trace itself", hint="use another name")
-    if arguments.trace_out is not None and arguments.trace_out.suffix != ".hwt":
-        raise UsageError(f"{arguments.trace_out.name} is no name of a trace", hint="end it with .hwt")
     if arguments.trace_out is not None and not change.gil:
         raise UsageError("a run without a GIL has no events of one", hint="leave out `--trace`")
 
@@ -165,8 +166,7 @@ def _write_outputs(
     """Write the predicted run as a trace, and the page that has it below the one that was recorded."""
     if arguments.html is None and arguments.trace_out is None:
         return
-    from headway.sim.replay.trace import MOST_EVENTS, predicted_trace
-    from headway.traces.writer import write
+    from headway.sim.replay.trace import predicted_trace
 
     real = model.trace
     # A long trace is shown from where the model is made of it, and as long as is worth looking at.
@@ -182,12 +182,7 @@ def _write_outputs(
         slow_down=costs.slow_down,
     )
     if arguments.trace_out is not None:
-        write(trace, arguments.trace_out, short_holds=True)
-        console.say(
-            f"the predicted run is in {arguments.trace_out}; look at it with `headway report {arguments.trace_out}`"
-        )
-        if trace.loss.dropped_events:
-            console.say(f"it ends early, after {MOST_EVENTS:,} events")
+        write_trace(trace, arguments.trace_out, what="the predicted run")
     if arguments.html is not None:
         from headway.cli.whatif_view import page
 

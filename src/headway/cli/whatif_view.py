@@ -1,5 +1,6 @@
 """What `headway whatif` prints: a table of one change, or the changes that would help, best first."""
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from headway.traces.model import Trace
 
 __all__ = ["headline", "one_change", "page", "ranking"]
+
+_Note = tuple[Literal["rests on", "outside the model", "note"], str]
 
 _LEAST_TURNS = 10
 """Of a role with fewer turns in the trace no rate is told."""
@@ -64,10 +67,13 @@ def _rows(prediction: "Prediction") -> Iterator[tuple[str, ...]]:
                 yield role, word, say(seen), say(span.value), f"{say(span.low)} - {say(span.high)}"
 
 
-def _notes(prediction: "Prediction") -> list[RenderableType]:
-    notes = [f"rests on: {one}" for one in prediction.rests_on]
-    notes += [f"outside the model: {one}" for one in prediction.outside]
-    return [Text(printable(one)) for one in notes]
+def _table(prediction: "Prediction") -> Table:
+    return Table(_CAPTION, _HEAD, tuple(_rows(prediction)), names=2)
+
+
+def _notes(prediction: "Prediction") -> "list[_Note]":
+    notes: list[_Note] = [("rests on", printable(text)) for text in prediction.rests_on]
+    return notes + [("outside the model", printable(text)) for text in prediction.outside]
 
 
 def one_change(prediction: "Prediction") -> RenderableType:
@@ -75,8 +81,8 @@ def one_change(prediction: "Prediction") -> RenderableType:
     return Group(
         Text(printable(f"what if: {prediction.change}"), style="bold"),
         Text(""),
-        render_table(Table(_CAPTION, _HEAD, tuple(_rows(prediction)), names=2)),
-        *_notes(prediction),
+        render_table(_table(prediction)),
+        *(Text(f"{kind}: {text}") for kind, text in _notes(prediction)),
     )
 
 
@@ -97,9 +103,7 @@ def page(
 
     since_ns, until_ns = window
     launches = [("in the trace", [(real, analyse(real, since_ns=since_ns, until_ns=until_ns))])]
-    notes: list[tuple[Literal["rests on", "outside the model", "note"], str]] = []
-    notes += [("rests on", printable(text)) for text in prediction.rests_on]
-    notes += [("outside the model", printable(text)) for text in prediction.outside]
+    notes = _notes(prediction)
     if len(predicted.events):
         launches.append((_PREDICTED, [(predicted, analyse(predicted))]))
         notes.append(("note", _ONE_RUN))
@@ -111,7 +115,7 @@ def page(
     return simulation_page(
         f"{program}, what if: {printable(str(prediction.change))}",
         __version__,
-        sections=[schema.Section("Roles", (Table(_CAPTION, _HEAD, tuple(_rows(prediction)), names=2),))],
+        sections=[schema.Section("Roles", (_table(prediction),))],
         notes=notes,
         launches=launches,
     )
@@ -144,5 +148,7 @@ def ranking(ranked: "Sequence[Ranked]", name: str) -> RenderableType:
     if ranked:
         lines.append(Text(""))
         lines += [Text(printable(f"rests on: {text}")) for text in ranked[0].prediction.rests_on]
-        lines.append(Text(printable(f"with intervals: headway whatif {name} {ranked[0].prediction.change}")))
+        lines.append(
+            Text(printable(f"with intervals: headway whatif {shlex.quote(name)} {ranked[0].prediction.change}"))
+        )
     return Group(*lines)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headway.native_sim import GilResult, RoleResult
 
-__all__ = ["LEAST", "GilOutcome", "Outcome", "PartOutcome", "gil_outcome", "part_outcome"]
+__all__ = ["LEAST", "GilOutcome", "Outcome", "PartOutcome", "gil_outcome", "part_outcome", "percentile"]
 
 LEAST = {"p50_ms": 1, "p90_ms": 30, "p99_ms": 300, "max_ms": 1}
 """Of how many pieces of work at least a percentile is told: of fewer it says more about luck than about the program."""
@@ -120,7 +120,9 @@ def part_outcome(
     elapsed_s = elapsed_ns / 1e9
     ordered = np.sort(latencies_ns)
     points: dict[str, float | None] = {
-        key: _percentile_ms(ordered, point, LEAST[key]) for key, point in _POINTS.items()
+        key: None if value is None else value / _MS_NS
+        for key, point in _POINTS.items()
+        for value in (percentile(ordered, point, LEAST[key]),)
     }
     return PartOutcome(
         name=name,
@@ -138,11 +140,9 @@ def part_outcome(
     )
 
 
-def _percentile_ms(ordered: NDArray[np.float32], point: float, least: int) -> float | None:
-    """Return the least time that so many pieces took or less, or None of fewer than `least`."""
-    if len(ordered) < least:
-        return None
-    return float(ordered[math.ceil(point * len(ordered)) - 1]) / _MS_NS
+def percentile(ordered: NDArray[np.float32] | NDArray[np.int64], point: float, least: int) -> float | None:
+    """Return the least of the ordered values that a share of `point` of them does not exceed, or None of fewer than `least`."""
+    return float(ordered[math.ceil(point * len(ordered)) - 1]) if len(ordered) >= least else None
 
 
 def gil_outcome(name: str, result: GilResult, elapsed_ns: int) -> GilOutcome:

@@ -6,6 +6,7 @@ something, and the prediction says so.
 """
 
 import math
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -19,9 +20,10 @@ from headway.native_sim import Simulation
 from headway.sim.machine import Costs
 from headway.sim.replay.change import NOTHING, Change, Shorten, computes, specify
 from headway.sim.replay.learn import Measured, Model, learn
+from headway.sim.result import percentile
 from headway.traces.model import Trace
 
-__all__ = ["WORTH", "Prediction", "Ranked", "RolePrediction", "Span", "predict", "rank", "remedies"]
+__all__ = ["WORTH", "Prediction", "Ranked", "RolePrediction", "Span", "cores_of", "predict", "rank", "remedies"]
 
 WORTH = 0.05
 """A change that is worth less helps nobody, and one that is worth less than the opposite does harm."""
@@ -102,17 +104,20 @@ class Ranked:
     worth: float
 
 
-@dataclass(frozen=True)
-class _Ran:
-    """Figures of one run, by role."""
-
-    figures: dict[str, dict[str, float]]
-
+_Figures = dict[str, dict[str, float]]
+"""Of one run, by role and name."""
 
 _FIGURES = ("turns_per_s", "p50_ns", "p99_ns", "run_share")
 
 
-def _run(model: Model, change: Change, costs: Costs, seed: int, cores: int, slow_down: float, most_steps: int) -> _Ran:
+def cores_of(trace: Trace) -> int:
+    """Return how many cores a traced program ran on; as many as this process may use where the trace does not tell."""
+    return trace.process.core_count or len(os.sched_getaffinity(0))
+
+
+def _run(
+    model: Model, change: Change, costs: Costs, seed: int, cores: int, slow_down: float, most_steps: int
+) -> _Figures:
     spec, names = specify(model, change, costs, seed, _SPAN_NS, cores=cores, slow_down=slow_down)
     with Simulation(spec) as simulation:
         until_ns = spec.end_ns
@@ -122,7 +127,7 @@ def _run(model: Model, change: Change, costs: Costs, seed: int, cores: int, slow
             if simulation.steps() > most_steps:
                 break
         elapsed_ns = until_ns - spec.warm_ns
-        figures: dict[str, dict[str, float]] = {}
+        figures: _Figures = {}
         for role in dict.fromkeys(names):
             indices = [index for index, name in enumerate(names) if name == role]
             results = [simulation.role_result(index) for index in indices]
@@ -132,9 +137,10 @@ def _run(model: Model, change: Change, costs: Costs, seed: int, cores: int, slow
                 "run_share": sum(one.computed_ns for one in results) / elapsed_ns,
             }
             for name, point in (("p50_ns", 0.5), ("p99_ns", 0.99)):
-                if len(turns) >= _LEAST_TURNS[name]:
-                    figures[role][name] = float(turns[math.ceil(point * len(turns)) - 1])
-    return _Ran(figures)
+                value = percentile(turns, point, _LEAST_TURNS[name])
+                if value is not None:
+                    figures[role][name] = value
+    return figures
 
 
 def _span(measured: float | None, before: Sequence[float], after: Sequence[float], spread: float) -> Span | None:
@@ -158,11 +164,11 @@ def _span(measured: float | None, before: Sequence[float], after: Sequence[float
     return Span(middle, min(values) / wider, max(values) * wider)
 
 
-def _figures(runs: Sequence[_Ran], role: str, name: str) -> list[float]:
-    return [run.figures[role][name] for run in runs if role in run.figures and name in run.figures[role]]
+def _figures(runs: Sequence[_Figures], role: str, name: str) -> list[float]:
+    return [run[role][name] for run in runs if name in run.get(role, {})]
 
 
-def _identity(measured: Measured, runs: Sequence[_Ran], role: str) -> dict[str, float]:
+def _identity(measured: Measured, runs: Sequence[_Figures], role: str) -> dict[str, float]:
     found = {}
     for name in _FIGURES:
         seen, got = getattr(measured, name), _figures(runs, role, name)
@@ -171,7 +177,9 @@ def _identity(measured: Measured, runs: Sequence[_Ran], role: str) -> dict[str, 
     return found
 
 
-def _role(model: Model, change: Change, role: str, before: Sequence[_Ran], after: Sequence[_Ran]) -> RolePrediction:
+def _role(
+    model: Model, change: Change, role: str, before: Sequence[_Figures], after: Sequence[_Figures]
+) -> RolePrediction:
     measured = model.measured[role]
     spans = {
         name: _span(
@@ -219,7 +227,7 @@ def predict(
     cores: int,
     slow_down: float = 0.0,
     seeds: int = 5,
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
     most_steps: int = _MOST_STEPS,
 ) -> list[Prediction]:
     """Return what each change would give.
@@ -231,21 +239,22 @@ def predict(
         cores: How many the program ran on.
         slow_down: Where there is no GIL, what Python code takes longer for each further thread.
         seeds: Runs for each change, and for none.
-        progress: Is told how many runs are done.
+        progress: Is told how many runs are done, and of how many.
         most_steps: A run that has taken so many steps is long enough.
 
     Raises:
         ScenarioError: A change names what the trace does not have, or the replay comes to a stop.
     """
     done = 0
+    total = seeds * (1 + sum(change != NOTHING for change in changes))
 
-    def runs(change: Change) -> list[_Ran]:
+    def runs(change: Change) -> list[_Figures]:
         nonlocal done
         found = []
         for seed in range(1, seeds + 1):
             found.append(_run(model, change, costs, seed, cores, slow_down, most_steps))
             done += 1
-            progress(done)
+            progress(done, total)
         return found
 
     before = runs(NOTHING)
@@ -311,7 +320,7 @@ def rank(
     cores: int,
     slow_down: float = 0.0,
     seeds: int = 3,
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Ranked]:
     """Return the changes that a user could make, the best one first, with what each would give."""
     predictions = predict(
@@ -344,7 +353,7 @@ def remedies(trace: Trace, costs: Costs, *, cores: int, most_s: float) -> list[R
     """
     end_s = time.perf_counter() + most_s
 
-    def wait_no_longer(_: int) -> None:
+    def wait_no_longer(*_: int) -> None:
         if time.perf_counter() > end_s:
             raise _OutOfTimeError
 
@@ -352,7 +361,7 @@ def remedies(trace: Trace, costs: Costs, *, cores: int, most_s: float) -> list[R
         return []
     try:
         model = learn(trace, costs)
-        wait_no_longer(0)
+        wait_no_longer()
         # Of processes, and of threads without a GIL, something is always outside the model.
         changes = [] if model.outside else [one for one in _candidates(model) if one.gil and not one.processes]
         if not changes:

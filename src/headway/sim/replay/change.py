@@ -19,7 +19,8 @@ __all__ = ["NOTHING", "Change", "Shorten", "parse_shorten", "role_named", "speci
 
 _MOST_CORES = 64
 _COMPUTES_SHARE = 0.3
-"""A role whose threads run with the GIL for so much of the time each computes: it may go into processes."""
+_COMPUTES_S = 1e-3
+"""A role whose threads run with the GIL for so much of the time, and for so long in a turn, computes: it may go into processes."""
 
 
 @final
@@ -109,22 +110,9 @@ def role_named(model: Model, name: str) -> str:
 
 
 def computes(model: Model, role: str) -> bool:
-    """Whether a role's threads compute: each runs with the GIL for much of the time that it can have."""
-    return (
-        model.measured[role].run_share >= _COMPUTES_SHARE
-        and model.measured[role].turns_per_s * _turn_run_s(model, role) < 1e9
-        and _long(model, role)
-    )
-
-
-def _turn_run_s(model: Model, role: str) -> float:
-    turns = model.measured[role].turns_per_s
-    return model.measured[role].run_share / turns if turns else 1.0
-
-
-def _long(model: Model, role: str) -> bool:
-    """Whether a turn's running is longer than a millisecond."""
-    return _turn_run_s(model, role) > 1e-3
+    """Whether a role's threads compute: they run with the GIL for much of the time, and long in a turn."""
+    measured = model.measured[role]
+    return measured.run_share >= max(_COMPUTES_SHARE, _COMPUTES_S * measured.turns_per_s)
 
 
 def specify(
@@ -150,8 +138,12 @@ def specify(
     policy = choose(Process(name="main", policy=change.policy, options=change.options))
     interval_ns = change.interval_ns or model.seen.interval_ns
     stock = Gil(enabled=change.gil, interval_ns=interval_ns, slow_down=slow_down)
-    main = replace(stock, policy=policy.address, options=policy.options, spin_ns=policy.spin_ns, yields=policy.yields)
-    gils = [main if change.gil else stock]
+    main = (
+        replace(stock, policy=policy.address, options=policy.options, spin_ns=policy.spin_ns, yields=policy.yields)
+        if change.gil
+        else stock
+    )
+    gils = [main]
     wanted_cores = change.cores or cores
     roles: list[Role] = []
     names: list[str] = []
@@ -165,7 +157,7 @@ def specify(
             actor = members[nth % len(members)]
             ops = _shortened(model, actor, change.shorten)
             if apart:
-                gils.append(main if change.gil else stock)
+                gils.append(main)
             if actor.served:
                 ops = ops.copy()
                 ops["index"][ops["kind"] == OpKind.RECEIVE] = ports

@@ -16,6 +16,7 @@ from headway.sim.replay.bursts import Bursts, Seen, see
 from headway.sim.replay.calls import Call, call_at, sleep_ns_at
 from headway.sim.replay.outside import AT_ONCE_NS, asked_sleeps, find_peer, wake_ns
 from headway.sim.replay.wakes import Wakes, find_wakes
+from headway.sim.result import percentile
 from headway.traces.analysis.words import role as role_of
 from headway.traces.model import Trace
 
@@ -246,15 +247,12 @@ def _measured(seen: Seen, threads: list[int]) -> Measured:
     turns = np.sort(np.concatenate([seen.bursts[thread].turn_ns for thread in threads]))
     ran = sum(int(seen.bursts[thread].run_ns.sum()) + seen.bursts[thread].unfinished_ns for thread in threads)
 
-    def percentile(point: float, least: int) -> float | None:
-        return float(turns[int(np.ceil(point * len(turns))) - 1]) if len(turns) >= least else None
-
     return Measured(
         len(turns),
         len(turns) / (seen.elapsed_ns / 1e9),
         _turns_error(seen, np.concatenate([seen.bursts[thread].end_ns for thread in threads])),
-        percentile(0.5, 10),
-        percentile(0.99, 100),
+        percentile(turns, 0.5, 10),
+        percentile(turns, 0.99, 100),
         ran / seen.elapsed_ns,
     )
 

@@ -1,0 +1,29 @@
+"""`--trace FILE.hwt` of commands that simulate: checked before the work, written after it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.cli import console
+from headway.errors import UsageError
+
+if TYPE_CHECKING:
+    from headway.traces.model import Trace
+
+__all__ = ["check_trace", "write_trace"]
+
+
+def check_trace(path: Path | None, *, force: bool) -> None:
+    """Make sure before any work that a trace can be written to `path`. Raises UsageError."""
+    console.check_output(path, force=force)
+    if path is not None and path.suffix != ".hwt":
+        raise UsageError(f"{path.name} is no name of a trace", hint="end it with .hwt")
+
+
+def write_trace(trace: "Trace", path: Path, *, what: str) -> None:
+    """Write a simulated run's events, and say where `what` is and whether it ends early. Raises OSError."""
+    from headway.traces.writer import write
+
+    write(trace, path, short_holds=True)
+    console.say(f"{what} is in {path}; look at it with `headway report {path}`")
+    if trace.loss.dropped_events:
+        console.say(f"it ends early: {trace.loss.dropped_events:,} later events had no room")
