@@ -387,6 +387,7 @@ def test_an_open_loop_keeps_to_its_rate_and_counts_what_it_held_up():
     assert done.samples["latency_max_s"][0] > 0.15
 
 
+@pytest.mark.times  # beside other tests a thread may have no core for all of the 0.3 s
 @pytest.mark.parametrize("unit", ["pidigits", "regex", "bz2"])
 def test_work_with_nothing_beside_is_counted(unit):
     """Two threads of each of ccbench's tasks get work done, and both of them some."""

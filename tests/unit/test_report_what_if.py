@@ -28,6 +28,12 @@ def written(folder, trace):
     return path
 
 
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch):
+    """Give the report room for a path of any length in a line."""
+    monkeypatch.setenv("COLUMNS", "1000")
+
+
 def reported(path, capsys, *more):
     assert main(["report", str(path), *more]) == 0
     return " ".join(capsys.readouterr().out.split())
