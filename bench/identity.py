@@ -33,7 +33,7 @@ from headway.native import library_path
 from headway.sim import calibration, machine
 from headway.sim.replay.change import NOTHING
 from headway.sim.replay.learn import learn
-from headway.sim.whatif import RolePrediction, cores_of, predict
+from headway.sim.whatif import Prediction, RolePrediction, cores_of, predict
 from headway.traces.reader import read
 
 sys.path[:0] = [str(AGENT_PATH), str(Path(__file__).resolve().parents[1] / "tools")]
@@ -77,16 +77,21 @@ class Replayed:
         return factor(self.found["turns_per_s"], 1) if "turns_per_s" in self.found else math.inf
 
 
+def role_told(prediction: Prediction) -> RolePrediction | None:
+    """Return the role with the most turns among those that no thread of computing is of, or None."""
+    told = [one for one in prediction.roles if one.measured.turns >= LEAST_TURNS and not one.role.startswith("cpu")]
+    return max(told, key=lambda one: one.measured.turns, default=None)
+
+
 def replayed(name: str, trace: Path, costs: machine.Costs, seeds: int) -> Replayed:
     """Return a trace's replay."""
     recorded = read(trace)
     model = learn(recorded, costs)
     cores = cores_of(recorded)
     prediction = predict(model, [NOTHING], costs, cores=cores, seeds=seeds)[0]
-    told = [one for one in prediction.roles if one.measured.turns >= LEAST_TURNS and not one.role.startswith("cpu")]
-    if not told:
+    most = role_told(prediction)
+    if most is None:
         return Replayed(name, outside=("too few turns to tell", *prediction.outside))
-    most: RolePrediction = max(told, key=lambda one: one.measured.turns)
     return Replayed(
         name, most.role, {key: most.identity[key] for key in TARGETS if key in most.identity}, prediction.outside
     )

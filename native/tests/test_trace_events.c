@@ -130,6 +130,81 @@ static void test_forced(void) {
     trace_close(&trace);
 }
 
+static int64_t thread_cpu_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Of the time between two holds it is told how much of it the thread was running: between what its
+ * own clocks say from inside and from outside of the recorder's. */
+static void test_computing_is_told_from_waiting(void) {
+    enum { ROUNDS_AWAY = 8 }; /* fewer than are looked at after a pause */
+    double least[ROUNDS_AWAY], most[ROUNDS_AWAY];
+    world_start("away.hwt");
+    for (int i = 0; i < ROUNDS_AWAY; i++) {
+        int64_t outer_cpu = thread_cpu_ns(), outer = hw_now_ns();
+        void *state = PyEval_SaveThread();
+        int64_t inner = hw_now_ns(), inner_cpu = thread_cpu_ns();
+        if (i % 2 == 0) {
+            while (thread_cpu_ns() - inner_cpu < 300000) {
+            }
+        } else {
+            usleep(300);
+        }
+        int64_t inner_ran = thread_cpu_ns() - inner_cpu, inner_ns = hw_now_ns() - inner;
+        PyEval_RestoreThread(state);
+        int64_t outer_ns = hw_now_ns() - outer, outer_ran = thread_cpu_ns() - outer_cpu;
+        least[i] = (double)inner_ran / (double)outer_ns;
+        most[i] = (double)outer_ran / (double)inner_ns;
+    }
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("away.hwt"));
+    int found = 0;
+    for (size_t i = 1; i < trace.event_count; i++) { /* the first acquire is assumed */
+        const struct hw__event *event = &trace.events[i].event;
+        if (event->kind != HW__ACQUIRE) {
+            T_EQ(HW__RELEASE, event->kind);
+            continue;
+        }
+        unsigned told = (unsigned)event->flags >> HW__RAN_SHIFT;
+        T_TRUE(told != 0);
+        double step = 1.0 / HW__RAN_ALL, share = (told - 1) * step;
+        T_TRUE(share + 2 * step >= least[found]);
+        T_TRUE(share - step <= most[found]);
+        found++;
+    }
+    T_EQ(ROUNDS_AWAY, found);
+    trace_close(&trace);
+}
+
+/* Who lets go again and again is looked at now and then, and who is back at once is not told of. */
+static void test_of_many_times_away_few_are_looked_at(void) {
+    world_start("few.hwt");
+    int64_t begin_ns = hw_now_ns();
+    int rounds = 0;
+    while (hw_now_ns() - begin_ns < 30000000) {
+        void *state = PyEval_SaveThread();
+        int64_t since_ns = hw_now_ns();
+        while (hw_now_ns() - since_ns < 20000) {
+        }
+        PyEval_RestoreThread(state);
+        world_yield();
+        rounds++;
+    }
+    int64_t length_ns = hw_now_ns() - begin_ns;
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("few.hwt"));
+    int told = 0;
+    for (size_t i = 1; i < trace.event_count; i++) {
+        const struct hw__event *event = &trace.events[i].event;
+        told += event->kind == HW__ACQUIRE && event->flags >> HW__RAN_SHIFT != 0;
+    }
+    T_TRUE(told >= 1 && told <= 17 + length_ns / 1000000);
+    T_TRUE(told <= rounds); /* those that were away for long */
+    trace_close(&trace);
+}
+
 /* Of many that wait for one hold, each asking again and again, the first request is told, and no
  * other. */
 static void test_a_hold_is_asked_once(void) {
@@ -280,6 +355,8 @@ int main(void) {
     T_RUN(test_one_thread);
     T_RUN(test_header);
     T_RUN(test_forced);
+    T_RUN(test_computing_is_told_from_waiting);
+    T_RUN(test_of_many_times_away_few_are_looked_at);
     T_RUN(test_a_hold_is_asked_once);
     T_RUN(test_interval_changes);
     T_RUN(test_threads_fight);

@@ -24,6 +24,15 @@
 /* From which length on a hold is looked at more closely. */
 #define LONG_HOLD_NS 1000000
 
+/* Of the times between a thread's holds so many are looked at: one in AWAY_EVERY_NS to twice that,
+ * and after a pause as many as would have been due in AWAY_BURST_NS, so that of a thread that
+ * seldom lets go, all are. That is two system calls a millisecond at most, 0.05 % of it. */
+#define AWAY_EVERY_NS 1000000
+#define AWAY_BURST_NS 16000000
+
+/* A thread that is back sooner has not been blocked: its CPU time is not read again. */
+#define AWAY_LEAST_NS 15000
+
 HW__RARE bool hw__adopt(void) {
     int expected = HW__INHERITED;
     if (!atomic_compare_exchange_strong(&hw__session.inherited, &expected, HW__ADOPTING)) {
@@ -164,12 +173,53 @@ static int64_t began_ns(const struct hw__gil *gil, struct hw__thread *thread, in
     return hw__thread_was_there(thread, since_ns);
 }
 
+/* The CPU time of the calling thread. A system call: for hand-overs that cost much more anyway, and
+ * for few others. */
+static int64_t cpu_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static uint32_t share_of(uint64_t cpu, uint64_t length_ns) {
+    uint64_t share = cpu >= length_ns ? HW__RAN_ALL : cpu * HW__RAN_ALL / length_ns;
+    return (uint32_t)(1 + share) << HW__RAN_SHIFT;
+}
+
+/* The calling thread lets the GIL go by itself: its CPU time, where what follows is to be looked
+ * at, else 0. The next time is due after a random while: programs go round in loops. */
+static int64_t going_away(struct hw__thread *thread, int64_t now_ns) {
+    if (now_ns < thread->away_due_ns || !hw__allowed(HW__CALL_CLOCK)) {
+        return 0;
+    }
+    int64_t due_ns = now_ns - AWAY_BURST_NS;
+    due_ns = due_ns > thread->away_due_ns ? due_ns : thread->away_due_ns;
+    uint64_t scattered = (uint64_t)now_ns * UINT64_C(0x9e3779b97f4a7c15); /* Knuth 6.4: 64 bits */
+    thread->away_due_ns = due_ns + AWAY_EVERY_NS + (int64_t)((scattered >> 32) % AWAY_EVERY_NS);
+    return cpu_ns();
+}
+
+/* The calling thread wants the GIL again, since then: how much of the time since it let it go it
+ * was running, for the event's flags. */
+static uint32_t ran_away(const struct hw__gil *gil, struct hw__thread *thread, int64_t since_ns) {
+    int64_t before_ns = thread->cpu_at_release_ns;
+    if (before_ns == 0) {
+        return 0;
+    }
+    thread->cpu_at_release_ns = 0;
+    int64_t away_ns = since_ns - thread->last_ns;
+    if (away_ns < AWAY_LEAST_NS || thread->node_gil != gil->index) {
+        return 0;
+    }
+    return share_of((uint64_t)(cpu_ns() - before_ns), (uint64_t)away_ns);
+}
+
 /* The calling thread has begun to wait for the GIL. It has run no Python since it let it go: it is
  * where it was then. */
 static void wait_from(struct hw__gil *gil, struct hw__thread *thread, int64_t since_ns) {
     thread->waiting_since_ns = since_ns;
     uint32_t node = thread->node_gil == gil->index ? thread->node : 0;
-    hw__thread_emit(thread, HW__WAIT, gil->index, node, 0, since_ns);
+    hw__thread_emit(thread, HW__WAIT, gil->index, node, ran_away(gil, thread, since_ns), since_ns);
 }
 
 bool hw__waits_already(const struct hw__gil *gil) {
@@ -209,21 +259,12 @@ static void hold(struct hw__gil *gil, struct hw__thread *thread, int64_t now_ns,
     hw__slot_change(thread, HW__SLOT_HOLDING, now_ns);
 }
 
-/* The CPU time of the calling thread. A system call: for hand-overs that cost much more anyway. */
-static int64_t cpu_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 /* How much of its hold the thread was running, for the event's flags. */
 static uint32_t ran(const struct hw__thread *thread, uint64_t hold_ns) {
     if (thread->cpu_at_acquire_ns == 0 || hold_ns < LONG_HOLD_NS) {
         return 0;
     }
-    uint64_t cpu = (uint64_t)(cpu_ns() - thread->cpu_at_acquire_ns);
-    uint64_t share = cpu >= hold_ns ? HW__RAN_ALL : cpu * HW__RAN_ALL / hold_ns;
-    return (uint32_t)(1 + share) << HW__RAN_SHIFT;
+    return share_of((uint64_t)(cpu_ns() - thread->cpu_at_acquire_ns), hold_ns);
 }
 
 void hw__on_acquire(struct hw__gil *gil) {
@@ -239,6 +280,7 @@ void hw__on_acquire(struct hw__gil *gil) {
     if (since_ns < now && thread->waiting_since_ns == 0) {
         wait_from(gil, thread, since_ns);
     }
+    uint32_t away = thread->waiting_since_ns == 0 ? ran_away(gil, thread, now) : 0;
     struct hw__gil_memory *memory = atomic_load_explicit(&gil->memory, memory_order_relaxed);
     uint32_t interval_us = (uint32_t)HW__READ(memory->interval_us);
     if (interval_us != gil->interval_us) {
@@ -259,7 +301,7 @@ void hw__on_acquire(struct hw__gil *gil) {
         thread->wait_ns += wait_ns;
         hw__slot_count_wait(thread->slot, wait_ns);
     }
-    hold(gil, thread, now, 0);
+    hold(gil, thread, now, away);
     thread->stateless = stateless(gil, thread);
 }
 
@@ -286,6 +328,7 @@ void hw__on_release(struct hw__gil *gil) {
                             (requested ? HW__FORCED : 0) | ran(thread, hold_ns), hold_ns, now);
     thread->held_since_ns = 0;
     thread->was_forced = requested;
+    thread->cpu_at_release_ns = requested ? 0 : going_away(thread, now);
     thread->hold_ns += hold_ns;
     struct hw__slot *slot = thread->slot;
     HW__ADD(slot->hold_ns, hold_ns);

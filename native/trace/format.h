@@ -147,9 +147,11 @@ struct hw__chunk {
 #define HW__FORCED 1u  /* RELEASE: another thread had asked for it */
 #define HW__ASSUMED 2u /* not seen: ACQUIRE by who held the GIL when tracing began */
 
-/* RELEASE: which share of its hold the thread was running on a core; the rest of the time the
- * operating system ran others there, or the thread slept with the GIL held. In bits 8 to 15: 1 for
- * none of it, 255 for all, 0 for not known (of short holds it is not measured). */
+/* Which share of a time the thread was running on a core, in bits 8 to 15: 1 for none of it, 255
+ * for all, 0 for not known. RELEASE: of its hold; the rest of the time the operating system ran
+ * others there, or the thread slept with the GIL held. Of short holds it is not measured. WAIT, and
+ * an ACQUIRE that follows none: of the time since it let the GIL go, in which it computed or was
+ * blocked. It is measured of some: see AWAY_EVERY_NS in events.c. */
 #define HW__RAN_SHIFT 8
 #define HW__RAN_ALL 254u
 

@@ -71,6 +71,8 @@ struct hw__thread {
     bool stateless;    /* its PyThreadState may be gone: see events.c */
 
     int64_t cpu_at_acquire_ns; /* its CPU time when its hold began; 0: not measured */
+    int64_t cpu_at_release_ns; /* ... when it last let a GIL go; 0: not measured */
+    int64_t away_due_ns;       /* from then on a release is measured again */
     uint64_t worst_hold_ns;
     uint64_t wait_ns;
     int64_t start_ns;

@@ -10,10 +10,11 @@ from headway.sim.machine import load
 from headway.sim.replay.bursts import see
 from headway.sim.replay.calls import Call, call_at, sleep_ns_at
 from headway.sim.replay.change import NOTHING, Change, Shorten, parse_shorten, role_named, specify
+from headway.sim.replay.computing import computing
 from headway.sim.replay.learn import learn
 from headway.sim.replay.outside import asked_sleeps, find_peer
 from headway.sim.replay.wakes import find_wakes
-from headway.traces.model import EVENT_DTYPE, Flag, Frame, Gil, Kind, Thread, Trace
+from headway.traces.model import EVENT_DTYPE, RAN_ALL, RAN_SHIFT, Flag, Frame, Gil, Kind, Thread, Trace
 
 US, MS = 1_000, 1_000_000
 COSTS = load("preset")
@@ -39,6 +40,11 @@ def trace_of(rows, *, names=("main", "other"), until_ns=1000 * MS, frames=FRAMES
         stack_frame=np.array([0, 1, 2], dtype=np.int64),
         frames=frames,
     )
+
+
+def ran(share):
+    """Return the flags that say for which share of a time a thread was running."""
+    return 1 + round(share * RAN_ALL) << RAN_SHIFT
 
 
 def turn(at_us, thread, *, waits_us=0, holds_us, stack):
@@ -88,6 +94,96 @@ def test_a_thread_that_never_lets_go_by_itself_goes_on():
     assert bursts.unfinished_ns == 9800 * US
     model = learn(trace_of(rows, until_ns=10 * MS), COSTS)
     assert model.actors[0].ops["kind"].tolist() == [OpKind.COMPUTE]
+
+
+# ---------------------------------------------------------------------------- computing without the GIL
+def calls_of(shares, *, away_us=1000, **process):
+    """Return a trace of a thread that is away for so long after each hold of 100 us, with what was measured of that."""
+    rows, flags = [], []
+    for index, share in enumerate([None, *shares]):
+        at = index * (100 + away_us)
+        rows += [(at, 0, Kind.ACQUIRE, 0), (at + 100, 0, Kind.RELEASE, 1)]
+        flags += [0 if share is None else ran(share), 0]
+    end_us = len(rows) // 2 * (100 + away_us)
+    trace = trace_of(rows, until_ns=end_us * US, **process)
+    trace.events["flags"] |= np.array(flags, dtype=np.uint16)
+    return trace
+
+
+def operations(trace):
+    """Return what the thread does between its holds: kinds and times."""
+    ops = learn(trace, COSTS).actors[0].ops
+    return [(OpKind(op["kind"]), int(op["value"])) for op in ops if op["kind"] in {OpKind.RUN, OpKind.BLOCK}][1:]
+
+
+def test_a_time_away_has_what_was_measured_of_it_and_others_of_its_place_are_like_it():
+    """Measured: 1, a half and a quarter; of the fourth nothing. Of the last one nobody knows how long it takes."""
+    trace = calls_of([1.0, 0.5, 0.25, None], core_count=2)
+    seen = see(trace, 0, 0, trace.end_ns)
+    assert seen.bursts[0].away_cpu_ns.tolist() == [MS, MS // 2, pytest.approx(MS / 4, abs=3 * US), -1, -1]
+    found = computing(seen, 2)
+    assert found.ran_ns[0].tolist() == [
+        MS, MS // 2, pytest.approx(MS / 4, abs=3 * US), pytest.approx(1.75 / 3 * MS, abs=3 * US), -1
+    ]  # fmt: skip
+    assert found.places == {1}
+    assert not found.crowded
+
+
+def test_a_call_that_was_not_measured_is_like_those_that_took_as_long():
+    """Calls of 100 us that compute, some of which waited 20 ms for a core: long or short, they compute as much."""
+    rows, shares, at = [], [], 0
+    for index in range(60):
+        away_us = 20_000 if index % 3 == 2 else 100
+        rows += [(at, 0, Kind.ACQUIRE, 0), (at + 10, 0, Kind.RELEASE, 1)]
+        shares += [(0.005 if away_us == 20_000 else 1.0) if index % 2 else None]
+        at += 10 + away_us
+    rows += [(at, 0, Kind.ACQUIRE, 0), (at + 10, 0, Kind.RELEASE, 1)]
+    trace = trace_of(rows, core_count=2)
+    acquires = np.flatnonzero(trace.events["kind"] == Kind.ACQUIRE)
+    for index, share in zip(acquires[1:], shares, strict=True):
+        trace.events["flags"][index] = 0 if share is None else ran(share)
+    found = computing(see(trace, 0, 0, 1000 * MS), 2)
+    known = found.ran_ns[0][:-1]
+    assert np.all((known > 70 * US) & (known < 130 * US))
+    assert found.places == {1}
+
+
+def test_the_wait_before_a_hold_has_it_too():
+    """A thread that finds the GIL taken wants it from the WAIT on."""
+    trace = trace_of([*turn(0, 0, holds_us=100, stack=1), *turn(1100, 0, waits_us=50, holds_us=100, stack=1)])
+    trace.events["flags"][trace.events["kind"] == Kind.WAIT] = ran(0.5)
+    assert see(trace, 0, 0, 1000 * MS).bursts[0].away_cpu_ns.tolist() == [MS // 2, -1]
+
+
+def test_what_a_call_computes_is_told_from_what_it_waits():
+    """It computes for as long as was measured, and is blocked for the rest, but for its wake-up."""
+    found = operations(calls_of([0.25] * 40, core_count=2))
+    assert {kind for kind, _ in found} == {OpKind.RUN, OpKind.BLOCK}
+    for kind, value_ns in found[:-2]:
+        low, high = (240 * US, 260 * US) if kind is OpKind.RUN else (650 * US, 760 * US)
+        assert low < value_ns < high
+
+
+def test_a_call_that_computes_beside_too_many_others_waits_for_a_core_only():
+    """The simulator makes it wait for one: replayed as blocked, it would wait twice."""
+    rows = []
+    for thread in range(3):
+        for index in range(40):
+            at = thread * 200 + index * 1100
+            rows += [(at, thread, Kind.ACQUIRE, 0), (at + 100, thread, Kind.RELEASE, 1)]
+    for cores, blocked in ((2, False), (3, True)):
+        trace = trace_of(rows, names=("one", "two", "three"), until_ns=45 * MS, core_count=cores)
+        trace.events["flags"][trace.events["kind"] == Kind.ACQUIRE] = ran(0.7)
+        model = learn(trace, COSTS)
+        kinds = {int(kind) for actor in model.actors for kind in actor.ops["kind"][2:-2]}
+        assert OpKind.RUN in kinds
+        assert (OpKind.BLOCK in kinds) == blocked
+
+
+def test_a_call_that_never_computes_is_blocked():
+    """As a trace has it in which nothing was measured."""
+    assert {kind for kind, _ in operations(calls_of([0.0] * 40, core_count=1))} == {OpKind.BLOCK}
+    assert {kind for kind, _ in operations(calls_of([None] * 40, core_count=1))} == {OpKind.BLOCK}
 
 
 # ---------------------------------------------------------------------------- calls
@@ -159,6 +255,26 @@ def test_whoever_has_the_gil_a_wake_up_earlier_woke_the_thread():
     assert wakes.posts == {(0, 0): ((460 * US, 0),)}
     assert wakes.count == 1
     assert find_wakes(seen, {0: Call.UNKNOWN, 1: Call.RUN, 2: Call.SLEEP}, 40 * US).count == 0
+
+
+def test_whoever_has_the_gil_when_it_is_wanted_need_not_have_woken_the_thread():
+    """The one a wake-up earlier has: not the thread that took the GIL since, nor one that never lets go by itself."""
+    rows = [
+        *turn(0, 1, holds_us=10, stack=2),  # goes to sleep on a lock
+        *turn(1000, 0, holds_us=20, stack=1),  # wakes it
+        *turn(1025, 2, holds_us=30, stack=1),
+        (1060, 3, Kind.ACQUIRE, 0),  # computes on and on
+        *turn(1065, 1, waits_us=5000, holds_us=10, stack=2),
+        (6064, 3, Kind.RELEASE, 1, True),
+        *turn(9000, 0, holds_us=10, stack=1),
+        *turn(9100, 2, holds_us=10, stack=1),
+    ]
+    seen = see(trace_of(rows, names=("main", "other", "third", "cpu")), 0, 0, 1000 * MS)
+    kinds = {0: Call.UNKNOWN, 1: Call.RUN, 2: Call.LOCK}
+    wakes = find_wakes(seen, kinds, 50 * US)
+    assert wakes.takes == {(1, 0): 0}
+    assert wakes.posts == {(0, 0): ((15 * US, 0),)}
+    assert find_wakes(seen, kinds, 5 * US).posts == {(2, 0): ((30 * US, 0),)}
 
 
 def test_nobody_woke_a_thread_that_comes_back_long_after_the_last_hold():

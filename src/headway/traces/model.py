@@ -74,9 +74,12 @@ class Park(IntEnum):
 
 
 RAN_SHIFT = 8
-"""RELEASE: bits 8 to 15 of `flags` say which share of its hold the thread was running on a core; see `RAN_ALL`."""
+"""Bits 8 to 15 of `flags` say which share of a time the thread was running on a core; see `RAN_ALL`.
+
+Of a RELEASE it is that of its hold; of a WAIT, and of an ACQUIRE that follows none, of the time since its last RELEASE.
+"""
 RAN_ALL = 254
-"""That share is `(bits - 1) / RAN_ALL`; bits 0: not known, as of short holds."""
+"""That share is `(bits - 1) / RAN_ALL`; bits 0: not known, as of short holds and of most times between holds."""
 
 EVENT_DTYPE = np.dtype(
     [
@@ -228,5 +231,6 @@ def known_flags(events: NDArray[np.void]) -> NDArray[np.bool_]:
     high = flags >> RAN_SHIFT
     known: NDArray[np.bool_] = (flags & 0xFF) <= int(Flag.FORCED | Flag.ASSUMED)
     of_a_park = (kind == Kind.PARK) | (kind == Kind.UNPARK)
-    known &= (high == 0) | ((kind == Kind.RELEASE) & (high <= RAN_ALL + 1)) | (of_a_park & (high <= max(Park)))
+    of_a_turn = (kind == Kind.WAIT) | (kind == Kind.ACQUIRE) | (kind == Kind.RELEASE)
+    known &= (high == 0) | (of_a_turn & (high <= RAN_ALL + 1)) | (of_a_park & (high <= max(Park)))
     return known

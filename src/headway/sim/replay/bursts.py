@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.intervals import Holds, Intervals, recorded
-from headway.traces.model import Trace
+from headway.traces.model import RAN_ALL, Trace
 
 __all__ = ["Bursts", "Seen", "see"]
 
@@ -28,6 +28,7 @@ class Bursts:
         run_ns: How long it ran with it, without the time that the operating system ran others.
         stack: Where it let go.
         away_ns: How long the call after it took, until the thread wanted the GIL again; -1 after the last one.
+        away_cpu_ns: For how much of that the thread was running on a core; -1: not measured.
         holds: Of how many holds each is.
         first_hold: Index of the first one in the thread's holds.
         unfinished_ns: How long it ran in a burst that had no end in the window.
@@ -40,6 +41,7 @@ class Bursts:
     run_ns: NDArray[np.int64]
     stack: NDArray[np.uint32]
     away_ns: NDArray[np.int64]
+    away_cpu_ns: NDArray[np.int64]
     holds: NDArray[np.int64]
     first_hold: NDArray[np.int64]
     unfinished_ns: int
@@ -106,6 +108,11 @@ def _bursts(holds: Holds, waits: Intervals, until_ns: int) -> Bursts:
         want_ns[waited] = waits.start_ns[at][waited]
     away_ns = np.full(len(first), -1, dtype=np.int64)
     away_ns[:-1] = np.maximum(want_ns[1:] - end_ns[:-1], 0)
+    away_cpu_ns = np.full(len(first), -1, dtype=np.int64)
+    ran = holds.away_ran[first[1:]].astype(np.int64)
+    away_cpu_ns[:-1] = np.where(ran > 0, away_ns[:-1] * (ran - 1) // RAN_ALL, -1)
     rest = int(run_ns[last[-1] + 1 :].sum()) if len(last) else int(run_ns.sum())
     goes_on = len(holds) > 0 and not bool(ended[-1])
-    return Bursts(want_ns, begin_ns, end_ns, sums, holds.stack[last], away_ns, last - first + 1, first, rest, goes_on)
+    return Bursts(
+        want_ns, begin_ns, end_ns, sums, holds.stack[last], away_ns, away_cpu_ns, last - first + 1, first, rest, goes_on
+    )

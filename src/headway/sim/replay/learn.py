@@ -14,6 +14,7 @@ from headway.printable import printable
 from headway.sim.machine import Costs
 from headway.sim.replay.bursts import Bursts, Seen, see
 from headway.sim.replay.calls import Call, call_at, sleep_ns_at
+from headway.sim.replay.computing import Computing, computing
 from headway.sim.replay.outside import AT_ONCE_NS, asked_sleeps, find_peer, wake_ns
 from headway.sim.replay.wakes import Wakes, find_wakes
 from headway.sim.result import percentile
@@ -42,6 +43,7 @@ _FEW_SAMPLES = 30
 _FAR_OFF = 2.0
 """The machine's own figure stands for how soon holders let go, unless the trace has so many times as long."""
 _MANY_SHORT_LIVED = 20
+_LEAST_MORE_NS = 1_000
 _BATCHES = 10
 """Parts of the window, whose differences tell how sure a figure of the whole is."""
 
@@ -129,6 +131,7 @@ class _Building:
     kinds: Mapping[int, Call]
     wakes: Wakes
     literal_ns: dict[int, int]
+    computing: Computing
     cold_ns: dict[str, list[NDArray[np.float64]]] = field(default_factory=lambda: defaultdict(list))
     dists: list[tuple[float, ...]] = field(default_factory=list)
     rests_on: dict[str, None] = field(default_factory=dict)
@@ -156,8 +159,10 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
     seen = see(trace, gil, since_ns, until_ns)
     roles = _roles(trace, seen)
     kinds = _kinds(trace, seen) if calls is None else defaultdict(lambda: Call.UNKNOWN, calls)
-    wakes = find_wakes(seen, kinds, wake_ns(costs))
-    building = _Building(seen, costs, kinds, wakes, _literals(trace, seen))
+    # On its one core a thread runs when the one that woke it has left that.
+    wakes = find_wakes(seen, kinds, costs.median("switch") if trace.process.core_count == 1 else wake_ns(costs))
+    computes = computing(seen, trace.process.core_count)
+    building = _Building(seen, costs, kinds, wakes, _literals(trace, seen), computes)
     actors = tuple(_actor(thread, roles[thread], bursts, building) for thread, bursts in seen.bursts.items())
     actors = tuple(one for one in actors if len(one.ops))
     if not actors:
@@ -360,6 +365,7 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
         answers = len(building.dists)
         building.dists.append(peer.answers)
     woken_ns = wake_ns(costs)
+    ran_ns = building.computing.ran_ns[thread]
     rows.append((OpKind.BLOCK, 0, 0, 0, 0, max(0, int(bursts.want_ns[0]) - seen.since_ns)))
     for index in range(len(bursts)):
         where = int(bursts.stack[index])
@@ -374,20 +380,45 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
         elif call is Call.SLEEP:
             rows.append((OpKind.SLEEP, 0, 0, where, 0, sleeps[index]))
         elif call is Call.SEND and (peer.simulated or answers >= 0):
+            _more(rows, where, int(ran_ns[index]) - costs.median("send"))
             rows.append((OpKind.REPLY if peer.simulated else OpKind.SEND, 0, 0, where, 0, 0))
         elif call is Call.RECEIVE and peer.simulated:
+            _more(rows, where, int(ran_ns[index]) - costs.median("receive_ready"))
             rows.append((OpKind.RECEIVE, 0, 0, where, 0, 0))
         elif call is Call.RECEIVE and answers >= 0:
             rows.append((OpKind.ANSWER, OF_DIST, answers, where, 0, 0))
         elif call is Call.RECEIVE and peer.always_there:
             rows.append((OpKind.RUN, 0, 0, where, 0, min(away_ns, typical[where])))
-        elif call is Call.RUN or away_ns <= AT_ONCE_NS:
+        elif away_ns <= AT_ONCE_NS:
             rows.append((OpKind.RUN, 0, 0, where, 0, away_ns))
         else:
-            rows.append((OpKind.BLOCK, 0, 0, where, 0, max(0, int(away_ns - woken_ns))))
+            for_a_core = building.computing.waits_for_a_core(where)
+            _away(rows, call, where, away_ns, int(ran_ns[index]), woken_ns, for_a_core=for_a_core)
     if bursts.goes_on and bursts.unfinished_ns > bursts.run_ns.max():
         rows.append((OpKind.HOLD, 0, 0, 0, 0, bursts.unfinished_ns))
     return Actor(thread, role, _replayable(rows, served=peer.simulated), peer.simulated)
+
+
+def _away(
+    rows: list[_Row], call: Call, where: int, away_ns: int, ran_ns: int, woken_ns: float, *, for_a_core: bool
+) -> None:
+    """Add a call that waits for nobody whom the model knows: what it computes, and what it is blocked for.
+
+    A call that waits `for_a_core` only is not blocked: the simulator makes it wait for one by itself.
+    """
+    if ran_ns < 0:
+        ran_ns = away_ns if call is Call.RUN else 0
+    if ran_ns > 0:
+        rows.append((OpKind.RUN, 0, 0, where, 0, ran_ns))
+    blocked_ns = int(away_ns - ran_ns - woken_ns)
+    if ran_ns <= 0 or (blocked_ns > 0 and not for_a_core):
+        rows.append((OpKind.BLOCK, 0, 0, where, 0, max(0, blocked_ns)))
+
+
+def _more(rows: list[_Row], where: int, more_ns: float) -> None:
+    """Add what a call takes more than the machine's own, which is that of a small message in a hot cache."""
+    if more_ns >= _LEAST_MORE_NS:
+        rows.append((OpKind.RUN, 0, 0, where, 0, int(more_ns)))
 
 
 def _hold(

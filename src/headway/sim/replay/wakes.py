@@ -1,7 +1,7 @@
 """Who woke whom: of a thread that waited for a lock, a queue or a condition, the thread that had the GIL at that moment.
 
 A trace of a build with a GIL has no wake-ups. But whoever lets go of a lock or puts an item does so with the GIL held,
-and the thread that it wakes wants the GIL a wake-up later: the holder at that time is who woke it.
+and the thread that it wakes wants the GIL a wake-up later: the holder a wake-up before is who woke it.
 """
 
 from collections import defaultdict
@@ -53,20 +53,45 @@ def find_wakes(seen: Seen, kinds: Mapping[int, Call], wake_ns: float) -> Wakes:
     for thread, bursts in seen.bursts.items():
         is_lock = np.array([kinds[int(stack)] is Call.LOCK for stack in bursts.stack], dtype=bool)
         for burst in np.flatnonzero(is_lock & (bursts.away_ns > _SLEPT_NS)):
-            wanted_ns = int(bursts.end_ns[burst] + bursts.away_ns[burst])
-            index = int(np.searchsorted(holds.start_ns, wanted_ns, "right")) - 1
-            while index >= 0 and holds.thread[index] == thread and holds.end_ns[index] > wanted_ns - 1:
-                index -= 1  # its own hold, which begins at this very time
-            if index < 0 or holds.thread[index] == thread or wanted_ns - holds.end_ns[index] > _SOON_NS:
+            slept_ns = int(bursts.end_ns[burst])
+            wanted_ns = slept_ns + int(bursts.away_ns[burst])
+            posted_ns = max(slept_ns, int(wanted_ns - wake_ns))
+            index = _holder(seen, place, thread, slept_ns, posted_ns, wanted_ns)
+            if index < 0:
                 continue
             waker, in_burst, before_ns = place[index]
-            if in_burst < 0:
-                continue
-            posted_ns = min(int(holds.end_ns[index]), wanted_ns) - wake_ns
-            offset_ns = before_ns + max(0, int(posted_ns - holds.start_ns[index]))
+            inside_ns = min(int(holds.end_ns[index]), posted_ns) - int(holds.start_ns[index])
+            offset_ns = before_ns + max(0, inside_ns)
             takes[thread, int(burst)] = len(takes)
             posts[waker, in_burst].append((offset_ns, takes[thread, int(burst)]))
     return Wakes({key: tuple(sorted(value)) for key, value in posts.items()}, takes, len(takes))
+
+
+def _holder(
+    seen: Seen, place: Mapping[int, tuple[int, int, int]], thread: int, slept_ns: int, posted_ns: int, wanted_ns: int
+) -> int:
+    """Return the hold in which a thread was woken at about `posted_ns`, or -1.
+
+    It is of another thread, one that has a burst to wake it in: of those, the one at that time, else the last one before
+    that which was not over when the thread went to sleep, else the first one after.
+    """
+    holds = seen.holds
+    last = int(np.searchsorted(holds.start_ns, posted_ns, "right")) - 1
+
+    def can(index: int) -> bool:
+        return int(holds.thread[index]) != thread and place[index][1] >= 0
+
+    index = last
+    while index >= 0 and int(holds.end_ns[index]) > slept_ns and posted_ns - int(holds.end_ns[index]) <= _SOON_NS:
+        if can(index):
+            return index
+        index -= 1
+    index = last + 1
+    while index < len(holds) and int(holds.start_ns[index]) < wanted_ns:
+        if can(index):
+            return index
+        index += 1
+    return -1
 
 
 def _places(seen: Seen) -> dict[int, tuple[int, int, int]]:

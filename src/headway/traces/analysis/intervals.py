@@ -66,6 +66,8 @@ class Holds(Intervals):
     """The first REQUEST during the hold; its end where there was none."""
     ran: NDArray[np.uint8]
     """Which share of the hold the thread was running on a core, as in the RELEASE's flags; 0 is not known."""
+    away_ran: NDArray[np.uint8]
+    """The same of the time before the hold, or before the wait for it, since the thread last let the GIL go."""
 
     @property
     def off_core_ns(self) -> NDArray[np.int64]:
@@ -231,7 +233,16 @@ def _holds(columns: _Columns) -> Holds:
         open=is_open,
         asked_ns=end_ns,
         ran=np.where(released, columns.ran[following], np.uint8(0)),
+        away_ran=_away_ran(columns)[begin],
     )
+
+
+def _away_ran(columns: _Columns) -> NDArray[np.uint8]:
+    """Return for each ACQUIRE which share of the time before it, or before its WAIT, the thread was running."""
+    found = columns.ran.copy()
+    waits, following = columns.begun(Kind.WAIT)
+    found[following] = columns.ran[waits]
+    return found
 
 
 def _asked(trace: Trace, holds: Holds) -> Holds:
