@@ -53,6 +53,9 @@ struct hw__worker {
     int64_t user_at;       /* its task's user time when its present operation began; -1: that does
                             * not compute */
     int64_t computed_ns;
+    int64_t ran_ns; /* of that, without the GIL */
+    bool runs;      /* so does its present operation */
+    bool away;      /* it let the GIL go in its last operation, and the present one goes on so */
 
     /* Under a policy: what engine/runner.h has. */
     struct hw__waiter waiter;

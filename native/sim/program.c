@@ -59,7 +59,9 @@ static int64_t slowed(const struct hw__worker *worker, int64_t ns) {
 static void begin_computing(struct hw__worker *worker) { worker->user_at = worker->task->user_ns; }
 
 static void end_computing(struct hw__worker *worker) {
-    worker->computed_ns += worker->task->user_ns - worker->user_at;
+    int64_t computed_ns = worker->task->user_ns - worker->user_at;
+    worker->computed_ns += computed_ns;
+    worker->ran_ns += worker->runs ? computed_ns : 0;
     worker->user_at = -1;
 }
 
@@ -81,9 +83,28 @@ static void compute(struct hw__worker *worker, int64_t ns) {
 }
 
 /* ---------------------------------------------------------------- calls that let the GIL go */
+static void let_go(struct hw__worker *worker) {
+    if (!worker->away) {
+        hw__gil_drop(worker);
+    }
+    worker->away = false;
+}
+
+static void run(struct hw__worker *worker, const struct hw_sim_op *op) {
+    let_go(worker);
+    worker->runs = true;
+    compute(worker, value_of(worker, op));
+    worker->runs = false;
+    if ((op->flags & HW_SIM_GOES_ON) != 0) {
+        worker->away = true;
+    } else {
+        hw__gil_take(worker);
+    }
+}
+
 static void nap(struct hw__worker *worker, int64_t ns) {
     int64_t until_ns = hw__now(worker) + ns;
-    hw__gil_drop(worker);
+    let_go(worker);
     hw__task_sleep(worker->task, &worker->nap, until_ns,
                    cost(worker, HW_SIM_COST_FUTEX_SLEEP_TIMED));
     kernel(worker, HW_SIM_COST_FUTEX_WOKEN_TIMED);
@@ -92,7 +113,7 @@ static void nap(struct hw__worker *worker, int64_t ns) {
 
 static void block(struct hw__worker *worker, int64_t ns) {
     int64_t until_ns = hw__now(worker) + ns;
-    hw__gil_drop(worker);
+    let_go(worker);
     if (until_ns > hw__now(worker)) {
         hw__task_block(worker->task, &worker->nap, until_ns);
     }
@@ -101,7 +122,7 @@ static void block(struct hw__worker *worker, int64_t ns) {
 
 static void receive(struct hw__worker *worker, uint32_t index) {
     struct hw__port *port = &worker->world->ports[index];
-    hw__gil_drop(worker);
+    let_go(worker);
     if (port->count > 0) {
         int64_t cold_ns = hw__cold_ns(worker->task, HW__COLD_RECEIVE, HW_SIM_COST_COLD_RECEIVE);
         hw__task_kernel(worker->task, cost(worker, HW_SIM_COST_RECEIVE_READY) + cold_ns);
@@ -126,7 +147,7 @@ static void reply(struct hw__worker *worker) {
         hw__task_end(worker->task);
     }
     struct hw__client *client = &worker->world->clients[worker->client];
-    hw__gil_drop(worker);
+    let_go(worker);
     int64_t cold_ns = hw__cold_ns(worker->task, HW__COLD_SEND, HW_SIM_COST_COLD_SEND);
     hw__task_kernel(worker->task, cost(worker, HW_SIM_COST_SEND) + cold_ns);
     bool idle = hw__client_reply(client, worker->task, worker->connection);
@@ -137,7 +158,7 @@ static void reply(struct hw__worker *worker) {
 }
 
 static void send(struct hw__worker *worker) {
-    hw__gil_drop(worker);
+    let_go(worker);
     int64_t cold_ns = hw__cold_ns(worker->task, HW__COLD_SEND, HW_SIM_COST_COLD_SEND);
     hw__task_kernel(worker->task, cost(worker, HW_SIM_COST_SEND) + cold_ns);
     worker->sent_ns = hw__now(worker);
@@ -146,7 +167,7 @@ static void send(struct hw__worker *worker) {
 }
 
 static void answer(struct hw__worker *worker, int64_t after_ns) {
-    hw__gil_drop(worker);
+    let_go(worker);
     int64_t until_ns = worker->sent_ns + after_ns;
     if (until_ns <= hw__now(worker)) {
         int64_t cold_ns = hw__cold_ns(worker->task, HW__COLD_RECEIVE, HW_SIM_COST_COLD_RECEIVE);
@@ -163,7 +184,7 @@ static void answer(struct hw__worker *worker, int64_t after_ns) {
 
 static void take(struct hw__worker *worker, struct hw__sim_semaphore *semaphore) {
     if (!hw__sim_semaphore_try(worker->task, semaphore)) {
-        hw__gil_drop(worker);
+        let_go(worker);
         hw__sim_semaphore_wait(worker->task, semaphore);
         hw__gil_take(worker);
     }
@@ -220,9 +241,7 @@ static bool compute_op(struct hw__worker *worker, const struct hw_sim_op *op) {
 static bool call_op(struct hw__worker *worker, const struct hw_sim_op *op) {
     switch ((enum hw_sim_op_kind)op->kind) {
     case HW_SIM_RUN:
-        hw__gil_drop(worker);
-        compute(worker, value_of(worker, op));
-        hw__gil_take(worker);
+        run(worker, op);
         return true;
     case HW_SIM_SLEEP:
         nap(worker, value_of(worker, op));

@@ -97,7 +97,7 @@ static bool check_dists(const struct hw_sim_dist *dists, int32_t count, double m
 
 static bool check_op(const struct hw_sim_spec *spec, const struct hw_sim_op *op) {
     bool timed = op->kind <= HW_SIM_BLOCK || op->kind == HW_SIM_ANSWER || op->kind == HW_SIM_LOOP;
-    if (op->kind >= HW_SIM_OPS || (op->flags & ~HW_SIM_OF_DIST) != 0) {
+    if (op->kind >= HW_SIM_OPS || (op->flags & ~(HW_SIM_OF_DIST | HW_SIM_GOES_ON)) != 0) {
         return false;
     }
     if (timed && (op->flags & HW_SIM_OF_DIST) != 0) {
@@ -107,6 +107,17 @@ static bool check_op(const struct hw_sim_spec *spec, const struct hw_sim_op *op)
         return op->index < (uint32_t)spec->semaphore_count;
     }
     return op->value >= 0 && op->value < INT64_MAX / 8;
+}
+
+/* Whether an operation lets the GIL go, whatever happens. */
+static bool lets_go(const struct hw_sim_op *op) {
+    return op->kind >= HW_SIM_RUN && op->kind <= HW_SIM_ANSWER;
+}
+
+static bool check_goes_on(const struct hw_sim_role *role, int32_t at) {
+    const struct hw_sim_op *op = &role->ops[at];
+    return (op->flags & HW_SIM_GOES_ON) == 0 ||
+           (op->kind == HW_SIM_RUN && at + 1 < role->op_count && lets_go(op + 1));
 }
 
 static bool check_role(const struct hw_sim_spec *spec, int32_t index, char *problem, int room) {
@@ -120,7 +131,7 @@ static bool check_role(const struct hw_sim_spec *spec, int32_t index, char *prob
     for (int32_t i = 0; i < role->op_count; i++) {
         const struct hw_sim_op *op = &role->ops[i];
         depth += op->kind == HW_SIM_LOOP ? 1 : op->kind == HW_SIM_END ? -1 : 0;
-        if (!check_op(spec, op) || depth < 0 || depth > MOST_LOOPS) {
+        if (!check_op(spec, op) || !check_goes_on(role, i) || depth < 0 || depth > MOST_LOOPS) {
             return complain(problem, room, "an operation of role %d makes no sense", index);
         }
         int64_t last_port = (int64_t)op->index + (int64_t)(role->threads - 1) * role->port_step;
@@ -345,6 +356,7 @@ static bool make(struct hw__world *world, const struct hw_sim_spec *given) {
     ZEROED(world->latencies, spec->role_count + spec->client_count, &ok);
     ZEROED(world->cpu_before, world->worker_count + spec->client_count, &ok);
     ZEROED(world->computed_before, world->worker_count, &ok);
+    ZEROED(world->ran_before, world->worker_count, &ok);
     for (int32_t i = 0; ok && i < spec->port_count; i++) {
         ZEROED(world->ports[i].messages, world->connection_count, &ok);
     }
@@ -408,6 +420,7 @@ void hw_sim_free(struct hw_sim *sim) {
     free(world->latencies);
     free(world->cpu_before);
     free(world->computed_before);
+    free(world->ran_before);
     free(world->events);
     hw__machine_free(&world->machine);
     free_spec(&world->spec);
@@ -415,9 +428,16 @@ void hw_sim_free(struct hw_sim *sim) {
 }
 
 /* ---------------------------------------------------------------- running it */
+static int64_t present_ns(const struct hw__worker *worker) {
+    return worker->user_at < 0 ? 0 : hw__task_user_ns(worker->task) - worker->user_at;
+}
+
 static int64_t computed_ns(const struct hw__worker *worker) {
-    int64_t present_ns = worker->user_at < 0 ? 0 : hw__task_user_ns(worker->task) - worker->user_at;
-    return worker->computed_ns + present_ns;
+    return worker->computed_ns + present_ns(worker);
+}
+
+static int64_t ran_ns(const struct hw__worker *worker) {
+    return worker->ran_ns + (worker->runs ? present_ns(worker) : 0);
 }
 
 /* The warm-up is over: what was used up to now does not count. */
@@ -426,6 +446,7 @@ static void end_warm_up(struct hw__world *world) {
     for (int32_t i = 0; i < world->worker_count; i++) {
         world->cpu_before[i] = hw__task_cpu_ns(world->workers[i].task);
         world->computed_before[i] = computed_ns(&world->workers[i]);
+        world->ran_before[i] = ran_ns(&world->workers[i]);
     }
     for (int32_t i = 0; i < world->spec.client_count; i++) {
         world->cpu_before[world->worker_count + i] = hw__task_cpu_ns(world->clients[i].task);
@@ -451,6 +472,7 @@ static void add_worker(const struct hw__world *world, const struct hw__worker *w
     int32_t nth = (int32_t)worker->number;
     result->cpu_ns += hw__task_cpu_ns(worker->task) - world->cpu_before[nth];
     result->computed_ns += computed_ns(worker) - world->computed_before[nth];
+    result->ran_ns += ran_ns(worker) - world->ran_before[nth];
     if (worker->gil == NULL || !worker->gil->enabled) {
         return;
     }

@@ -60,7 +60,8 @@ struct hw__world {
     struct hw_sim_event *events;
     int64_t event_count, event_room, dropped;
     bool is_warm;
-    int64_t *cpu_before, *computed_before; /* of workers, then clients, at the end of the warm-up */
+    /* At the end of the warm-up, of workers; the first of clients, too, after them. */
+    int64_t *cpu_before, *computed_before, *ran_before;
 };
 
 static inline int64_t hw__now(const struct hw__worker *worker) {

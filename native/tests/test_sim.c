@@ -308,6 +308,15 @@ static void test_what_is_refused(void) {
     REFUSED(ops[0][1].kind, HW_SIM_OPS, "operation of role 0");
     REFUSED(ops[0][1].flags, 2, "operation of role 0");
     REFUSED(ops[0][1].value, -1, "operation of role 0");
+    REFUSED(ops[0][1].flags, 4, "operation of role 0");
+    begin_sound(); /* a run that goes on needs a call right behind it */
+    sim_world.ops[0][1] = (struct hw_sim_op){.kind = HW_SIM_RUN, .flags = HW_SIM_GOES_ON};
+    sim_world.ops[0][2] = SIM_OP(HOLD, 1);
+    refuse("operation of role 0");
+    begin_sound();
+    sim_world.roles[0].op_count = 2;
+    sim_world.ops[0][1] = (struct hw_sim_op){.kind = HW_SIM_RUN, .flags = HW_SIM_GOES_ON};
+    refuse("operation of role 0");
     REFUSED(ops[2][3].kind, HW_SIM_HOLD, "operation of role 2"); /* ends no loop */
     REFUSED(ops[2][5].kind, HW_SIM_HOLD, "does not end");
     begin_sound();
@@ -357,6 +366,24 @@ static void test_free_threaded(void) {
             T_TRUE(computed_ns > parallel * 990 * MS && computed_ns <= parallel * 1000 * MS);
             sim_end();
         }
+    }
+}
+
+/* A call that computes and is blocked then is one call: the GIL is taken once, after both. */
+static void test_a_call_of_two_parts(void) {
+    for (uint16_t flags = 0; flags <= HW_SIM_GOES_ON; flags += HW_SIM_GOES_ON) {
+        sim_begin(NULL, 1, 1000 * MS);
+        struct hw_sim_op run = {.kind = HW_SIM_RUN, .flags = flags, .value = 2 * MS};
+        SIM_ADD(SIM_OP(HOLD, 3 * MS), run, SIM_OP(BLOCK, 5 * MS))->repeats = 1;
+        T_EQ(0, sim_run(1000 * MS));
+        struct hw_sim_gil_result gil;
+        hw_sim_gil_result(sim_world.sim, 0, &gil);
+        T_TRUE(flags == 0 ? gil.acquires >= 200 : gil.acquires >= 100 && gil.acquires <= 101);
+        struct hw_sim_role_result result = sim_result(0);
+        T_EQ(300 * MS, result.computed_ns - result.ran_ns);
+        T_EQ(200 * MS, result.ran_ns);
+        T_EQ(300 * MS, result.held_ns);
+        sim_end();
     }
 }
 
@@ -412,6 +439,7 @@ int main(void) {
     T_RUN(test_what_is_refused);
     T_RUN(test_open_arrivals);
     T_RUN(test_free_threaded);
+    T_RUN(test_a_call_of_two_parts);
     T_RUN(test_two_processes_on_a_core);
     T_RUN(test_many_threads);
     T_RUN(test_freed_half_way);

@@ -5,7 +5,7 @@ import pytest
 from made_traces import made_process
 
 from headway.errors import ScenarioError
-from headway.native_sim import OpKind
+from headway.native_sim import GOES_ON, OpKind
 from headway.sim.machine import load
 from headway.sim.replay.bursts import see
 from headway.sim.replay.calls import Call, call_at, sleep_ns_at
@@ -157,7 +157,12 @@ def test_the_wait_before_a_hold_has_it_too():
 
 def test_what_a_call_computes_is_told_from_what_it_waits():
     """It computes for as long as was measured, and is blocked for the rest, but for its wake-up."""
-    found = operations(calls_of([0.25] * 40, core_count=2))
+    trace = calls_of([0.25] * 40, core_count=2)
+    ops = learn(trace, COSTS).actors[0].ops
+    runs = ops["kind"] == OpKind.RUN
+    assert set(ops["flags"][runs]) == {GOES_ON}  # the GIL is not taken in between
+    assert set(ops["kind"][1:][runs[:-1]]) == {OpKind.BLOCK}
+    found = operations(trace)
     assert {kind for kind, _ in found} == {OpKind.RUN, OpKind.BLOCK}
     for kind, value_ns in found[:-2]:
         low, high = (240 * US, 260 * US) if kind is OpKind.RUN else (650 * US, 760 * US)
@@ -178,6 +183,12 @@ def test_a_call_that_computes_beside_too_many_others_waits_for_a_core_only():
         kinds = {int(kind) for actor in model.actors for kind in actor.ops["kind"][2:-2]}
         assert OpKind.RUN in kinds
         assert (OpKind.BLOCK in kinds) == blocked
+
+
+def test_a_trace_in_whose_middle_nothing_happens_is_too_short():
+    """It is said; there is nothing to measure either."""
+    with pytest.raises(ScenarioError, match="too short"):
+        learn(trace_of(turn(0, 0, holds_us=10, stack=1)), COSTS)
 
 
 def test_a_call_that_never_computes_is_blocked():
@@ -299,18 +310,32 @@ def test_a_sleep_was_asked_for_less_than_it_took():
     assert set(asked_sleeps(seen, 1, seen.bursts[1], kinds, COSTS, {2: 1500 * US}).tolist()) == {1500 * US}
 
 
-def echo(count, *, answer_us, waits_us=0):
+def echo(count, *, answer_us, waits_us=0, send_us=5):
     """Return the rows of a server: it receives (stack 1), sends (stack 2), and its peer answers after so long."""
     rows, at = [], 0
     for _ in range(count):
         rows += turn(at, 0, waits_us=waits_us, holds_us=1, stack=2)  # lets go to send
-        at += waits_us + 1 + 5
+        at += waits_us + 1 + send_us
         rows += turn(at, 0, waits_us=waits_us, holds_us=1, stack=1)  # lets go to receive
-        at += waits_us + 1 + max(1, answer_us - 6 - waits_us)
+        at += waits_us + 1 + max(1, answer_us - 1 - send_us - waits_us)
     return rows
 
 
 KINDS = {0: Call.UNKNOWN, 1: Call.RECEIVE, 2: Call.SEND}
+
+
+def test_a_send_takes_what_it_took_where_that_is_more_than_a_small_messages():
+    """Its thread runs on in the same call; one that takes what the machine's own sends take has nothing added."""
+    for send_us, added in ((10, set()), (200, {GOES_ON})):
+        trace = trace_of(echo(50, answer_us=400, send_us=send_us), until_ns=22 * MS, core_count=2)
+        after_send = np.flatnonzero(trace.events["kind"] == Kind.ACQUIRE)[1::2]
+        trace.events["flags"][after_send] = ran(1.0)
+        ops = learn(trace, COSTS, KINDS).actors[0].ops
+        replies = np.flatnonzero(ops["kind"] == OpKind.SEND)
+        assert len(replies) >= 40
+        before = ops[replies[1:-1] - 1]
+        assert set(before["flags"][before["kind"] == OpKind.RUN]) == added
+        assert np.all(before["value"][before["kind"] == OpKind.RUN] > 100 * US)
 
 
 def peer_of(rows):

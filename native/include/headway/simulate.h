@@ -86,7 +86,11 @@ enum hw_sim_op_kind {
     HW_SIM_OPS
 };
 
-#define HW_SIM_OF_DIST 1u /* op.flags: the time, or the number of times, is of a distribution */
+/* op.flags */
+#define HW_SIM_OF_DIST 1u /* the time, or the number of times, is of a distribution */
+#define HW_SIM_GOES_ON                                                                             \
+    2u /* HW_SIM_RUN: the GIL is not taken again, as the next operation, which lets                \
+        * it go by itself, is of the same call */
 
 struct hw_sim_op {
     uint16_t kind;
@@ -181,7 +185,8 @@ struct hw_sim_role_result {
     int64_t held_ns;     /* with the GIL */
     int64_t waited_ns;   /* for the GIL */
     int64_t cpu_ns;      /* on a core */
-    int64_t computed_ns; /* in HW_SIM_HOLD, HW_SIM_COMPUTE, HW_SIM_CALL and HW_SIM_RUN */
+    int64_t computed_ns; /* in HW_SIM_HOLD, HW_SIM_COMPUTE, HW_SIM_CALL and HW_SIM_RUN ... */
+    int64_t ran_ns;      /* ... and in HW_SIM_RUN alone, without the GIL */
     int64_t waits;
     int64_t worst_wait_ns;
 };

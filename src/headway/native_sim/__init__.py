@@ -8,6 +8,7 @@ from headway.native_sim.simulation import Simulation
 from headway.native_sim.spec import (
     COSTS,
     MAX_OPTIONS,
+    GOES_ON,
     OF_DIST,
     OP_DTYPE,
     Client,
@@ -25,6 +26,7 @@ __all__ = [
     "COSTS",
     "EVENT_DTYPE",
     "MAX_OPTIONS",
+    "GOES_ON",
     "OF_DIST",
     "OP_DTYPE",
     "Client",

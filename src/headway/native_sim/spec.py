@@ -66,6 +66,8 @@ MAX_OPTIONS = 8
 
 OF_DIST = 1
 """HW_SIM_OF_DIST: `index` of an operation is that of a distribution."""
+GOES_ON = 2
+"""HW_SIM_GOES_ON: after an OpKind.RUN the thread does not take the GIL, as the next operation is of the same call."""
 
 
 class OpKind(IntEnum):
@@ -200,6 +202,7 @@ class RoleResult:
     waited_ns: int
     cpu_ns: int
     computed_ns: int
+    ran_ns: int
     waits: int
     worst_wait_ns: int
 

@@ -134,7 +134,7 @@ def _run(
             turns = np.sort(np.concatenate([simulation.latencies_ns(index) for index in indices]))
             figures[role] = {
                 "turns_per_s": sum(one.done for one in results) / (elapsed_ns / 1e9),
-                "run_share": sum(one.computed_ns for one in results) / elapsed_ns,
+                "run_share": sum(one.computed_ns - one.ran_ns for one in results) / elapsed_ns,
             }
             for name, point in (("p50_ns", 0.5), ("p99_ns", 0.99)):
                 value = percentile(turns, point, _LEAST_TURNS[name])

@@ -65,6 +65,8 @@ def computing(seen: Seen, cores: int) -> Computing:
 
 def _measured(threads: list[Bursts]) -> dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Return by stack how long the measured calls took, in that order, and how much of that they ran; few are left out."""
+    if not threads:
+        return {}
     whole = [np.flatnonzero(one.away_cpu_ns >= 0) for one in threads]
     stack = np.concatenate([one.stack[known] for one, known in zip(threads, whole, strict=True)])
     away_ns = np.concatenate([one.away_ns[known] for one, known in zip(threads, whole, strict=True)])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import ScenarioError
-from headway.native_sim import OF_DIST, OP_DTYPE, OpKind
+from headway.native_sim import GOES_ON, OF_DIST, OP_DTYPE, OpKind
 from headway.printable import printable
 from headway.sim.machine import Costs
 from headway.sim.replay.bursts import Bursts, Seen, see
@@ -44,6 +44,9 @@ _FAR_OFF = 2.0
 """The machine's own figure stands for how soon holders let go, unless the trace has so many times as long."""
 _MANY_SHORT_LIVED = 20
 _LEAST_MORE_NS = 1_000
+_SEND = ("send", "send_end", "cold_send")
+_RECEIVE = ("receive_ready", "cold_receive")
+"""What the simulator adds to a call by itself, at most."""
 _BATCHES = 10
 """Parts of the window, whose differences tell how sure a figure of the whole is."""
 
@@ -380,10 +383,11 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
         elif call is Call.SLEEP:
             rows.append((OpKind.SLEEP, 0, 0, where, 0, sleeps[index]))
         elif call is Call.SEND and (peer.simulated or answers >= 0):
-            _more(rows, where, int(ran_ns[index]) - costs.median("send"))
+            _more(rows, where, int(ran_ns[index]) - sum(map(costs.median, _SEND)))
             rows.append((OpKind.REPLY if peer.simulated else OpKind.SEND, 0, 0, where, 0, 0))
         elif call is Call.RECEIVE and peer.simulated:
-            _more(rows, where, int(ran_ns[index]) - costs.median("receive_ready"))
+            if 2 * ran_ns[index] > away_ns:  # the data was there: going to sleep, and waking up, is no part of it
+                _more(rows, where, int(ran_ns[index]) - sum(map(costs.median, _RECEIVE)))
             rows.append((OpKind.RECEIVE, 0, 0, where, 0, 0))
         elif call is Call.RECEIVE and answers >= 0:
             rows.append((OpKind.ANSWER, OF_DIST, answers, where, 0, 0))
@@ -408,17 +412,18 @@ def _away(
     """
     if ran_ns < 0:
         ran_ns = away_ns if call is Call.RUN else 0
+    blocked_ns = max(0, int(away_ns - ran_ns - woken_ns))
+    blocks = ran_ns <= 0 or (blocked_ns > 0 and not for_a_core)
     if ran_ns > 0:
-        rows.append((OpKind.RUN, 0, 0, where, 0, ran_ns))
-    blocked_ns = int(away_ns - ran_ns - woken_ns)
-    if ran_ns <= 0 or (blocked_ns > 0 and not for_a_core):
-        rows.append((OpKind.BLOCK, 0, 0, where, 0, max(0, blocked_ns)))
+        rows.append((OpKind.RUN, GOES_ON if blocks else 0, 0, where, 0, ran_ns))
+    if blocks:
+        rows.append((OpKind.BLOCK, 0, 0, where, 0, blocked_ns))
 
 
 def _more(rows: list[_Row], where: int, more_ns: float) -> None:
-    """Add what a call takes more than the machine's own, which is that of a small message in a hot cache."""
+    """Add what a call takes more than the machine's own, which is that of a small message in a cold cache."""
     if more_ns >= _LEAST_MORE_NS:
-        rows.append((OpKind.RUN, 0, 0, where, 0, int(more_ns)))
+        rows.append((OpKind.RUN, GOES_ON, 0, where, 0, int(more_ns)))
 
 
 def _hold(
@@ -440,8 +445,9 @@ def _replayable(rows: list[_Row], *, served: bool) -> NDArray[np.void]:
     """Return the operations; of who serves a client from its first receive on, so that it answers a request."""
     ops = np.array(rows, dtype=OP_DTYPE)
     if served:
-        receives = np.flatnonzero(ops["kind"] == OpKind.RECEIVE)
-        ops = np.concatenate([ops[receives[0] :], ops[: receives[0]]])
+        first = int(np.flatnonzero(ops["kind"] == OpKind.RECEIVE)[0])
+        first -= int(first > 0 and ops["flags"][first - 1] == GOES_ON)  # what it runs in that very call
+        ops = np.concatenate([ops[first:], ops[:first]])
         return _one_reply_each(ops)
     return ops
 
