@@ -7,8 +7,8 @@ scenario stands in them before a machine is made, so that it can be looked at wi
 from headway.native_sim.simulation import Simulation
 from headway.native_sim.spec import (
     COSTS,
-    MAX_OPTIONS,
     GOES_ON,
+    MAX_OPTIONS,
     OF_DIST,
     OP_DTYPE,
     Client,
@@ -25,8 +25,8 @@ from headway.native_sim.structs import EVENT_DTYPE, c_structs
 __all__ = [
     "COSTS",
     "EVENT_DTYPE",
-    "MAX_OPTIONS",
     "GOES_ON",
+    "MAX_OPTIONS",
     "OF_DIST",
     "OP_DTYPE",
     "Client",
