@@ -324,18 +324,19 @@ def echo(count, *, answer_us, waits_us=0, send_us=5):
 KINDS = {0: Call.UNKNOWN, 1: Call.RECEIVE, 2: Call.SEND}
 
 
-def test_a_send_takes_what_it_took_where_that_is_more_than_a_small_messages():
-    """Its thread runs on in the same call; one that takes what the machine's own sends take has nothing added."""
-    for send_us, added in ((10, set()), (200, {GOES_ON})):
-        trace = trace_of(echo(50, answer_us=400, send_us=send_us), until_ns=22 * MS, core_count=2)
-        after_send = np.flatnonzero(trace.events["kind"] == Kind.ACQUIRE)[1::2]
-        trace.events["flags"][after_send] = ran(1.0)
-        ops = learn(trace, COSTS, KINDS).actors[0].ops
-        replies = np.flatnonzero(ops["kind"] == OpKind.SEND)
-        assert len(replies) >= 40
-        before = ops[replies[1:-1] - 1]
-        assert set(before["flags"][before["kind"] == OpKind.RUN]) == added
-        assert np.all(before["value"][before["kind"] == OpKind.RUN] > 100 * US)
+def test_sends_after_a_long_wait_tell_what_cold_ones_take():
+    """That is a cost of the program's own, so that hot ones take as long as the machine's. After no wait nothing is told."""
+    for waits_us, told in ((5000, True), (0, False)):
+        rows = echo(60, answer_us=400, send_us=200, waits_us=waits_us)
+        trace = trace_of(rows, until_ns=rows[-1][0] * US + MS, core_count=1)
+        turns = np.flatnonzero(trace.events["kind"] == (Kind.WAIT if waits_us else Kind.ACQUIRE))
+        trace.events["flags"][turns[1::2]] = ran(1.0)  # the thread is back from a send
+        own = learn(trace, COSTS, KINDS).own_costs
+        assert ("cold_send" in own) == told
+        assert "cold_receive" not in own
+        if told:
+            hot_ns = COSTS.median("send") + COSTS.median("send_end")
+            assert np.median(own["cold_send"]) == pytest.approx(200 * US - hot_ns, rel=0.02)
 
 
 def peer_of(rows):

@@ -43,10 +43,6 @@ _FEW_SAMPLES = 30
 _FAR_OFF = 2.0
 """The machine's own figure stands for how soon holders let go, unless the trace has so many times as long."""
 _MANY_SHORT_LIVED = 20
-_LEAST_MORE_NS = 1_000
-_SEND = ("send", "send_end", "cold_send")
-_RECEIVE = ("receive_ready", "cold_receive")
-"""What the simulator adds to a call by itself, at most."""
 _BATCHES = 10
 """Parts of the window, whose differences tell how sure a figure of the whole is."""
 
@@ -351,6 +347,22 @@ def _hot_ns(bursts: Bursts, building: _Building) -> NDArray[np.int64]:
     return np.maximum(run_ns, 1)
 
 
+def _note_cold_calls(bursts: Bursts, building: _Building) -> None:
+    """Note what sends and receives took more than when hot, of those that were measured and came after a long wait.
+
+    Of receives only those count that found their data: going to sleep, and waking up, is no part of it.
+    """
+    idle_ns = bursts.begin_ns[1:] - bursts.end_ns[:-1]
+    cold = np.append(False, idle_ns >= _ALL_COLD_NS) & (2 * bursts.away_cpu_ns > bursts.away_ns)
+    call = np.array([building.kinds[int(stack)] for stack in bursts.stack], dtype=object)
+    for kind, name, hot in (
+        (Call.SEND, "cold_send", ("send", "send_end")),
+        (Call.RECEIVE, "cold_receive", ("receive_ready",)),
+    ):
+        hot_ns = sum(building.costs.median(one) for one in hot)
+        building.cold_ns[name].append(np.maximum(bursts.away_cpu_ns[cold & (call == kind)] - hot_ns, 0.0))
+
+
 def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor:
     rows: list[_Row] = []
     if not len(bursts):
@@ -358,6 +370,7 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
         return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), False)
     seen, costs, kinds, wakes = building.seen, building.costs, building.kinds, building.wakes
     hot_ns = _hot_ns(bursts, building)
+    _note_cold_calls(bursts, building)
     typical = _typical_away(bursts)
     sleeps = asked_sleeps(seen, thread, bursts, kinds, costs, building.literal_ns)
     peer = find_peer(seen, thread, bursts, kinds, costs)
@@ -383,11 +396,8 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
         elif call is Call.SLEEP:
             rows.append((OpKind.SLEEP, 0, 0, where, 0, sleeps[index]))
         elif call is Call.SEND and (peer.simulated or answers >= 0):
-            _more(rows, where, int(ran_ns[index]) - sum(map(costs.median, _SEND)))
             rows.append((OpKind.REPLY if peer.simulated else OpKind.SEND, 0, 0, where, 0, 0))
         elif call is Call.RECEIVE and peer.simulated:
-            if 2 * ran_ns[index] > away_ns:  # the data was there: going to sleep, and waking up, is no part of it
-                _more(rows, where, int(ran_ns[index]) - sum(map(costs.median, _RECEIVE)))
             rows.append((OpKind.RECEIVE, 0, 0, where, 0, 0))
         elif call is Call.RECEIVE and answers >= 0:
             rows.append((OpKind.ANSWER, OF_DIST, answers, where, 0, 0))
@@ -420,12 +430,6 @@ def _away(
         rows.append((OpKind.BLOCK, 0, 0, where, 0, blocked_ns))
 
 
-def _more(rows: list[_Row], where: int, more_ns: float) -> None:
-    """Add what a call takes more than the machine's own, which is that of a small message in a cold cache."""
-    if more_ns >= _LEAST_MORE_NS:
-        rows.append((OpKind.RUN, GOES_ON, 0, where, 0, int(more_ns)))
-
-
 def _hold(
     rows: list[_Row], index: int, hot_ns: int, posts: tuple[tuple[int, int], ...], run_ns: int, where: int
 ) -> None:
@@ -445,9 +449,8 @@ def _replayable(rows: list[_Row], *, served: bool) -> NDArray[np.void]:
     """Return the operations; of who serves a client from its first receive on, so that it answers a request."""
     ops = np.array(rows, dtype=OP_DTYPE)
     if served:
-        first = int(np.flatnonzero(ops["kind"] == OpKind.RECEIVE)[0])
-        first -= int(first > 0 and ops["flags"][first - 1] == GOES_ON)  # what it runs in that very call
-        ops = np.concatenate([ops[first:], ops[:first]])
+        receives = np.flatnonzero(ops["kind"] == OpKind.RECEIVE)
+        ops = np.concatenate([ops[receives[0] :], ops[: receives[0]]])
         return _one_reply_each(ops)
     return ops
 
