@@ -31,6 +31,7 @@ from headway.sim import calibration, machine
 from headway.sim.replay.change import Change
 from headway.sim.replay.learn import learn
 from headway.sim.whatif import Prediction, cores_of, predict
+from headway.traces.model import Trace
 from headway.traces.reader import read
 
 from headway_agent.load import LoadClient  # isort: skip
@@ -131,6 +132,16 @@ def compared(
     return rows
 
 
+def files_of(path: Path) -> list[Path]:
+    """Return the files of a launch: its first process's, and those of its children."""
+    return sorted(path.parent.glob(f"{path.stem}*{path.suffix}"))
+
+
+def busiest(path: Path) -> Trace:
+    """Return the trace of the process of a launch that has most events: of gunicorn that is a worker's."""
+    return max(map(read, files_of(path)), key=lambda one: len(one.events))
+
+
 def summary(rows: list[Compared]) -> dict[str, str]:
     """Return by figure how many signs are right, and how many are the opposite, of those that the machine's launches tell."""
     told = {}
@@ -176,10 +187,10 @@ def main() -> int:
             if policy_corpus.NONE not in sides or not any(fnmatch.fnmatch(program.name, one) for one in options.only):
                 continue
             print(program.name, file=sys.stderr, flush=True)
-            bench.trace = Path(folder, f"{program.name}.hwt")
+            bench.trace = Path(folder, f"{program.name}.trace.hwt")
             try:
                 bench.launch(program, policy_corpus.NONE)
-                trace = read(bench.trace)
+                trace = busiest(bench.trace)
                 model = learn(trace, costs)
                 policies = [one for one in sides if one != policy_corpus.NONE]
                 made = predict(model, [Change(policy=one) for one in policies], costs, cores=cores_of(trace))
@@ -188,7 +199,8 @@ def main() -> int:
             except (HeadwayError, policy_corpus.LaunchError) as error:
                 failed.append(f"{program.name}: {error}")
             finally:
-                bench.trace.unlink(missing_ok=True)
+                for path in files_of(bench.trace):
+                    path.unlink()
     rows.sort(key=lambda one: (not one.judged, one.found == one.told, one.figure, one.policy, one.program))
     print("  program                        policy     figure measured                   found        predicted")
     print("\n".join(map(str, rows)))
