@@ -36,10 +36,10 @@ class FakeSimulation:
         if index >= len(self.spec.roles):
             client = self.spec.clients[index - len(self.spec.roles)]
             done = client.connections * (self._elapsed_ns() // ANSWER_NS)
-            return RoleResult(done, 0, 0, done * client.work_ns, 0, 0, 0)
+            return RoleResult(done, 0, 0, done * client.work_ns, 0, 0, 0, 0)
         threads = self.spec.roles[index].threads
         held = self._elapsed_ns() * threads // max(1, sum(role.threads for role in self.spec.roles))
-        return RoleResult(0, held, held, held, held, 10 * threads, 5 * TURN_NS)
+        return RoleResult(0, held, held, held, held, 0, 10 * threads, 5 * TURN_NS)
 
     def gil_result(self, index):
         turns = self._elapsed_ns() // TURN_NS

@@ -117,7 +117,7 @@ struct hw_sim *hw_sim_new(const struct hw_sim_spec *s, char *problem, int room) 
 }
 int hw_sim_run(struct hw_sim *sim, int64_t until_ns) { sim->now_ns = until_ns; return -sim->fails; }
 void hw_sim_role_result(const struct hw_sim *sim, int role, struct hw_sim_role_result *r) {
-    *r = (struct hw_sim_role_result){role, 1, 2, 3, 4, 5, sim->now_ns};
+    *r = (struct hw_sim_role_result){role, 1, 2, 3, 4, 5, 6, sim->now_ns};
 }
 void hw_sim_gil_result(const struct hw_sim *sim, int gil, struct hw_sim_gil_result *r) {
     *r = (struct hw_sim_gil_result){sim->now_ns, gil, 1, 2};
@@ -217,7 +217,7 @@ def test_results_come_back(stand_in):
         events, dropped = run.events()
         steps = run.steps()
 
-    assert role == native_sim.RoleResult(2, 1, 2, 3, 4, 5, 70)
+    assert role == native_sim.RoleResult(2, 1, 2, 3, 4, 5, 6, 70)
     assert gil == native_sim.GilResult(70, 1, 1, 2)
     assert (none.tolist(), some.tolist(), some.dtype) == ([], [2.0, 3.0, 4.0], np.float32)
     assert events.tolist() == [(70, 4, 5, 2, 1, 3, 0)]

@@ -8,7 +8,7 @@ from headway.sim.result import Outcome, gil_outcome, part_outcome
 from headway.sim.summary import Spread, summarise
 from headway.traces.model import Flag, Kind
 
-NOTHING = RoleResult(0, 0, 0, 0, 0, 0, 0)
+NOTHING = RoleResult(0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def part(latencies_ms, results=(NOTHING,), threads=1):
@@ -34,8 +34,8 @@ def test_percentiles_of_few_pieces_are_not_told(count, told):
 def test_a_role_in_several_processes_is_added_up():
     """Counts and times are sums; the worst wait is the worst; waiting is a share of all its threads' time."""
     results = (
-        RoleResult(3, 10**8, 2 * 10**8, 3 * 10**8, 10**8, 5, 7_000_000),
-        RoleResult(4, 10**8, 0, 0, 0, 0, 9_000_000),
+        RoleResult(3, 10**8, 2 * 10**8, 3 * 10**8, 10**8, 0, 5, 7_000_000),
+        RoleResult(4, 10**8, 0, 0, 0, 0, 0, 9_000_000),
     )
 
     found = part([], results, threads=2)
