@@ -34,6 +34,7 @@ from headway.sim.whatif import Prediction, cores_of, predict
 from headway.traces.model import Trace
 from headway.traces.reader import read
 
+# `identity` has put their folders on the path.
 from headway_agent.load import LoadClient  # isort: skip
 from locked_environment import locked_python  # isort: skip
 

@@ -43,8 +43,7 @@ static int (*call)(uintptr_t lock); /* written before the hook is there */
  * became known then. */
 static _Atomic uint8_t mutex;
 static _Atomic int mutex_parks;
-static atomic_bool
-    mutex_known; /* sequentially consistent, as all of this: it is off the beaten path */
+static atomic_bool mutex_known; /* all three sequentially consistent: they are rarely used */
 
 /* The calling thread's registers when it last yielded, where that was and when. */
 struct yield {
@@ -78,34 +77,37 @@ __attribute__((used, visibility("hidden"))) int hw__spinning_yield(const uintptr
     return result;
 }
 
-static void learn(uintptr_t lock) {
+/* Returns whether the register is known of the place where the calling thread yielded last. */
+static bool learn(uintptr_t lock) {
     struct place *place = last.place;
-    if (place == NULL || hw_now_ns() - last.at_ns > FRESH_NS) {
-        return;
+    if (place == NULL) {
+        return false;
+    }
+    int number = atomic_load_explicit(&place->number, memory_order_relaxed);
+    if (hw_now_ns() - last.at_ns > FRESH_NS) {
+        return number > 0;
     }
     last.place = NULL;
-    int number = atomic_load_explicit(&place->number, memory_order_relaxed);
     if (number > 0 && last.registers[number - 1] == lock) {
         atomic_store_explicit(&place->doubts, 0, memory_order_relaxed);
     } else if (number > 0 &&
                atomic_fetch_add_explicit(&place->doubts, 1, memory_order_relaxed) + 1 == DOUBTS) {
         atomic_store_explicit(&place->number, NEVER, memory_order_relaxed);
+        return false;
     }
     for (int i = 0; number == UNKNOWN && i < REGISTERS; i++) {
         if (last.registers[i] == lock) {
             atomic_store_explicit(&place->number, i + 1, memory_order_relaxed);
-            return;
+            return true;
         }
     }
+    return number > 0;
 }
 
 void hw__spinning_learn(uintptr_t lock) {
-    const struct place *place = last.place;
-    learn(lock);
+    bool known = learn(lock);
     if (lock == (uintptr_t)&mutex) {
-        bool found =
-            place != NULL && atomic_load_explicit(&place->number, memory_order_relaxed) > 0;
-        atomic_store(&mutex_known, found);
+        atomic_store(&mutex_known, known);
         atomic_fetch_add(&mutex_parks, 1);
     }
 }

@@ -83,6 +83,7 @@ static void compute(struct hw__worker *worker, int64_t ns) {
 }
 
 /* ---------------------------------------------------------------- calls that let the GIL go */
+/* Begins a call; one that goes on has let the GIL go already. */
 static void let_go(struct hw__worker *worker) {
     if (!worker->away) {
         hw__gil_drop(worker);
@@ -184,7 +185,7 @@ static void answer(struct hw__worker *worker, int64_t after_ns) {
 
 static void take(struct hw__worker *worker, struct hw__sim_semaphore *semaphore) {
     if (!hw__sim_semaphore_try(worker->task, semaphore)) {
-        let_go(worker);
+        hw__gil_drop(worker); /* HW_SIM_GOES_ON does not stand before it */
         hw__sim_semaphore_wait(worker->task, semaphore);
         hw__gil_take(worker);
     }

@@ -60,7 +60,7 @@ struct hw__world {
     struct hw_sim_event *events;
     int64_t event_count, event_room, dropped;
     bool is_warm;
-    /* At the end of the warm-up, of workers; the first of clients, too, after them. */
+    /* As of the end of the warm-up, by worker; cpu_before has the clients behind the workers. */
     int64_t *cpu_before, *computed_before, *ran_before;
 };
 

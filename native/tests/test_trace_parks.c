@@ -151,8 +151,8 @@ static void test_the_lock_is_learnt(void) {
     spin_with(0x3000, yield);
     T_EQ(0x3000, told);
     hw__spinning_learn(0x3000);
-    for (int rounds = 0; rounds < 2;
-         rounds++) { /* two in a row, then one that agrees: still believed */
+    /* Two in a row, then one that agrees: still believed. */
+    for (int rounds = 0; rounds < 2; rounds++) {
         for (int i = 0; i < 2; i++) {
             spin_with(0x4000, yield);
             hw__spinning_learn(0x5000);

@@ -86,11 +86,12 @@ enum hw_sim_op_kind {
     HW_SIM_OPS
 };
 
-/* op.flags */
-#define HW_SIM_OF_DIST 1u /* the time, or the number of times, is of a distribution */
-#define HW_SIM_GOES_ON                                                                             \
-    2u /* HW_SIM_RUN: the GIL is not taken again, as the next operation, which lets                \
-        * it go by itself, is of the same call */
+/* op.flags.
+ * OF_DIST: the time, or the number of times, is of a distribution.
+ * GOES_ON: after an HW_SIM_RUN the GIL is not taken again, as the next operation is of the same
+ * call. That one must let the GIL go whatever happens: HW_SIM_RUN to HW_SIM_ANSWER. */
+#define HW_SIM_OF_DIST 1u
+#define HW_SIM_GOES_ON 2u
 
 struct hw_sim_op {
     uint16_t kind;

@@ -118,12 +118,8 @@ def part_outcome(
         return sum(getattr(one, field) for one in results)
 
     elapsed_s = elapsed_ns / 1e9
-    ordered = np.sort(latencies_ns)
-    points: dict[str, float | None] = {
-        key: None if value is None else value / _MS_NS
-        for key, point in _POINTS.items()
-        for value in (percentile(ordered, point, LEAST[key]),)
-    }
+    ordered_ms = np.sort(latencies_ns).astype(np.float64) / _MS_NS
+    points = {key: percentile(ordered_ms, point, LEAST[key]) for key, point in _POINTS.items()}
     return PartOutcome(
         name=name,
         client=client,
@@ -140,8 +136,8 @@ def part_outcome(
     )
 
 
-def percentile(ordered: NDArray[np.float32] | NDArray[np.int64], point: float, least: int) -> float | None:
-    """Return the least of the ordered values that a share of `point` of them does not exceed, or None of fewer than `least`."""
+def percentile(ordered: NDArray[Any], point: float, least: int) -> float | None:
+    """Return the percentile of ordered values by nearest rank, `point` from above 0 to 1; None of fewer values than `least`."""
     return float(ordered[math.ceil(point * len(ordered)) - 1]) if len(ordered) >= least else None
 
 

@@ -104,8 +104,8 @@ class Ranked:
     worth: float
 
 
-_Figures = dict[str, dict[str, float]]
-"""Of one run, by role and name."""
+_ByRole = dict[str, dict[str, float]]
+"""Figures of one run: by role, then by name."""
 
 _FIGURES = ("turns_per_s", "p50_ns", "p99_ns", "run_share")
 
@@ -117,7 +117,7 @@ def cores_of(trace: Trace) -> int:
 
 def _run(
     model: Model, change: Change, costs: Costs, seed: int, cores: int, slow_down: float, most_steps: int
-) -> _Figures:
+) -> _ByRole:
     spec, names = specify(model, change, costs, seed, _SPAN_NS, cores=cores, slow_down=slow_down)
     with Simulation(spec) as simulation:
         until_ns = spec.end_ns
@@ -127,7 +127,7 @@ def _run(
             if simulation.steps() > most_steps:
                 break
         elapsed_ns = until_ns - spec.warm_ns
-        figures: _Figures = {}
+        figures: _ByRole = {}
         for role in dict.fromkeys(names):
             indices = [index for index, name in enumerate(names) if name == role]
             results = [simulation.role_result(index) for index in indices]
@@ -164,11 +164,11 @@ def _span(measured: float | None, before: Sequence[float], after: Sequence[float
     return Span(middle, min(values) / wider, max(values) * wider)
 
 
-def _figures(runs: Sequence[_Figures], role: str, name: str) -> list[float]:
+def _figures(runs: Sequence[_ByRole], role: str, name: str) -> list[float]:
     return [run[role][name] for run in runs if name in run.get(role, {})]
 
 
-def _identity(measured: Measured, runs: Sequence[_Figures], role: str) -> dict[str, float]:
+def _identity(measured: Measured, runs: Sequence[_ByRole], role: str) -> dict[str, float]:
     found = {}
     for name in _FIGURES:
         seen, got = getattr(measured, name), _figures(runs, role, name)
@@ -178,7 +178,7 @@ def _identity(measured: Measured, runs: Sequence[_Figures], role: str) -> dict[s
 
 
 def _role(
-    model: Model, change: Change, role: str, before: Sequence[_Figures], after: Sequence[_Figures]
+    model: Model, change: Change, role: str, before: Sequence[_ByRole], after: Sequence[_ByRole]
 ) -> RolePrediction:
     measured = model.measured[role]
     spans = {
@@ -248,7 +248,7 @@ def predict(
     done = 0
     total = seeds * (1 + sum(change != NOTHING for change in changes))
 
-    def runs(change: Change) -> list[_Figures]:
+    def runs(change: Change) -> list[_ByRole]:
         nonlocal done
         found = []
         for seed in range(1, seeds + 1):

@@ -1,7 +1,7 @@
 """What threads compute while they do not have the GIL: told from waiting, where the trace has measured it.
 
-The recorder measures some calls; others of the same place compute what those did that took about as long. A call that always
-computes the same and waits for a core in some cases has its whole length then, and a small share of it in those.
+The recorder measures some calls; others of the same place are taken to compute as much as measured ones of about the same length. So a call
+that always computes the same, and waits for a core in some cases, computes the same in both.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from headway.sim.replay.bursts import Bursts, Seen
 
-__all__ = ["UNKNOWN", "Computing", "computing"]
+__all__ = ["Computing", "computing"]
 
-UNKNOWN = -1
 _FEW = 3
 _NEIGHBOURS = 4
 """On both sides, in the order of their lengths."""
@@ -28,7 +27,7 @@ class Computing:
     """What is known of the calls of a window.
 
     Attributes:
-        ran_ns: By thread, for each burst: how long the thread ran on a core in the call after it, or UNKNOWN.
+        ran_ns: By thread, for each burst: how long the thread ran on a core in the call after it; -1: not known.
         places: Stacks whose calls compute.
         crowded: More threads have run than the program has cores: one that computes may wait for a core.
     """
@@ -67,10 +66,10 @@ def _measured(threads: list[Bursts]) -> dict[int, tuple[NDArray[np.int64], NDArr
     """Return by stack how long the measured calls took, in that order, and how much of that they ran; few are left out."""
     if not threads:
         return {}
-    whole = [np.flatnonzero(one.away_cpu_ns >= 0) for one in threads]
-    stack = np.concatenate([one.stack[known] for one, known in zip(threads, whole, strict=True)])
-    away_ns = np.concatenate([one.away_ns[known] for one, known in zip(threads, whole, strict=True)])
-    ran_ns = np.concatenate([one.away_cpu_ns[known] for one, known in zip(threads, whole, strict=True)])
+    stack, away_ns, ran_ns = (
+        np.concatenate([getattr(one, name)[one.away_cpu_ns >= 0] for one in threads])
+        for name in ("stack", "away_ns", "away_cpu_ns")
+    )
     found = {}
     for one in np.unique(stack):
         mine = np.flatnonzero((stack == one) & (away_ns > 0))

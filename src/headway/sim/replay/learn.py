@@ -158,7 +158,7 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
     seen = see(trace, gil, since_ns, until_ns)
     roles = _roles(trace, seen)
     kinds = _kinds(trace, seen) if calls is None else defaultdict(lambda: Call.UNKNOWN, calls)
-    # On its one core a thread runs when the one that woke it has left that.
+    # On one core a woken thread runs only when its waker has left that core.
     wakes = find_wakes(seen, kinds, costs.median("switch") if trace.process.core_count == 1 else wake_ns(costs))
     computes = computing(seen, trace.process.core_count)
     building = _Building(seen, costs, kinds, wakes, _literals(trace, seen), computes)
