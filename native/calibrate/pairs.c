@@ -9,6 +9,7 @@
 #include "headway/clock.h"
 
 #define TIMEOUT_NS INT64_C(5000000000) /* of waits that are over long before */
+#define COLD_NS INT64_C(5000000)       /* of computing between round trips that are to be cold */
 #define TOGETHER 64                    /* round trips of cache lines that are timed as one */
 
 struct pair {
@@ -55,7 +56,7 @@ static void answer(struct pair *pair) {
         if (atomic_load(&pair->over)) {
             return;
         }
-        if (pair->kind == HW_CALIBRATE_PAIR_FUTEX || pair->kind == HW_CALIBRATE_PAIR_FUTEX_TIMED) {
+        if (pair->kind != HW_CALIBRATE_PAIR_YIELD && pair->kind != HW_CALIBRATE_PAIR_CACHE_LINE) {
             post(&pair->back);
         }
     }
@@ -86,6 +87,9 @@ static void measure(struct pair *pair) {
     int64_t end_ns = hw__plan_end_ns(pair->plan);
     uint32_t next = 1; /* differs from what was there before, also when it wraps */
     do {
+        if (pair->kind == HW_CALIBRATE_PAIR_FUTEX_COLD) {
+            hw__spin_until(hw_now_ns() + COLD_NS);
+        }
         int64_t start_ns = hw_now_ns();
         turn(pair, next);
         pair->samples_ns[pair->made++] = (double)(hw_now_ns() - start_ns) / together;

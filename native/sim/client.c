@@ -33,9 +33,7 @@ static void send(struct hw__client *client, int32_t connection, int64_t intended
     hw__task_kernel(client->task, cost(client, HW_SIM_COST_SEND));
     struct hw__port *port =
         &world->ports[client->spec->port + connection * client->spec->port_step];
-    int32_t last = (port->first + port->count) % world->connection_count;
-    port->messages[last] = (struct hw__message){.client = client->index, .connection = connection};
-    port->count++;
+    hw__messages_add(&port->arrived, (struct hw__message){client->index, connection});
     bool idle;
     hw__machine_wake(&world->machine, client->task, &port->receivers, true, &idle);
     hw__task_kernel(client->task, cost(client, HW_SIM_COST_SEND_END) +

@@ -61,7 +61,6 @@ void hw__fair_account(struct hw__core *core, int64_t now_ns) {
     }
     task->counted_ns = now_ns;
     task->cpu_ns += ran_ns;
-    core->busy_ns += ran_ns;
     task->vruntime += ran_ns;
     bool used_up = task->vruntime >= task->deadline;
     if (used_up) {

@@ -34,6 +34,11 @@ struct hw__gil_sim {
     struct hw_sim_gil_result result;
 };
 
+/* A request of a client's connection. */
+struct hw__message {
+    int32_t client, connection;
+};
+
 /* A thread of a program. */
 struct hw__worker {
     struct hw__world *world;
@@ -78,9 +83,8 @@ struct hw__worker {
     int64_t moved_ns;  /* when time last passed in it, */
     int32_t moved_ops; /* and operations since */
     uint32_t port_offset;
-    int32_t client; /* of the last message; -1: none */
-    int32_t connection;
-    struct hw__sim_futex nap; /* it sleeps, or is blocked by somebody outside */
+    struct hw__message request; /* that it took and has not answered; its client is -1: none */
+    struct hw__sim_futex nap;   /* it sleeps, or is blocked by somebody outside */
 };
 
 void hw__gil_take(struct hw__worker *worker);

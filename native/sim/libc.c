@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "sim/libc.h"
 
+/* Of what a cold wake takes more, so much (a half) comes before the wake-up: nobody can tell. */
+#define COLD_BEFORE 2
+
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static void kernel(struct hw__task *task, enum hw_sim_cost cost) {
@@ -25,6 +28,7 @@ enum hw__waited hw__sim_futex_wait(struct hw__task *task, struct hw__sim_futex *
         kernel(task, HW_SIM_COST_FUTEX_WOKEN);
         return HW__TIMED_OUT;
     }
+    enter_ns += hw__cold_ns(task, HW__COLD_SLEEP, HW_SIM_COST_COLD_FUTEX_SLEEP);
     bool woken = hw__task_sleep(task, futex, deadline_ns, enter_ns - check_ns);
     kernel(task, after);
     return woken ? HW__WOKEN : HW__TIMED_OUT;
@@ -32,16 +36,18 @@ enum hw__waited hw__sim_futex_wait(struct hw__task *task, struct hw__sim_futex *
 
 void hw__sim_futex_wake(struct hw__task *task, struct hw__sim_futex *futex, int32_t most) {
     struct hw__machine *machine = task->machine;
+    int64_t cold_ns = 0;
     if (futex->first == NULL) {
         kernel(task, HW_SIM_COST_FUTEX_WAKE_NONE);
         if (futex->first == NULL) {
             return;
         }
     } else {
-        int64_t cold_ns = hw__cold_ns(task, HW__COLD_WAKE, HW_SIM_COST_COLD_FUTEX_WAKE);
-        hw__task_kernel(task, hw__cost(machine, HW_SIM_COST_FUTEX_WAKE) + cold_ns);
+        cold_ns = hw__cold_ns(task, HW__COLD_WAKE, HW_SIM_COST_COLD_FUTEX_WAKE);
+        hw__task_kernel(task, hw__cost(machine, HW_SIM_COST_FUTEX_WAKE) + cold_ns / COLD_BEFORE);
     }
-    int64_t end_ns = hw__cost(machine, HW_SIM_COST_FUTEX_WAKE_END);
+    int64_t end_ns =
+        hw__cost(machine, HW_SIM_COST_FUTEX_WAKE_END) + cold_ns - cold_ns / COLD_BEFORE;
     bool idle;
     for (int32_t i = 0; i < most && hw__machine_wake(machine, task, futex, false, &idle); i++) {
         end_ns += idle ? hw__cost(machine, HW_SIM_COST_FUTEX_WAKE_IDLE) : 0;

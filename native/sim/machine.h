@@ -38,6 +38,7 @@ enum hw__cold {
     HW__COLD_SEND,
     HW__COLD_RECEIVE,
     HW__COLD_WAKE,
+    HW__COLD_SLEEP,
     HW__COLD_PENDING,
     HW__COLD_PYTHON,
     HW__COLDS
@@ -90,8 +91,7 @@ struct hw__core {
     bool waking; /* it comes out of idleness */
     bool ticks;
     int64_t least_vruntime, idle_since_ns;
-    int64_t busy_ns; /* that tasks have run here, up to when the current one was counted */
-    int64_t used_ns[HW__COLDS]; /* how long that was when code of that kind last ran */
+    int64_t used_ns[HW__COLDS]; /* when code of that kind last ran here */
     struct hw__timer *timers;
     int32_t timer_count, timer_room;
 };
@@ -149,13 +149,7 @@ void hw__costs_free(struct hw__machine *machine);
 /* A cost, drawn anew. */
 int64_t hw__cost(struct hw__machine *machine, enum hw_sim_cost cost);
 
-/* For how long tasks have run on the core until now. */
-int64_t hw__core_busy_ns(const struct hw__machine *machine, const struct hw__core *core);
-
-/* How cold code is on a core that has run other code for so long since: 0 to 1. */
-double hw__coldness(int64_t other_ns);
-
-/* What a kind of code takes longer now, as the core has run other code since. Notes that it runs.
+/* What a kind of code takes longer now, as it did not run on the core of late. Notes that it runs.
  */
 int64_t hw__cold_ns(struct hw__task *task, enum hw__cold kind, enum hw_sim_cost cost);
 

@@ -24,27 +24,24 @@ static int64_t value_of(struct hw__worker *worker, const struct hw_sim_op *op) {
 }
 
 /* ---------------------------------------------------------------- computing */
-/* Code that did not run on this core of late takes longer: the first hold after other code had the
- * core, and a little of the second one. */
+/* Code that did not run on this core of late takes longer: the first hold, and a little of the
+ * second one. */
 static int64_t cold_python_ns(struct hw__worker *worker) {
     struct hw__world *world = worker->world;
     struct hw__core *core = worker->task->core;
     int64_t *warm_at = &world->warm_at[worker->role_index * world->spec.core_count + core->id];
-    double cold = hw__coldness(hw__core_busy_ns(&world->machine, core) - *warm_at);
-    double before = worker->cold;
+    double cold = hw_sim_coldness(hw__now(worker) - *warm_at);
+    double first_ns = cold == 0 ? 0 : (double)cost(worker, HW_SIM_COST_COLD_PYTHON) * cold;
+    double next_ns =
+        worker->cold == 0 ? 0 : (double)cost(worker, HW_SIM_COST_COLD_PYTHON_NEXT) * worker->cold;
     worker->cold = cold;
-    if (cold < 0.025) { /* it ran just now */
-        worker->cold = 0;
-        return (int64_t)((double)cost(worker, HW_SIM_COST_COLD_PYTHON_NEXT) * before);
-    }
-    return (int64_t)((double)cost(worker, HW_SIM_COST_COLD_PYTHON) * cold);
+    return (int64_t)(first_ns > next_ns ? first_ns : next_ns);
 }
 
 static void stay_warm(struct hw__worker *worker) {
     struct hw__world *world = worker->world;
     struct hw__core *core = worker->task->core;
-    world->warm_at[worker->role_index * world->spec.core_count + core->id] =
-        hw__core_busy_ns(&world->machine, core);
+    world->warm_at[worker->role_index * world->spec.core_count + core->id] = hw__now(worker);
 }
 
 /* Where the GIL is off, threads that run Python code at the same time slow each other down. */
@@ -121,38 +118,41 @@ static void block(struct hw__worker *worker, int64_t ns) {
     hw__gil_take(worker);
 }
 
-static void receive(struct hw__worker *worker, uint32_t index) {
-    struct hw__port *port = &worker->world->ports[index];
+static struct hw__port *port_of(struct hw__worker *worker, const struct hw_sim_op *op) {
+    return &worker->world->ports[op->index + worker->port_offset];
+}
+
+static void receive(struct hw__worker *worker, const struct hw_sim_op *op) {
+    struct hw__port *port = port_of(worker, op);
     let_go(worker);
-    if (port->count > 0) {
+    if (port->arrived.count > 0) {
         int64_t cold_ns = hw__cold_ns(worker->task, HW__COLD_RECEIVE, HW_SIM_COST_COLD_RECEIVE);
         hw__task_kernel(worker->task, cost(worker, HW_SIM_COST_RECEIVE_READY) + cold_ns);
     } else {
         kernel(worker, HW_SIM_COST_RECEIVE_SLEEP);
     }
-    while (port->count == 0) {
+    while (port->arrived.count == 0) {
         hw__task_sleep(worker->task, &port->receivers, HW__NO_DEADLINE, 0);
         kernel(worker, HW_SIM_COST_RECEIVE_WOKEN);
     }
-    struct hw__message message = port->messages[port->first];
-    port->first = (port->first + 1) % worker->world->connection_count;
-    port->count--;
-    worker->client = message.client;
-    worker->connection = message.connection;
+    struct hw__message message = hw__messages_take(&port->arrived);
+    if ((op->flags & HW_SIM_OF_PORT) == 0) {
+        worker->request = message;
+    } else if (port->early > 0) {
+        port->early--;
+        hw__client_reply(&worker->world->clients[message.client], worker->task, message.connection);
+    } else {
+        hw__messages_add(&port->taken, message);
+    }
     hw__gil_take(worker);
 }
 
-static void reply(struct hw__worker *worker) {
-    if (worker->client < 0) { /* to nobody */
-        worker->world->machine.error = -EPROTO;
-        hw__task_end(worker->task);
-    }
-    struct hw__client *client = &worker->world->clients[worker->client];
+static void reply(struct hw__worker *worker, struct hw__message request) {
     let_go(worker);
     int64_t cold_ns = hw__cold_ns(worker->task, HW__COLD_SEND, HW_SIM_COST_COLD_SEND);
     hw__task_kernel(worker->task, cost(worker, HW_SIM_COST_SEND) + cold_ns);
-    bool idle = hw__client_reply(client, worker->task, worker->connection);
-    worker->client = -1;
+    bool idle =
+        hw__client_reply(&worker->world->clients[request.client], worker->task, request.connection);
     hw__task_kernel(worker->task, cost(worker, HW_SIM_COST_SEND_END) +
                                       (idle ? cost(worker, HW_SIM_COST_SEND_IDLE) : 0));
     hw__gil_take(worker);
@@ -165,6 +165,27 @@ static void send(struct hw__worker *worker) {
     worker->sent_ns = hw__now(worker);
     kernel(worker, HW_SIM_COST_SEND_END);
     hw__gil_take(worker);
+}
+
+/* To the client of the thread's own request, or of the oldest one of a port. */
+static void reply_op(struct hw__worker *worker, const struct hw_sim_op *op) {
+    if ((op->flags & HW_SIM_OF_PORT) == 0) {
+        struct hw__message request = worker->request;
+        worker->request.client = -1;
+        if (request.client < 0) { /* to nobody */
+            worker->world->machine.error = -EPROTO;
+            hw__task_end(worker->task);
+        }
+        reply(worker, request);
+        return;
+    }
+    struct hw__port *port = port_of(worker, op);
+    if (port->taken.count > 0) {
+        reply(worker, hw__messages_take(&port->taken));
+    } else {
+        port->early++;
+        send(worker);
+    }
 }
 
 static void answer(struct hw__worker *worker, int64_t after_ns) {
@@ -251,10 +272,10 @@ static bool call_op(struct hw__worker *worker, const struct hw_sim_op *op) {
         block(worker, value_of(worker, op));
         return true;
     case HW_SIM_RECEIVE:
-        receive(worker, op->index + worker->port_offset);
+        receive(worker, op);
         return true;
     case HW_SIM_REPLY:
-        reply(worker);
+        reply_op(worker, op);
         return true;
     case HW_SIM_SEND:
         send(worker);

@@ -97,7 +97,8 @@ static bool check_dists(const struct hw_sim_dist *dists, int32_t count, double m
 
 static bool check_op(const struct hw_sim_spec *spec, const struct hw_sim_op *op) {
     bool timed = op->kind <= HW_SIM_BLOCK || op->kind == HW_SIM_ANSWER || op->kind == HW_SIM_LOOP;
-    if (op->kind >= HW_SIM_OPS || (op->flags & ~(HW_SIM_OF_DIST | HW_SIM_GOES_ON)) != 0) {
+    if (op->kind >= HW_SIM_OPS ||
+        (op->flags & ~(HW_SIM_OF_DIST | HW_SIM_GOES_ON | HW_SIM_OF_PORT)) != 0) {
         return false;
     }
     if (timed && (op->flags & HW_SIM_OF_DIST) != 0) {
@@ -135,8 +136,10 @@ static bool check_role(const struct hw_sim_spec *spec, int32_t index, char *prob
             return complain(problem, room, "an operation of role %d makes no sense", index);
         }
         int64_t last_port = (int64_t)op->index + (int64_t)(role->threads - 1) * role->port_step;
-        if (op->kind == HW_SIM_RECEIVE && (last_port < 0 || last_port >= spec->port_count)) {
-            return complain(problem, room, "role %d receives from a port that is not there", index);
+        bool of_port = op->kind == HW_SIM_RECEIVE ||
+                       (op->kind == HW_SIM_REPLY && (op->flags & HW_SIM_OF_PORT) != 0);
+        if (of_port && (last_port < 0 || last_port >= spec->port_count)) {
+            return complain(problem, room, "role %d has a port that is not there", index);
         }
     }
     return depth == 0 || complain(problem, room, "a loop of role %d does not end", index);
@@ -312,7 +315,7 @@ static bool make_worker(struct hw__world *world, struct hw__worker *worker, int3
     worker->gil = role->gil < 0 ? NULL : &world->gils[role->gil];
     worker->number = (uint32_t)(worker - world->workers);
     worker->port_offset = (uint32_t)(nth * role->port_step);
-    worker->client = worker->connection = -1;
+    worker->request.client = -1;
     worker->user_at = -1;
     worker->moved_ns = -1;
     worker->at =
@@ -345,7 +348,7 @@ static bool make(struct hw__world *world, const struct hw_sim_spec *given) {
         return false;
     }
     world->worker_count = thread_count(spec);
-    world->connection_count = connection_count(spec);
+    int32_t connections = connection_count(spec);
     ZEROED(world->gils, spec->gil_count, &ok);
     ZEROED(world->workers, world->worker_count, &ok);
     ZEROED(world->clients, spec->client_count, &ok);
@@ -358,7 +361,10 @@ static bool make(struct hw__world *world, const struct hw_sim_spec *given) {
     ZEROED(world->computed_before, world->worker_count, &ok);
     ZEROED(world->ran_before, world->worker_count, &ok);
     for (int32_t i = 0; ok && i < spec->port_count; i++) {
-        ZEROED(world->ports[i].messages, world->connection_count, &ok);
+        struct hw__port *port = &world->ports[i];
+        port->arrived.room = port->taken.room = connections;
+        ZEROED(port->arrived.all, connections, &ok);
+        ZEROED(port->taken.all, connections, &ok);
     }
     for (int32_t i = 0; ok && i < spec->semaphore_count; i++) {
         world->semaphores[i].word.value = (uint32_t)spec->semaphores[i];
@@ -404,7 +410,8 @@ void hw_sim_free(struct hw_sim *sim) {
         free(world->clients[i].backlog);
     }
     for (int32_t i = 0; world->ports != NULL && i < world->spec.port_count; i++) {
-        free(world->ports[i].messages);
+        free(world->ports[i].arrived.all);
+        free(world->ports[i].taken.all);
     }
     for (int32_t i = 0;
          world->latencies != NULL && i < world->spec.role_count + world->spec.client_count; i++) {

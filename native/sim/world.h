@@ -6,15 +6,17 @@
 
 #include "sim/gil.h"
 
-/* A message that waits at a port: a request of a client's connection. */
-struct hw__message {
-    int32_t client, connection;
+/* Messages, the first one first: a ring with room for all connections of all clients. */
+struct hw__messages {
+    struct hw__message *all;
+    int32_t first, count, room;
 };
 
 /* Where requests arrive. */
 struct hw__port {
-    struct hw__message *messages; /* a ring; has room for all connections of all clients */
-    int32_t first, count;
+    struct hw__messages arrived;
+    struct hw__messages taken; /* and not answered: those that any thread may answer */
+    int32_t early;             /* answers that came before their requests were taken */
     struct hw__sim_futex receivers;
 };
 
@@ -52,8 +54,7 @@ struct hw__world {
     struct hw__client *clients;
     struct hw__port *ports;
     struct hw__sim_semaphore *semaphores;
-    int64_t *warm_at; /* by role and core: the core's busy time when code of the role last ran */
-    int32_t connection_count; /* of all clients; at least 1 */
+    int64_t *warm_at; /* by role and core: when code of the role last ran there */
     bool any_urgent;
     struct hw_sim_role_result *results; /* by role, then by client */
     struct hw__latencies *latencies;    /* likewise */
@@ -63,6 +64,18 @@ struct hw__world {
     /* As of the end of the warm-up, by worker; cpu_before has the clients behind the workers. */
     int64_t *cpu_before, *computed_before, *ran_before;
 };
+
+static inline void hw__messages_add(struct hw__messages *messages, struct hw__message message) {
+    messages->all[(messages->first + messages->count++) % messages->room] = message;
+}
+
+/* There must be one. */
+static inline struct hw__message hw__messages_take(struct hw__messages *messages) {
+    struct hw__message message = messages->all[messages->first];
+    messages->first = (messages->first + 1) % messages->room;
+    messages->count--;
+    return message;
+}
 
 static inline int64_t hw__now(const struct hw__worker *worker) {
     return worker->task->machine->now_ns;

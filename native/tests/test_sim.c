@@ -308,7 +308,7 @@ static void test_what_is_refused(void) {
     REFUSED(ops[0][1].kind, HW_SIM_OPS, "operation of role 0");
     REFUSED(ops[0][1].flags, 2, "operation of role 0");
     REFUSED(ops[0][1].value, -1, "operation of role 0");
-    REFUSED(ops[0][1].flags, 4, "operation of role 0");
+    REFUSED(ops[0][1].flags, 8, "operation of role 0");
     begin_sound(); /* a run that goes on needs a call right behind it */
     sim_world.ops[0][1] = (struct hw_sim_op){.kind = HW_SIM_RUN, .flags = HW_SIM_GOES_ON};
     sim_world.ops[0][2] = SIM_OP(HOLD, 1);
@@ -387,6 +387,67 @@ static void test_a_call_of_two_parts(void) {
     }
 }
 
+#define SIM_OF_PORT(op, at)                                                                        \
+    (struct hw_sim_op) { .kind = HW_SIM_##op, .flags = HW_SIM_OF_PORT, .index = (at) }
+
+/* One thread takes requests, and others answer them: each request has one answer, and no connection
+ * has more than one request on its way. */
+static void test_answers_of_other_threads(void) {
+    for (int connections = 1; connections <= 5; connections++) {
+        sim_begin(NULL, 4, 1000 * MS);
+        add_costs();
+        sim_world.clients[0] = (struct hw_sim_client){.connections = connections, .think = -1};
+        sim_world.spec.port_count = sim_world.spec.client_count = sim_world.spec.semaphore_count =
+            1;
+        SIM_ADD(SIM_OF_PORT(RECEIVE, 0), SIM_OP(HOLD, 10 * US), SIM_AT(POST, 0), SIM_OP(DONE, 0));
+        SIM_ADD(SIM_AT(TAKE, 0), SIM_OP(HOLD, 100 * US), SIM_OF_PORT(REPLY, 0), SIM_OP(DONE, 0))
+            ->threads = 2;
+        T_EQ(0, sim_run(1000 * MS));
+        int64_t taken = sim_result(0).done, answered = sim_result(1).done,
+                over = sim_result(2).done;
+        T_TRUE(over > 1000);
+        T_TRUE(over <= answered && answered <= taken && taken <= over + connections);
+        sim_end();
+    }
+}
+
+/* An answer that comes before its request was taken answers it then. */
+static void test_an_answer_that_is_early(void) {
+    sim_begin(NULL, 2, 1000 * MS);
+    add_costs();
+    sim_world.clients[0] = (struct hw_sim_client){.connections = 1, .think = -1};
+    sim_world.spec.port_count = sim_world.spec.client_count = 1;
+    SIM_ADD(SIM_OF_PORT(REPLY, 0), SIM_OP(HOLD, 10 * US), SIM_OF_PORT(RECEIVE, 0),
+            SIM_OP(HOLD, 10 * US), SIM_OP(DONE, 0));
+    T_EQ(0, sim_run(1000 * MS));
+    int64_t done = sim_result(0).done, over = sim_result(1).done;
+    T_TRUE(done > 1000);
+    T_TRUE(done - 1 <= over && over <= done + 1);
+    sim_end();
+}
+
+/* Code that did not run for 10 ms is cold, whether its core computed meanwhile or idled. */
+static void test_cold(void) {
+    T_TRUE(hw_sim_coldness(0) == 0 && hw_sim_coldness(5 * MS) == 1 &&
+           hw_sim_coldness(INT64_MAX) == 1);
+    for (int64_t ns = 0; ns < 6 * MS; ns += 10 * US) {
+        T_TRUE(hw_sim_coldness(ns) <= hw_sim_coldness(ns + 10 * US));
+    }
+    for (int busy = 0; busy < 2; busy++) {
+        sim_begin(NULL, 1, 1000 * MS);
+        sim_world.cost_ns[HW_SIM_COST_COLD_PYTHON] = 30000;
+        SIM_ADD(SIM_OP(HOLD, 100 * US), SIM_OP(BLOCK, 10 * MS), SIM_OP(DONE, 0));
+        if (busy) {
+            SIM_ADD(SIM_OP(COMPUTE, 0))->gil = -1;
+        }
+        T_EQ(0, sim_run(1000 * MS));
+        struct hw_sim_role_result result = sim_result(0);
+        int64_t each_ns = result.computed_ns / (result.done + 1);
+        T_TRUE(result.done > 40 && each_ns > 125 * US && each_ns < 132 * US);
+        sim_end();
+    }
+}
+
 /* Two processes of one thread that computes share a core evenly, as EEVDF has it. */
 static void test_two_processes_on_a_core(void) {
     sim_begin(NULL, 1, 1000 * MS);
@@ -440,6 +501,9 @@ int main(void) {
     T_RUN(test_open_arrivals);
     T_RUN(test_free_threaded);
     T_RUN(test_a_call_of_two_parts);
+    T_RUN(test_answers_of_other_threads);
+    T_RUN(test_an_answer_that_is_early);
+    T_RUN(test_cold);
     T_RUN(test_two_processes_on_a_core);
     T_RUN(test_many_threads);
     T_RUN(test_freed_half_way);

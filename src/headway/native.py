@@ -330,7 +330,7 @@ CALIBRATION_CALLS = (
 )
 """enum hw_calibrate_call of native/include/headway/calibrate.h, in its order."""
 
-CALIBRATION_PAIRS = ("yield", "futex", "futex_timed", "cache_line")
+CALIBRATION_PAIRS = ("yield", "futex", "futex_timed", "futex_cold", "cache_line")
 """enum hw_calibrate_pair, in its order."""
 
 CALIBRATION_WAYS = ("futex", "socket")

@@ -45,6 +45,8 @@ enum hw_calibrate_pair {
     HW_CALIBRATE_PAIR_FUTEX,       /* on one core, a futex each: a round trip */
     HW_CALIBRATE_PAIR_FUTEX_TIMED, /* the same, one of them waits with a time-out that never comes
                                     */
+    HW_CALIBRATE_PAIR_FUTEX_COLD,  /* the same as FUTEX after 5 ms of computing: what the caller's
+                                    * wake and both threads' sleeps take then */
     HW_CALIBRATE_PAIR_CACHE_LINE,  /* on two cores, a cache line each, spinning: a round trip */
     HW_CALIBRATE_PAIRS
 };

@@ -20,7 +20,8 @@ enum hw_sim_cost {
     HW_SIM_COST_SWITCH,            /* a core goes from one thread to another */
     HW_SIM_COST_PREEMPT_OTHER,     /* from a wake-up until it interrupts the other core it is for */
     HW_SIM_COST_WAKE_IDLE,         /* from a wake-up until an idle core runs the thread */
-    HW_SIM_COST_WAKE_IDLE_LONG,    /* the same, of a core that was idle for 0.3 ms and more */
+    HW_SIM_COST_WAKE_IDLE_MIDDLE,  /* the same, of a core that was idle for 0.2 ms and more */
+    HW_SIM_COST_WAKE_IDLE_LONG,    /* ... and for 2 ms and more */
     HW_SIM_COST_TIMER_INTERRUPT,   /* what a timer's interrupt takes from who runs */
     HW_SIM_COST_TIMER_LATE,        /* how late a timer is on a busy core, besides the slack */
     HW_SIM_COST_TIMER_LATE_IDLE,   /* the same on an idle core, until the core schedules */
@@ -49,6 +50,7 @@ enum hw_sim_cost {
     HW_SIM_COST_COLD_SEND,       /* what calls take longer when the core did other work for 1 ms */
     HW_SIM_COST_COLD_RECEIVE,
     HW_SIM_COST_COLD_FUTEX_WAKE,
+    HW_SIM_COST_COLD_FUTEX_SLEEP,
     HW_SIM_COST_COLD_PENDING,
     HW_SIM_COST_COLD_PYTHON,      /* the first hold after a wait */
     HW_SIM_COST_COLD_PYTHON_NEXT, /* the second one */
@@ -89,9 +91,13 @@ enum hw_sim_op_kind {
 /* op.flags.
  * OF_DIST: the time, or the number of times, is of a distribution.
  * GOES_ON: after an HW_SIM_RUN the GIL is not taken again, as the next operation is of the same
- * call. That one must let the GIL go whatever happens: HW_SIM_RUN to HW_SIM_ANSWER. */
+ * call. That one must let the GIL go whatever happens: HW_SIM_RUN to HW_SIM_ANSWER.
+ * OF_PORT: of an HW_SIM_RECEIVE: any thread may answer what it takes. Of an HW_SIM_REPLY: it
+ * answers what was taken first at port `index` and is not answered; where that is nothing, it is an
+ * HW_SIM_SEND now and the answer to the next message, as soon as that is taken. */
 #define HW_SIM_OF_DIST 1u
 #define HW_SIM_GOES_ON 2u
+#define HW_SIM_OF_PORT 4u
 
 struct hw_sim_op {
     uint16_t kind;
@@ -227,6 +233,10 @@ HW_API const struct hw_sim_event *hw_sim_events(const struct hw_sim *sim, int64_
 
 /* How many steps the machine has made: a measure of its own speed. */
 HW_API int64_t hw_sim_steps(const struct hw_sim *sim);
+
+/* How cold code is that last ran on its core so long ago, from 0 to 1: what the costs of cold code
+ * are multiplied with. It is the same whether the core ran other code since or idled. */
+HW_API double hw_sim_coldness(int64_t since_ns);
 
 HW_API void hw_sim_free(struct hw_sim *sim);
 

@@ -4,12 +4,13 @@
 scenario stands in them before a machine is made, so that it can be looked at without one.
 """
 
-from headway.native_sim.simulation import Simulation
+from headway.native_sim.simulation import Simulation, coldness
 from headway.native_sim.spec import (
     COSTS,
     GOES_ON,
     MAX_OPTIONS,
     OF_DIST,
+    OF_PORT,
     OP_DTYPE,
     Client,
     Gil,
@@ -28,6 +29,7 @@ __all__ = [
     "GOES_ON",
     "MAX_OPTIONS",
     "OF_DIST",
+    "OF_PORT",
     "OP_DTYPE",
     "Client",
     "Gil",
@@ -39,4 +41,5 @@ __all__ = [
     "Simulation",
     "Spec",
     "c_structs",
+    "coldness",
 ]

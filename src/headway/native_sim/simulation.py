@@ -14,7 +14,7 @@ from headway.native import library_path
 from headway.native_sim.spec import GilResult, RoleResult, Spec
 from headway.native_sim.structs import EVENT_DTYPE, GilResultStruct, RoleResultStruct, SpecStruct, in_c
 
-__all__ = ["Simulation"]
+__all__ = ["Simulation", "coldness"]
 
 _PROBLEM_BYTES = 256
 
@@ -45,9 +45,16 @@ def _library() -> ctypes.CDLL:
     ]
     library.hw_sim_steps.restype = ctypes.c_int64
     library.hw_sim_steps.argtypes = [ctypes.c_void_p]
+    library.hw_sim_coldness.restype = ctypes.c_double
+    library.hw_sim_coldness.argtypes = [ctypes.c_int64]
     library.hw_sim_free.restype = None
     library.hw_sim_free.argtypes = [ctypes.c_void_p]
     return library
+
+
+def coldness(since_ns: int) -> float:
+    """Return how cold code is that last ran on its core so long ago, from 0 to 1: costs of cold code are multiplied with it."""
+    return float(_library().hw_sim_coldness(since_ns))
 
 
 def _copied(address: int | None, count: int, dtype: np.dtype[Any]) -> NDArray[Any]:

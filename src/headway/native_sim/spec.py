@@ -11,6 +11,7 @@ __all__ = [
     "COSTS",
     "MAX_OPTIONS",
     "OF_DIST",
+    "OF_PORT",
     "OP_DTYPE",
     "Client",
     "Gil",
@@ -26,6 +27,7 @@ COSTS = (
     "switch",
     "preempt_other",
     "wake_idle",
+    "wake_idle_middle",
     "wake_idle_long",
     "timer_interrupt",
     "timer_late",
@@ -55,6 +57,7 @@ COSTS = (
     "cold_send",
     "cold_receive",
     "cold_futex_wake",
+    "cold_futex_sleep",
     "cold_pending",
     "cold_python",
     "cold_python_next",
@@ -66,6 +69,8 @@ MAX_OPTIONS = 8
 
 OF_DIST = 1
 """HW_SIM_OF_DIST: `index` of an operation is that of a distribution."""
+OF_PORT = 4
+"""HW_SIM_OF_PORT: any thread may answer what an OpKind.RECEIVE takes; an OpKind.REPLY answers the oldest of port `index`."""
 GOES_ON = 2
 """HW_SIM_GOES_ON: after an OpKind.RUN the thread does not take the GIL, as the next operation is of the same call."""
 

@@ -42,7 +42,7 @@ USUAL_S = 30.0
 
 LEAST_S = 1.0
 
-_FORMAT = 1
+_FORMAT = 2
 _LEAST_ROUNDS, _MOST_ROUNDS = 3, 7
 _MOST_AGE = dt.timedelta(days=30)
 _DEBUG_MIGRATION = Path("/sys/kernel/debug/sched/migration_cost_ns")

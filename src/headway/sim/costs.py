@@ -22,7 +22,8 @@ ABOUT: dict[str, str] = {
     "switch": "a core goes from one thread to another",
     "preempt_other": "from a wake-up until it interrupts another, busy core",
     "wake_idle": "from a wake-up until an idle core runs the thread",
-    "wake_idle_long": "the same, of a core that was idle for long",
+    "wake_idle_middle": "the same, of a core that was idle for 0.2 ms and more",
+    "wake_idle_long": "the same, of a core that was idle for 2 ms and more",
     "timer_interrupt": "what a timer's interrupt takes from who runs",
     "timer_late": "how late a timer is on a busy core, besides the slack",
     "timer_late_idle": "the same on an idle core",
@@ -51,6 +52,7 @@ ABOUT: dict[str, str] = {
     "cold_send": "what send takes longer after other work",
     "cold_receive": "what recv takes longer after other work",
     "cold_futex_wake": "what a futex wake takes longer after other work",
+    "cold_futex_sleep": "what a futex wait takes longer after other work, until another thread runs",
     "cold_pending": "what letting the GIL go takes longer after other work",
     "cold_python": "what the first Python code takes longer after a wait",
     "cold_python_next": "... and the code after the next call",
@@ -179,10 +181,16 @@ class _Deriver:
     def wake_idle(self) -> list[float]:
         return self._spread("socket_idle", self._sent(), least=_LEAST_WAY_NS)
 
+    def wake_idle_middle(self) -> list[float]:
+        return self._after("middle")
+
     def wake_idle_long(self) -> list[float]:
+        return self._after("long")
+
+    def _after(self, gap: str) -> list[float]:
         # After so long a gap the send is cold, which the model adds by itself.
-        cold = max(0.0, self._median("socket_busy_long_call") - self._median("socket_busy_call"))
-        return self._spread("socket_idle_long", self._sent() + _SEND_SHARE * cold, least=_LEAST_WAY_NS)
+        cold = max(0.0, self._median(f"socket_busy_{gap}_call") - self._median("socket_busy_call"))
+        return self._spread(f"socket_idle_{gap}", self._sent() + _SEND_SHARE * cold, least=_LEAST_WAY_NS)
 
     def timer_interrupt(self) -> list[float]:
         return self._spread("interrupt", self._clock())
@@ -274,6 +282,10 @@ class _Deriver:
 
     def cold_futex_wake(self) -> list[float]:
         return self._spread("futex_busy_long_call", self._median("futex_busy_call"))
+
+    def cold_futex_sleep(self) -> list[float]:
+        wake = max(0.0, self._median("futex_busy_long_call") - self._median("futex_busy_call"))
+        return self._spread("pair_futex_cold", self._median("pair_futex") + wake)
 
     def cold_pending(self) -> list[float]:
         # Half of it, as of `pending`; what any cold call takes longer is not in it.

@@ -22,7 +22,7 @@ ROUND_S = 6.0
 
 _PROGRAM = Path(__file__).resolve().parent / "programs" / "python_costs.py"
 _PROGRAM_LIMIT_S = 60
-_SHORT_GAP_S, _LONG_GAP_S = 30e-6, 5e-3
+_SHORT_GAP_S, _MIDDLE_GAP_S, _LONG_GAP_S = 30e-6, 0.5e-3, 5e-3
 _SLEEP_S = 500e-6
 _LEAST_GAP_NS = 400
 _FEWEST = 8
@@ -91,8 +91,9 @@ def _calls(found: Round, plans: _Plans) -> None:
 def _pairs(found: Round, plans: _Plans) -> None:
     """Two threads in turns."""
     for pair in native.CALIBRATION_PAIRS:
+        plan = plans.of(60, 60 * _LONG_GAP_S) if pair == "futex_cold" else plans.of(4000, 0.1)
         try:
-            found.raw[f"pair_{pair}"] = digest(native.calibrate_pair(plans.of(4000, 0.1), pair))
+            found.raw[f"pair_{pair}"] = digest(native.calibrate_pair(plan, pair))
         except OSError as error:
             if error.errno != errno.ENODEV:
                 raise
@@ -102,7 +103,11 @@ def _wakes(found: Round, plans: _Plans) -> None:
     """Wake-ups of another core."""
     for way in native.CALIBRATION_WAYS:
         for load, busy in (("idle", False), ("busy", True)):
-            for suffix, gap_s, count in (("", _SHORT_GAP_S, 1500), ("_long", _LONG_GAP_S, 60)):
+            for suffix, gap_s, count in (
+                ("", _SHORT_GAP_S, 1500),
+                ("_middle", _MIDDLE_GAP_S, 200),
+                ("_long", _LONG_GAP_S, 60),
+            ):
                 plan = plans.of(count, count * (gap_s + 100e-6))
                 if plan.other is None:
                     return
