@@ -6,16 +6,20 @@ replaying holds today; a wider error is a mistake in sim/replay.
 
 import json
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from headway.cli.main import main
 from headway.sim import library, parameters
 from headway.sim.compile import compile_scenario
 from headway.sim.machine import load
+from headway.sim.replay import fit
 from headway.sim.replay.calls import Call
 from headway.sim.replay.change import NOTHING, Change, Shorten
 from headway.sim.replay.learn import learn
+from headway.sim.replay.trace import predicted_trace
 from headway.sim.run import Job, run
 from headway.sim.whatif import predict, rank
 from headway.traces.writer import write
@@ -108,6 +112,26 @@ def test_a_change_does_what_it_does(name, changes, change, settings):
         told = truth.get(one.role)  # one that starves is not in the trace
         if told is not None and told.turns >= 200 and one.turns_per_s is not None:
             assert off(one.turns_per_s.value, told.turns_per_s) < 0.20, one.role
+
+
+def test_hand_overs_take_as_long_as_in_the_trace():
+    """Also where the machine's calibration has a third of what waking and sleeping cost when the trace was made."""
+    scenario = scenario_of("t6", {})
+    slow = {name: tuple(3 * one for one in COSTS.costs[name]) for name in (*fit._WAKING, *fit._SLEEPING)}
+    trace = run(Job(scenario, replace(COSTS, costs={**COSTS.costs, **slow}), 1, max_events=300_000)).trace
+    steps = compile_scenario(scenario, COSTS, 1).steps
+    calls = {number: CALLS.get(step.word, Call.UNKNOWN) for number, (_, step) in enumerate(steps, 1)}
+
+    def median_ns(model):
+        replayed = predicted_trace(model, NOTHING, COSTS, cores=2, length_ns=1_000_000_000)
+        return np.median(fit.hand_overs(replayed, replayed.start_ns, replayed.end_ns).waited)
+
+    truth_ns = np.median(fit.hand_overs(trace, trace.start_ns, trace.end_ns).waited)
+    assert off(median_ns(learn(trace, COSTS, calls)), truth_ns) > 0.5
+    fitted = fit.model_of(trace, COSTS, cores=2, calls=calls)
+    assert off(median_ns(fitted), truth_ns) < 0.15
+    assert any("as the trace's hand-overs show" in one for one in fitted.rests_on)
+    assert fit.model_of(trace, COSTS, cores=1, calls=calls).own_costs == learn(trace, COSTS, calls).own_costs
 
 
 def test_without_a_role_the_others_have_its_time():

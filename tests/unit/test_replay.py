@@ -2,56 +2,22 @@
 
 import numpy as np
 import pytest
-from made_traces import made_process
+from made_turns import FRAMES, MS, US, ran, trace_of, turn
 
 from headway.errors import ScenarioError
-from headway.native_sim import GOES_ON, OpKind
+from headway.native_sim import GOES_ON, OF_PORT, OpKind
 from headway.sim.machine import load
 from headway.sim.replay.bursts import see
-from headway.sim.replay.calls import Call, call_at, sleep_ns_at
+from headway.sim.replay.calls import Call, call_at, changed_since, sleep_ns_at
 from headway.sim.replay.change import NOTHING, Change, Shorten, parse_shorten, role_named, specify
 from headway.sim.replay.computing import computing
+from headway.sim.replay.fit import hand_overs
 from headway.sim.replay.learn import learn
 from headway.sim.replay.outside import asked_sleeps, find_peer
 from headway.sim.replay.wakes import find_wakes
-from headway.traces.model import EVENT_DTYPE, RAN_ALL, RAN_SHIFT, Flag, Frame, Gil, Kind, Thread, Trace
+from headway.traces.model import Frame, Kind
 
-US, MS = 1_000, 1_000_000
 COSTS = load("preset")
-FRAMES = (Frame("", 0, "?"), Frame("app.py", 1, "one"), Frame("app.py", 2, "two"))
-
-
-def trace_of(rows, *, names=("main", "other"), until_ns=1000 * MS, frames=FRAMES, has_gil=True, **process):
-    """Return a trace of (time in us, thread, kind, stack, forced) rows, sorted."""
-    events = np.zeros(len(rows), dtype=EVENT_DTYPE)
-    for event, (time_us, thread, kind, stack, *forced) in zip(
-        events, sorted(rows, key=lambda row: row[0]), strict=True
-    ):
-        event["time_ns"], event["thread"], event["kind"], event["value"] = time_us * US, thread, kind, stack
-        event["flags"] = Flag.FORCED if forced and forced[0] else 0
-    return Trace(
-        process=made_process(**process),
-        start_ns=0,
-        end_ns=until_ns,
-        events=events,
-        threads=tuple(Thread(index + 1, 100 + index, name, 0, None) for index, name in enumerate(names)),
-        gils=(Gil(0, True, 1, 0, None),) if has_gil else (),
-        stack_parent=np.array([0, 0, 0], dtype=np.int64),
-        stack_frame=np.array([0, 1, 2], dtype=np.int64),
-        frames=frames,
-    )
-
-
-def ran(share):
-    """Return the flags that say for which share of a time a thread was running."""
-    return 1 + round(share * RAN_ALL) << RAN_SHIFT
-
-
-def turn(at_us, thread, *, waits_us=0, holds_us, stack):
-    """Return the rows of one turn, which begins to wait at that time."""
-    rows = [(at_us, thread, Kind.WAIT, stack)] if waits_us else []
-    got = at_us + waits_us
-    return [*rows, (got, thread, Kind.ACQUIRE, 0), (got + holds_us, thread, Kind.RELEASE, stack)]
 
 
 # ---------------------------------------------------------------------------- bursts
@@ -237,6 +203,18 @@ def test_a_programs_own_line_tells_the_call(tmp_path, line, call):
     assert call_at(Frame(str(path), 1, "work")) is call
 
 
+def test_a_file_that_was_edited_since_tells_nothing(tmp_path):
+    """Nor does one that is gone."""
+    program, gone = tmp_path / "app.py", str(tmp_path / "gone.py")
+    program.write_text("time.sleep(0.5)\n")
+    frame = Frame(str(program), 1, "f")
+    now_ns = program.stat().st_mtime_ns
+    assert changed_since([str(program), gone, "<string>"], now_ns) == {gone}
+    changed = changed_since([str(program)], now_ns - 1)
+    assert (call_at(frame), call_at(frame, changed)) == (Call.SLEEP, Call.UNKNOWN)
+    assert (sleep_ns_at(frame), sleep_ns_at(frame, changed)) == (500 * MS, None)
+
+
 @pytest.mark.parametrize(
     ("line", "asked_ns"),
     [("time.sleep(0.25)", 250 * MS), ("sleep(1e-3)", MS), ("time.sleep(pause)", None), ("time.sleep(2 * x)", None)],
@@ -372,10 +350,40 @@ def test_requests_that_wait_already_are_no_peers_time():
 @pytest.mark.parametrize("until_us", range(4000, 4120, 20))
 def test_each_request_of_a_simulated_client_is_answered(until_us):
     """Also one that the window's end left open: else the client would wait for ever, and the thread with it."""
-    actor = learn(trace_of(echo(50, answer_us=100), until_ns=until_us * US), COSTS, KINDS).actors[0]
-    assert actor.served
-    talk = [kind for kind in actor.ops["kind"].tolist() if kind in (OpKind.RECEIVE, OpKind.REPLY)]
-    assert talk == [OpKind.RECEIVE, OpKind.REPLY] * (len(talk) // 2)
+    model = learn(trace_of(echo(50, answer_us=100), until_ns=until_us * US), COSTS, KINDS)
+    actor = model.actors[0]
+    assert model.ports[actor.port].connections == 1
+    kinds = actor.ops["kind"].tolist()
+    assert 20 <= kinds.count(OpKind.RECEIVE) <= kinds.count(OpKind.REPLY)
+    assert set(actor.ops["flags"][np.isin(kinds, (OpKind.RECEIVE, OpKind.REPLY))].tolist()) == {OF_PORT}
+
+
+def test_hand_overs_are_from_the_release_until_somebody_else_goes_on():
+    """To who slept for the GIL, until that thread has it; to who waited for the other one's lock, until that thread wants the GIL."""
+    lock = Frame("/usr/lib/python3.13/threading.py", 359, "Condition.wait")
+    rows = [
+        *turn(0, 0, holds_us=40, stack=2),  # thread 0 waits for a lock from here on
+        *turn(50, 1, holds_us=100, stack=1),
+        (60, 2, Kind.WAIT, 1),  # it sleeps for 90 us
+        (162, 2, Kind.ACQUIRE, 0),  # 12 us after the release
+        (200, 2, Kind.RELEASE, 2),  # and now it waits for a lock, too
+        (217, 0, Kind.WAIT, 2),
+        (218, 0, Kind.ACQUIRE, 0),
+        (240, 0, Kind.RELEASE, 1),
+        *turn(400, 1, waits_us=5, holds_us=10, stack=1),  # it slept for too short a time
+    ]
+    found = hand_overs(trace_of(rows, names=("a", "b", "c"), frames=(FRAMES[0], FRAMES[1], lock)), 0, MS)
+    assert found.waited.tolist() == [12 * US]
+    assert found.woken.tolist() == [17 * US]
+
+
+def test_how_a_program_starts_is_not_replayed():
+    """Imports beside a thread that computes take a second: other code lets the GIL go then."""
+    rows = [row for at in range(0, 500_000, 1000) for row in turn(at, 0, holds_us=10, stack=1)]
+    rows += [row for at in range(500_000, 1_000_000, 1000) for row in turn(at, 0, holds_us=10, stack=2)]
+    model = learn(trace_of(rows), COSTS)
+    assert model.seen.since_ns == 500 * MS
+    assert learn(trace_of(rows[: len(rows) // 2], until_ns=500 * MS), COSTS).seen.since_ns == 50 * MS
 
 
 @pytest.mark.parametrize("answering", [0, 1])

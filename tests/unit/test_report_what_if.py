@@ -131,8 +131,10 @@ def test_a_program_without_a_gil_tells_nothing():
 
 def test_nothing_is_said_of_what_is_outside_the_model(monkeypatch):
     """Neither of a program of which something is not in the model, nor of a change."""
-    learn = whatif.learn
-    monkeypatch.setattr(whatif, "learn", lambda *words: replace(learn(*words), outside=("a reason",)))
+    model_of = whatif.model_of
+    monkeypatch.setattr(
+        whatif, "model_of", lambda *words, **cores: replace(model_of(*words, **cores), outside=("a reason",))
+    )
 
     assert told(traced(SLEEPERS)) is None
 
@@ -149,7 +151,7 @@ def test_a_report_does_not_wait_for_it(monkeypatch):
     assert whatif.remedies(traced(SLEEPERS), machine.load(machine.PRESET), cores=2, most_s=60)
     assert not whatif.remedies(traced(SLEEPERS), machine.load(machine.PRESET), cores=2, most_s=0)
     monkeypatch.setattr(whatif, "_REPORT_EVENTS", 10)
-    monkeypatch.setattr(whatif, "learn", lambda *_: pytest.fail("it learns"))
+    monkeypatch.setattr(whatif, "model_of", lambda *_, **__: pytest.fail("it learns"))
     assert not whatif.remedies(traced(SLEEPERS), machine.load(machine.PRESET), cores=2, most_s=60)
 
 

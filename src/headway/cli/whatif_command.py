@@ -91,14 +91,14 @@ def run(arguments: argparse.Namespace) -> int:
     from headway.cli.whatif_view import one_change, ranking
     from headway.sim.machine import load
     from headway.sim.replay.change import NOTHING
-    from headway.sim.replay.learn import learn
+    from headway.sim.replay.fit import model_of
     from headway.sim.whatif import cores_of, predict, rank
     from headway.traces.reader import read
 
     trace = read(arguments.trace)
     costs = load(arguments.calibration, console.say)
-    model = learn(trace, costs)
     cores = cores_of(trace)
+    model = model_of(trace, costs, cores=cores)
     tell = console.progress("runs")
     if change == NOTHING:
         ranked = rank(model, costs, cores=cores, slow_down=costs.slow_down, seeds=arguments.seeds, progress=tell)

@@ -29,6 +29,7 @@ class Bursts:
         stack: Where it let go.
         away_ns: How long the call after it took, until the thread wanted the GIL again; -1 after the last one.
         away_cpu_ns: For how much of that the thread was running on a core; -1: not measured.
+        handed: The thread before it had been asked to let go, and waited until this one had the GIL: which woke it.
         holds: Of how many holds each is.
         first_hold: Index of the first one in the thread's holds.
         unfinished_ns: How long it ran in a burst that had no end in the window.
@@ -42,6 +43,7 @@ class Bursts:
     stack: NDArray[np.uint32]
     away_ns: NDArray[np.int64]
     away_cpu_ns: NDArray[np.int64]
+    handed: NDArray[np.bool_]
     holds: NDArray[np.int64]
     first_hold: NDArray[np.int64]
     unfinished_ns: int
@@ -85,14 +87,17 @@ def see(trace: Trace, gil: int, since_ns: int, until_ns: int) -> Seen:
     found = recorded(trace)
     holds = found.holds.chosen(found.holds.gil == gil).clipped(since_ns, until_ns)
     waits = found.waits.chosen(found.waits.gil == gil)
-    bursts = {
-        int(thread): _bursts(holds.chosen(holds.thread == thread), waits.chosen(waits.thread == thread), until_ns)
-        for thread in np.unique(holds.thread)
-    }
+    after_forced = np.append(False, holds.forced[:-1])
+    bursts = {}
+    for thread in np.unique(holds.thread):
+        mine = holds.thread == thread
+        bursts[int(thread)] = _bursts(
+            holds.chosen(mine), waits.chosen(waits.thread == thread), after_forced[mine], until_ns
+        )
     return Seen(since_ns, until_ns, holds, bursts, found.interval.main_ns(until_ns))
 
 
-def _bursts(holds: Holds, waits: Intervals, until_ns: int) -> Bursts:
+def _bursts(holds: Holds, waits: Intervals, after_forced: NDArray[np.bool_], until_ns: int) -> Bursts:
     ended = ~holds.forced & ~holds.open & (holds.end_ns < until_ns)
     last = np.flatnonzero(ended)
     first = np.append(0, last[:-1] + 1) if len(last) else np.zeros(0, dtype=np.int64)
@@ -114,5 +119,16 @@ def _bursts(holds: Holds, waits: Intervals, until_ns: int) -> Bursts:
     rest = int(run_ns[last[-1] + 1 :].sum()) if len(last) else int(run_ns.sum())
     goes_on = len(holds) > 0 and not bool(ended[-1])
     return Bursts(
-        want_ns, begin_ns, end_ns, sums, holds.stack[last], away_ns, away_cpu_ns, last - first + 1, first, rest, goes_on
+        want_ns=want_ns,
+        begin_ns=begin_ns,
+        end_ns=end_ns,
+        run_ns=sums,
+        stack=holds.stack[last],
+        away_ns=away_ns,
+        away_cpu_ns=away_cpu_ns,
+        handed=after_forced[first],
+        holds=last - first + 1,
+        first_hold=first,
+        unfinished_ns=rest,
+        goes_on=goes_on,
     )

@@ -8,11 +8,12 @@ import functools
 import linecache
 import os
 import re
+from collections.abc import Collection, Iterable
 from enum import Enum
 
 from headway.traces.model import Frame
 
-__all__ = ["Call", "call_at", "sleep_ns_at"]
+__all__ = ["Call", "call_at", "changed_since", "sleep_ns_at"]
 
 
 class Call(Enum):
@@ -74,15 +75,27 @@ def _line(filename: str, line: int) -> str:
     return linecache.getline(filename, line) if line and os.path.isabs(filename) else ""
 
 
-def call_at(frame: Frame | None) -> Call:
-    """Return the kind of the call that a frame makes."""
+def changed_since(filenames: Iterable[str], realtime_ns: int) -> frozenset[str]:
+    """Return which files were written later than that."""
+    found = set()
+    for one in filenames:
+        try:
+            if os.path.isabs(one) and os.stat(one).st_mtime_ns > realtime_ns:
+                found.add(one)
+        except OSError:  # it is gone: it tells nothing
+            found.add(one)
+    return frozenset(found)
+
+
+def call_at(frame: Frame | None, changed: Collection[str] = ()) -> Call:
+    """Return the kind of the call that a frame makes. `changed`: files whose lines are no longer those of the trace."""
     if frame is None or not frame.filename:
         return Call.UNKNOWN
     base = os.path.basename(frame.filename)
     function = frame.function.rsplit(".", 1)[-1]
     if base in _STANDARD and function in _STANDARD[base]:
         return _STANDARD[base][function]
-    text = _line(frame.filename, frame.line)
+    text = "" if frame.filename in changed else _line(frame.filename, frame.line)
     found = {kind for kind, pattern in _WORDS if pattern.search(text)}
     return found.pop() if len(found) == 1 else Call.UNKNOWN
 
@@ -90,7 +103,7 @@ def call_at(frame: Frame | None) -> Call:
 _SLEEP = re.compile(r"\bsleep\(\s*([0-9][0-9_.]*(?:[eE][+-]?[0-9]+)?)\s*\)")
 
 
-def sleep_ns_at(frame: Frame | None) -> int | None:
+def sleep_ns_at(frame: Frame | None, changed: Collection[str] = ()) -> int | None:
     """Return for how long a line of a program's own code sleeps, where it says so in a number: `time.sleep(0.01)`."""
-    found = None if frame is None else _SLEEP.search(_line(frame.filename, frame.line))
+    found = None if frame is None or frame.filename in changed else _SLEEP.search(_line(frame.filename, frame.line))
     return None if found is None else round(float(found[1].replace("_", "")) * 1e9)

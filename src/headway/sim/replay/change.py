@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import ScenarioError
-from headway.native_sim import Client, Gil, OpKind, Role, Spec
+from headway.native_sim import OF_PORT, Client, Gil, OpKind, Role, Spec
 from headway.sim.machine import Costs
 from headway.sim.policy import choose
 from headway.sim.replay.learn import Actor, Model
@@ -147,8 +147,8 @@ def specify(
     wanted_cores = change.cores or cores
     roles: list[Role] = []
     names: list[str] = []
-    clients: list[Client] = []
-    ports = 0
+    clients: dict[tuple[int, int], Client] = {}
+    """By port of the model, and which copy of it: threads that are added have clients of their own."""
     for role in model.roles:
         members = [one for one in model.actors if one.role == role]
         count = 0 if role in without else wanted.get(role, len(members))
@@ -158,13 +158,17 @@ def specify(
             ops = _shortened(model, actor, change.shorten)
             if apart:
                 gils.append(main)
-            if actor.served:
+            if actor.port >= 0:
+                port = model.ports[actor.port]
+                key = (actor.port, 0 if len(port.threads) > 1 else nth // len(members))
+                if key not in clients:
+                    clients[key] = Client(connections=port.connections, port=len(clients), cores=_beside(wanted_cores))
                 ops = ops.copy()
-                ops["index"][ops["kind"] == OpKind.RECEIVE] = ports
-                clients.append(Client(connections=1, port=ports, cores=_beside(wanted_cores)))
-                ports += 1
+                ops["index"][(ops["flags"] & OF_PORT) != 0] = clients[key].port
             mask = (1 << wanted_cores) - 1
-            roles.append(Role(ops=ops, gil=len(gils) - 1 if apart else 0, turns=True, cores=mask))
+            roles.append(
+                Role(ops=ops, gil=len(gils) - 1 if apart else 0, turns=True, cores=mask, begin_ns=actor.begin_ns)
+            )
             names.append(role)
     if not roles:
         raise ScenarioError("nothing is left to simulate", hint="leave a role in the program")
@@ -179,8 +183,8 @@ def specify(
         core_count=min(_MOST_CORES, max(wanted_cores, 2) if clients else wanted_cores),
         gils=tuple(gils),
         roles=tuple(roles),
-        clients=tuple(clients),
-        port_count=ports,
+        clients=tuple(clients.values()),
+        port_count=len(clients),
         semaphores=(0,) * model.semaphores,
         dists=model.dists,
     )

@@ -1,5 +1,6 @@
 """From a trace to a model: roles, and for each thread the operations that the simulator is to replay."""
 
+import os
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,14 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.errors import ScenarioError
-from headway.native_sim import GOES_ON, OF_DIST, OP_DTYPE, OpKind
+from headway.native_sim import GOES_ON, OF_DIST, OF_PORT, OP_DTYPE, OpKind
 from headway.printable import printable
 from headway.sim.machine import Costs
 from headway.sim.replay.bursts import Bursts, Seen, see
-from headway.sim.replay.calls import Call, call_at, sleep_ns_at
+from headway.sim.replay.calls import Call, call_at, changed_since, sleep_ns_at
+from headway.sim.replay.cold import Cooling, quantiles
 from headway.sim.replay.computing import Computing, computing
-from headway.sim.replay.outside import AT_ONCE_NS, asked_sleeps, find_peer, wake_ns
+from headway.sim.replay.outside import AT_ONCE_NS, Peer, asked_sleeps, find_peer, wake_ns
+from headway.sim.replay.ports import Part, Port, find_ports
 from headway.sim.replay.wakes import Wakes, find_wakes
+from headway.sim.replay.window import window
 from headway.sim.result import percentile
 from headway.traces.analysis.words import role as role_of
 from headway.traces.model import Trace
@@ -26,23 +30,15 @@ __all__ = ["Actor", "Measured", "Model", "learn"]
 _Row = tuple[int, int, int, int, int, int]
 """An operation: kind, flags, index, where, reserved, value."""
 
-_MOST_BURSTS = 40_000
-"""Of a longer trace a window with so many is replayed."""
-_COLD_AFTER_NS = 1_000_000
-_ALL_COLD_NS = 4_000_000
-"""As the simulator has it (native/sim/costs.c)."""
-_SHORT_NS = 200_000
-"""Bursts that are longer are not told apart into cold and hot ones."""
-_TINY_NS = 50_000
-_LEAST_PERCENT = 5
-_HOT_PART = 0.25
-"""Of a tiny burst that is only seen cold, so much is taken to be left when it is hot: coldness costs four times that."""
-_LEAST_PART = 0.02
 _FEW = 5
 _FEW_SAMPLES = 30
+_LATE_NS = 200_000
+"""A holder that takes longer to let go than this is in a call of C."""
 _FAR_OFF = 2.0
 """The machine's own figure stands for how soon holders let go, unless the trace has so many times as long."""
 _MANY_SHORT_LIVED = 20
+_DATED_NS = 10**18
+"""A trace from before (2001) is simulated, and has no date."""
 _BATCHES = 10
 """Parts of the window, whose differences tell how sure a figure of the whole is."""
 
@@ -78,13 +74,15 @@ class Actor:
         role: Of which role.
         ops: Its operations (OP_DTYPE); `where` is the stack at the end of each, `reserved` of a hold the index of its
             burst + 1.
-        served: It answers a client that is simulated, too: its receives and replies are a port's.
+        port: Index of the port whose requests it takes or answers; -1: none.
+        begin_ns: When it first wants the GIL, from the beginning of the window on.
     """
 
     thread: int
     role: str
     ops: NDArray[np.void]
-    served: bool
+    port: int
+    begin_ns: int
 
 
 @final
@@ -96,6 +94,7 @@ class Model:
         trace: The trace.
         seen: The window that is replayed.
         actors: Its threads.
+        ports: Where clients that are simulated, too, send their requests.
         semaphores: How many wake-ups among them are replayed.
         dists: Distributions that operations refer to, as quantiles in ns.
         own_costs: Costs that the trace itself shows, by their names, as quantiles in ns: how soon holders let go, and what
@@ -108,6 +107,7 @@ class Model:
     trace: Trace
     seen: Seen
     actors: tuple[Actor, ...]
+    ports: tuple[Port, ...]
     semaphores: int
     dists: tuple[tuple[float, ...], ...]
     own_costs: Mapping[str, tuple[float, ...]]
@@ -127,11 +127,13 @@ class _Building:
 
     seen: Seen
     costs: Costs
+    cooling: Cooling
     kinds: Mapping[int, Call]
     wakes: Wakes
     literal_ns: dict[int, int]
     computing: Computing
-    cold_ns: dict[str, list[NDArray[np.float64]]] = field(default_factory=lambda: defaultdict(list))
+    peers: Mapping[int, Peer]
+    ports: tuple[Port, ...]
     dists: list[tuple[float, ...]] = field(default_factory=list)
     rests_on: dict[str, None] = field(default_factory=dict)
     outside: dict[str, None] = field(default_factory=dict)
@@ -154,24 +156,32 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
             hint="trace a program that runs on an interpreter with a GIL",
         )
     gil = next((one.index for one in trace.gils if one.main), trace.gils[0].index)
-    since_ns, until_ns = _window(trace)
+    since_ns, until_ns = window(trace)
     seen = see(trace, gil, since_ns, until_ns)
     roles = _roles(trace, seen)
-    kinds = _kinds(trace, seen) if calls is None else defaultdict(lambda: Call.UNKNOWN, calls)
+    ended_ns = trace.process.start_realtime_ns + trace.end_ns - trace.start_ns
+    dated = trace.process.start_realtime_ns > _DATED_NS
+    changed = changed_since({one.filename for one in trace.frames}, ended_ns) if dated else frozenset()
+    kinds = _kinds(trace, seen, changed) if calls is None else defaultdict(lambda: Call.UNKNOWN, calls)
     # On one core a woken thread runs only when its waker has left that core.
     wakes = find_wakes(seen, kinds, costs.median("switch") if trace.process.core_count == 1 else wake_ns(costs))
     computes = computing(seen, trace.process.core_count)
-    building = _Building(seen, costs, kinds, wakes, _literals(trace, seen), computes)
+    peers = {thread: find_peer(seen, thread, bursts, kinds, costs) for thread, bursts in seen.bursts.items()}
+    ports = find_ports(seen, kinds, trace.stack_frame, peers, costs)
+    cooling = Cooling(costs, trace.process.core_count)
+    building = _Building(seen, costs, cooling, kinds, wakes, _literals(trace, seen, changed), computes, peers, ports)
     actors = tuple(_actor(thread, roles[thread], bursts, building) for thread, bursts in seen.bursts.items())
     actors = tuple(one for one in actors if len(one.ops))
     if not actors:
         raise ScenarioError("the trace is too short to predict from", hint="record for a second or more")
     _look_for_limits(trace, seen, building)
+    _look_for_changed(trace, seen, changed, building)
     _look_for_feedback(seen, building)
     return Model(
         trace=trace,
         seen=seen,
         actors=actors,
+        ports=ports,
         semaphores=wakes.count,
         dists=tuple(building.dists),
         own_costs=_own_costs(trace, seen, building),
@@ -182,18 +192,6 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
         rests_on=tuple(building.rests_on),
         outside=tuple(building.outside),
     )
-
-
-def _window(trace: Trace) -> tuple[int, int]:
-    """Return what is replayed: all but the first tenth and the last twentieth, in which a program starts and ends.
-
-    Of a long trace it is a part.
-    """
-    events = trace.events["time_ns"]
-    elapsed_ns = trace.end_ns - trace.start_ns
-    since_ns, until_ns = trace.start_ns + elapsed_ns // 10, trace.end_ns - elapsed_ns // 20
-    last = min(int(np.searchsorted(events, since_ns)) + 3 * _MOST_BURSTS, len(events) - 1)
-    return since_ns, max(min(until_ns, int(events[last])), since_ns + 1)
 
 
 def _roles(trace: Trace, seen: Seen) -> dict[int, str]:
@@ -209,9 +207,10 @@ def _roles(trace: Trace, seen: Seen) -> dict[int, str]:
     }
 
 
-def _kinds(trace: Trace, seen: Seen) -> dict[int, Call]:
+def _kinds(trace: Trace, seen: Seen, changed: frozenset[str]) -> dict[int, Call]:
     stacks = np.unique(np.concatenate([one.stack for one in seen.bursts.values()] or [np.zeros(0, dtype=np.uint32)]))
-    return {int(stack): call_at(trace.frames[trace.stack_frame[stack]] if stack else None) for stack in stacks}
+    frames = {int(stack): trace.frames[trace.stack_frame[stack]] if stack else None for stack in stacks}
+    return {stack: call_at(frame, changed) for stack, frame in frames.items()}
 
 
 def _own_costs(trace: Trace, seen: Seen, building: _Building) -> dict[str, tuple[float, ...]]:
@@ -222,28 +221,21 @@ def _own_costs(trace: Trace, seen: Seen, building: _Building) -> dict[str, tuple
             building.costs.median("check") + building.costs.median("pending") + building.costs.median("cold_pending")
         )
         if np.median(answer) > _FAR_OFF * usual_ns:
-            found |= {"pending": _quantiles(answer), "cold_pending": (0.0,)}
-    for name, samples in building.cold_ns.items():
-        if len(together := np.concatenate(samples)) >= _FEW_SAMPLES:
-            found[name] = _quantiles(together)
-    return found
-
-
-def _quantiles(samples: NDArray[np.float64] | NDArray[np.int64]) -> tuple[float, ...]:
-    return tuple(float(one) for one in np.percentile(samples, np.linspace(2, 95, 21)))
+            found |= {"pending": quantiles(answer), "cold_pending": (0.0,)}
+    return found | building.cooling.own_costs()
 
 
 def _answer_ns(seen: Seen) -> NDArray[np.int64]:
     """Return how soon holders let go that were asked to. One that is in a call of C cannot, and takes as long as that."""
     asked = seen.holds.forced & (seen.holds.asked_ns < seen.holds.end_ns)
     answer_ns: NDArray[np.int64] = (seen.holds.end_ns - seen.holds.asked_ns)[asked]
-    return answer_ns[answer_ns < _SHORT_NS]
+    return answer_ns[answer_ns < _LATE_NS]
 
 
-def _literals(trace: Trace, seen: Seen) -> dict[int, int]:
+def _literals(trace: Trace, seen: Seen, changed: frozenset[str]) -> dict[int, int]:
     """Return by stack how long a sleep is that a line of the program has as a number."""
     stacks = {int(one) for bursts in seen.bursts.values() for one in np.unique(bursts.stack)} - {0}
-    found = {stack: sleep_ns_at(trace.frames[trace.stack_frame[stack]]) for stack in stacks}
+    found = {stack: sleep_ns_at(trace.frames[trace.stack_frame[stack]], changed) for stack in stacks}
     return {stack: value for stack, value in found.items() if value is not None}
 
 
@@ -284,6 +276,16 @@ def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
         building.outside["other GILs than the main interpreter's are left out"] = None
 
 
+def _look_for_changed(trace: Trace, seen: Seen, changed: frozenset[str], building: _Building) -> None:
+    """Note which files a thread lets the GIL go in that were edited since."""
+    stacks = np.unique(np.concatenate([one.stack for one in seen.bursts.values()]))
+    edited = {trace.frames[trace.stack_frame[stack]].filename for stack in stacks} & changed
+    for one in sorted(one for one in edited if os.path.exists(one)):
+        building.rests_on[f"{printable(one)} was edited after the trace was made: its lines do not tell its calls"] = (
+            None
+        )
+
+
 def _look_for_feedback(seen: Seen, building: _Building) -> None:
     """Note where requests come in at one thread and are answered by another: the peer's next one waits for that answer."""
     receives, sends = set(), set()
@@ -293,7 +295,8 @@ def _look_for_feedback(seen: Seen, building: _Building) -> None:
             receives.add(thread)
         if kinds.count(Call.SEND) >= _FEW:
             sends.add(thread)
-    if receives - sends and sends - receives:
+    shared = any(len(port.threads) > 1 for port in building.ports)
+    if receives - sends and sends - receives and not shared:
         building.outside[
             "requests come in at one thread and are answered by another: that a peer's next one comes sooner where it is "
             "answered sooner is not in the model"
@@ -301,79 +304,20 @@ def _look_for_feedback(seen: Seen, building: _Building) -> None:
 
 
 # ---------------------------------------------------------------------------- one thread
-def _cooled(run_ns: NDArray[np.int64], hot_ns: NDArray[np.int64], cold_ns: tuple[float, ...]) -> NDArray[np.int64]:
-    """Return how long bursts of one place that ran cold would run hot.
-
-    Where hot ones are known, those tell. Else tiny bursts are taken to do the same each time: the least of them is nearest
-    to hot, and of that still the least that coldness costs is taken off.
-    """
-    if len(hot_ns) >= _FEW:
-        least = float(np.median(hot_ns))
-    else:
-        lowest = float(np.percentile(run_ns, _LEAST_PERCENT))
-        least = _HOT_PART * lowest
-        if lowest - cold_ns[0] > _LEAST_PART * lowest:
-            least = min(least, lowest - cold_ns[0])
-    cooler = np.where(run_ns < _TINY_NS, least, run_ns - cold_ns[len(cold_ns) // 2])
-    result: NDArray[np.int64] = np.maximum(cooler, np.minimum(run_ns, least)).astype(np.int64)
-    return result
-
-
-def _hot_ns(bursts: Bursts, building: _Building) -> NDArray[np.int64]:
-    """Return how long each burst runs when its code is hot: the simulator makes it cold again where it is.
-
-    What coldness cost tiny bursts is noted, as of code that is all cold.
-    """
-    run_ns = bursts.run_ns.astype(np.int64).copy()
-    idle_ns = np.zeros(len(bursts), dtype=np.int64)
-    idle_ns[1:] = bursts.begin_ns[1:] - bursts.end_ns[:-1]
-    short = run_ns < _SHORT_NS
-    cold = (idle_ns > _COLD_AFTER_NS) & short
-    lukewarm = np.append(False, cold[:-1]) & ~cold & short
-    hot = ~cold & ~lukewarm & (idle_ns < _COLD_AFTER_NS // 10) & (idle_ns > 0)
-    for chosen, cost in ((cold, "cold_python"), (lukewarm, "cold_python_next")):
-        for stack in np.unique(bursts.stack[chosen]):
-            here = chosen & (bursts.stack == stack)
-            known = run_ns[hot & (bursts.stack == stack)]
-            hot_ns = _cooled(run_ns[here], known, building.costs.costs[cost])
-            tiny = run_ns[here] < _TINY_NS
-            colder = (
-                np.minimum(1.0, np.maximum(idle_ns[here], _COLD_AFTER_NS) / _ALL_COLD_NS)
-                if cost == "cold_python"
-                else 1.0
-            )
-            building.cold_ns[cost].append((np.maximum(run_ns[here] - hot_ns, 0) / colder)[tiny])
-            run_ns[here] = hot_ns
-    return np.maximum(run_ns, 1)
-
-
-def _note_cold_calls(bursts: Bursts, building: _Building) -> None:
-    """Note what sends and receives took more than when hot, of those that were measured and came after a long wait.
-
-    Of receives only those count that found their data: going to sleep, and waking up, is no part of it.
-    """
-    idle_ns = bursts.begin_ns[1:] - bursts.end_ns[:-1]
-    cold = np.append(False, idle_ns >= _ALL_COLD_NS) & (2 * bursts.away_cpu_ns > bursts.away_ns)
-    call = np.array([building.kinds[int(stack)] for stack in bursts.stack], dtype=object)
-    for kind, name, hot in (
-        (Call.SEND, "cold_send", ("send", "send_end")),
-        (Call.RECEIVE, "cold_receive", ("receive_ready",)),
-    ):
-        hot_ns = sum(building.costs.median(one) for one in hot)
-        building.cold_ns[name].append(np.maximum(bursts.away_cpu_ns[cold & (call == kind)] - hot_ns, 0.0))
-
-
 def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor:
     rows: list[_Row] = []
     if not len(bursts):
         rows = [(OpKind.COMPUTE, 0, 0, 0, 0, 0)] if bursts.goes_on else []
-        return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), False)
+        return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), -1, 0)
     seen, costs, kinds, wakes = building.seen, building.costs, building.kinds, building.wakes
-    hot_ns = _hot_ns(bursts, building)
-    _note_cold_calls(bursts, building)
+    posts = [wakes.posts.get((thread, index), ()) for index in range(len(bursts))]
+    hot_ns = building.cooling.hot_ns(bursts, [len(one) for one in posts])
+    building.cooling.note_calls(bursts, kinds)
     typical = _typical_away(bursts)
     sleeps = asked_sleeps(seen, thread, bursts, kinds, costs, building.literal_ns)
-    peer = find_peer(seen, thread, bursts, kinds, costs)
+    peer = building.peers[thread]
+    port = next((index for index, one in enumerate(building.ports) if thread in one.threads), -1)
+    parts = building.ports[port].parts if port >= 0 else {}
     if peer.assumed:
         building.rests_on[peer.assumed] = None
     answers = -1
@@ -382,23 +326,27 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
         building.dists.append(peer.answers)
     woken_ns = wake_ns(costs)
     ran_ns = building.computing.ran_ns[thread]
-    rows.append((OpKind.BLOCK, 0, 0, 0, 0, max(0, int(bursts.want_ns[0]) - seen.since_ns)))
     for index in range(len(bursts)):
         where = int(bursts.stack[index])
-        _hold(rows, index, int(hot_ns[index]), wakes.posts.get((thread, index), ()), int(bursts.run_ns[index]), where)
+        _hold(rows, index, int(hot_ns[index]), posts[index], int(bursts.run_ns[index]), where)
         away_ns = int(bursts.away_ns[index])
-        if away_ns < 0:  # until the end of the window at least
-            away_ns = max(typical[where], seen.until_ns - int(bursts.end_ns[index]))
+        if away_ns < 0:  # of the last one only the window's end is known: as of others there, if there are any
+            away_ns = typical.get(where, seen.until_ns - int(bursts.end_ns[index]))
         call = kinds[where]
         taken = wakes.takes.get((thread, index))
-        if taken is not None:
+        part = parts.get((thread, index))
+        if part is Part.REQUEST:
+            rows.append((OpKind.RECEIVE, OF_PORT, port, where, 0, 0))
+        elif part is Part.REPLY:
+            rows.append((OpKind.REPLY, OF_PORT, port, where, 0, 0))
+        elif part is Part.MORE:
+            rows.append((OpKind.RUN, 0, 0, where, 0, min(away_ns, AT_ONCE_NS)))
+        elif taken is not None:
             rows.append((OpKind.TAKE, 0, taken, where, 0, 0))
         elif call is Call.SLEEP:
-            rows.append((OpKind.SLEEP, 0, 0, where, 0, sleeps[index]))
-        elif call is Call.SEND and (peer.simulated or answers >= 0):
-            rows.append((OpKind.REPLY if peer.simulated else OpKind.SEND, 0, 0, where, 0, 0))
-        elif call is Call.RECEIVE and peer.simulated:
-            rows.append((OpKind.RECEIVE, 0, 0, where, 0, 0))
+            rows.append((OpKind.SLEEP, 0, 0, where, 0, sleeps[index] if sleeps[index] >= 0 else away_ns))
+        elif call is Call.SEND and (port >= 0 or answers >= 0):
+            rows.append((OpKind.SEND, 0, 0, where, 0, 0))
         elif call is Call.RECEIVE and answers >= 0:
             rows.append((OpKind.ANSWER, OF_DIST, answers, where, 0, 0))
         elif call is Call.RECEIVE and peer.always_there:
@@ -410,7 +358,8 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
             _away(rows, call, where, away_ns, int(ran_ns[index]), woken_ns, for_a_core=for_a_core)
     if bursts.goes_on and bursts.unfinished_ns > bursts.run_ns.max():
         rows.append((OpKind.HOLD, 0, 0, 0, 0, bursts.unfinished_ns))
-    return Actor(thread, role, _replayable(rows, served=peer.simulated), peer.simulated)
+    begin_ns = max(0, int(bursts.want_ns[0]) - seen.since_ns)
+    return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), port, begin_ns)
 
 
 def _away(
@@ -445,42 +394,8 @@ def _hold(
         rows.append((OpKind.HOLD, 0, 0, where, index + 1, hot_ns - done_ns))
 
 
-def _replayable(rows: list[_Row], *, served: bool) -> NDArray[np.void]:
-    """Return the operations; of who serves a client from its first receive on, so that it answers a request."""
-    ops = np.array(rows, dtype=OP_DTYPE)
-    if served:
-        receives = np.flatnonzero(ops["kind"] == OpKind.RECEIVE)
-        ops = np.concatenate([ops[receives[0] :], ops[: receives[0]]])
-        return _one_reply_each(ops)
-    return ops
-
-
-def _one_reply_each(ops: NDArray[np.void]) -> NDArray[np.void]:
-    """Return the operations with one reply to each request: further ones are sends.
-
-    A request that the window's end left open is answered then: the client waits for it before it sends the next one.
-    """
-    open_request = False
-    for index, kind in enumerate(ops["kind"]):
-        if kind == OpKind.RECEIVE:
-            if open_request:
-                ops["kind"][index] = OpKind.RUN  # more of the same request
-                ops["value"][index] = 1_000
-            open_request = True
-        elif kind == OpKind.REPLY:
-            if not open_request:
-                ops["kind"][index] = OpKind.SEND
-            open_request = False
-    if not open_request:
-        return ops
-    answer: NDArray[np.void] = np.array([(OpKind.REPLY, 0, 0, 0, 0, 0)], dtype=OP_DTYPE)
-    return np.concatenate([ops, answer])
-
-
 def _typical_away(bursts: Bursts) -> dict[int, int]:
+    """Return how long calls take typically, by stack, where that is known of any."""
     known = bursts.away_ns >= 0
-    found = {}
-    for stack in np.unique(bursts.stack):
-        away = bursts.away_ns[(bursts.stack == stack) & known]
-        found[int(stack)] = int(np.median(away)) if len(away) else 0
-    return found
+    stacks = np.unique(bursts.stack[known])
+    return {int(stack): int(np.median(bursts.away_ns[(bursts.stack == stack) & known])) for stack in stacks}

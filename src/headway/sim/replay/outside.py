@@ -15,11 +15,13 @@ from headway.sim.machine import Costs
 from headway.sim.replay.bursts import Bursts, Seen
 from headway.sim.replay.calls import Call
 
-__all__ = ["AT_ONCE_NS", "NO_PEER", "Peer", "asked_sleeps", "find_peer", "wake_ns"]
+__all__ = ["AT_ONCE_NS", "NO_PEER", "Peer", "asked_sleeps", "find_peer", "turnaround_ns", "wake_ns"]
 
 AT_ONCE_NS = 15_000
 """A call that takes no longer has not slept."""
 
+_JUST_NS = 50_000
+"""Who let the GIL go so short a time ago has just left its core."""
 _LATE = 4
 """A receive that began so many times its own length after the send says nothing of the peer's time."""
 _FEW = 5
@@ -31,7 +33,7 @@ _TICKS = 1.25
 """On a core that others use a thread that is woken may wait for the next tick: less than so many hide the peer's time."""
 _NEAR = 3.0
 """A peer that answers within so many times what a peer on this machine takes at least is taken for one."""
-_LEAST_PERCENT = 5
+_LEAST_PERCENT = 2
 _POINTS = 33
 
 
@@ -66,16 +68,19 @@ def _sleep_ns(costs: Costs) -> float:
     return late_ns + costs.median("switch") + costs.median("futex_woken_timed")
 
 
-def _turnaround_ns(costs: Costs) -> float:
+def turnaround_ns(costs: Costs) -> float:
     """Return how soon a peer on this machine can answer: woken on an idle core, it receives and sends."""
     return wake_ns(costs) + costs.median("send")
 
 
 def _others_run(seen: Seen, thread: int, bursts: Bursts) -> NDArray[np.bool_]:
-    """Return for each burst whether another thread had the GIL when this one came back from the call after it."""
+    """Return for each burst whether another thread had the GIL when this one came back from the call after it.
+
+    Or just before: it may have waited for the core until that thread left it.
+    """
     back_ns = bursts.end_ns + np.maximum(bursts.away_ns, 0)
-    at = np.searchsorted(seen.holds.start_ns, back_ns, "right") - 1
-    found = (at >= 0) & (seen.holds.end_ns[at] > back_ns) & (seen.holds.thread[at] != thread)
+    at = np.searchsorted(seen.holds.start_ns, back_ns, "left") - 1  # its own may begin then
+    found = (at >= 0) & (seen.holds.end_ns[at] > back_ns - _JUST_NS) & (seen.holds.thread[at] != thread)
     result: NDArray[np.bool_] = found & (bursts.away_ns >= 0)
     return result
 
@@ -88,13 +93,13 @@ def asked_sleeps(
     costs: Costs,
     literal_ns: Mapping[int, int],
 ) -> NDArray[np.int64]:
-    """Return for each burst how long the sleep after it was asked for, where it is a sleep.
+    """Return for each burst how long the sleep after it was asked for, where it is a sleep; -1: not known.
 
-    Sleeps of one place that hardly differ were all asked for as long. So were those that end while others run, and then it
-    is the shortest ones that tell. Where the program's own line has the number (`literal_ns`, by stack), that is it.
+    Of sleeps of one place that end while others run the shortest ones tell. Others that hardly differ were all asked for as
+    long as most are. Where the program's own line has the number (`literal_ns`, by stack), that is it.
     """
     over_ns = _sleep_ns(costs)
-    asked = np.maximum(bursts.away_ns - int(over_ns), 0)
+    asked = np.where(bursts.away_ns >= 0, np.maximum(bursts.away_ns - int(over_ns), 0), -1)
     busy = _others_run(seen, thread, bursts)
     for stack in np.unique(bursts.stack):
         here = (bursts.stack == stack) & (bursts.away_ns >= 0)
@@ -104,10 +109,10 @@ def asked_sleeps(
             asked[bursts.stack == stack] = literal_ns[int(stack)]
             continue
         least, low, middle, high = np.percentile(asked[here], [_LEAST_PERCENT, 10, 50, 90])
-        if high - low < 0.5 * max(middle, over_ns):
-            asked[bursts.stack == stack] = int(middle)
-        elif np.mean(busy[here]) > 0.5:
+        if np.mean(busy[here]) > 0.5:
             asked[bursts.stack == stack] = int(least)
+        elif high - low < 0.5 * max(middle, over_ns):
+            asked[bursts.stack == stack] = int(middle)
     return asked
 
 
@@ -127,7 +132,7 @@ def find_peer(seen: Seen, thread: int, bursts: Bursts, kinds: Mapping[int, Call]
     away_ns = bursts.away_ns[receives]
     late_ns = bursts.end_ns[receives] - bursts.end_ns[before]
     slept = (away_ns > AT_ONCE_NS) & (late_ns < _LATE * away_ns)
-    early = late_ns < _turnaround_ns(costs) / 2
+    early = late_ns < turnaround_ns(costs) / 2
     ready = away_ns < _READY * costs.median("receive_ready")
     if np.count_nonzero(early) >= _FEW and np.mean(ready[early]) > 0.5:
         return Peer(always_there=True, assumed="requests wait already whenever they are received, as in the trace")
@@ -154,7 +159,7 @@ def _observed(answer_ns: NDArray[np.float64], busy: NDArray[np.bool_], costs: Co
                 assumed="how soon peers send their next request does not show, as others had the core when it came: "
                 "they are taken to be on this machine and to send at once",
             )
-    if least_ns < _NEAR * _turnaround_ns(costs):
+    if least_ns < _NEAR * turnaround_ns(costs):
         return Peer(simulated=True, assumed="peers are on this machine and send their next request at once")
     quantiles = np.percentile(answer_ns, np.linspace(0, 100, _POINTS))
     return Peer(

@@ -1,0 +1,95 @@
+"""Which receives and sends of a trace belong to one client, and of how many connections."""
+
+import dataclasses
+from collections import Counter
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from made_turns import FRAMES, MS, US, trace_of, turn
+
+from headway.native_sim import OF_PORT, OpKind
+from headway.sim.machine import load
+from headway.sim.replay.calls import Call
+from headway.sim.replay.change import NOTHING, specify
+from headway.sim.replay.learn import learn
+from headway.sim.replay.ports import Part, _possible
+from headway.traces.model import Frame
+
+COSTS = load("preset")
+KINDS = {0: Call.UNKNOWN, 1: Call.RECEIVE, 2: Call.SEND}
+MORE_FRAMES = (*FRAMES, Frame("app.py", 3, "three"))
+MORE_KINDS = {**KINDS, 3: Call.LOCK}
+
+
+def served(rows, calls=MORE_KINDS):
+    """Return the model of a program with four stacks, of which the third waits for a lock, if `calls` has nothing else."""
+    trace = trace_of(rows, frames=MORE_FRAMES, until_ns=rows[-1][0] * US)
+    trace = dataclasses.replace(trace, stack_parent=np.zeros(4, dtype=np.int64), stack_frame=np.arange(4))
+    return learn(trace, COSTS, calls)
+
+
+def pooled(count):
+    """Return the rows of a server whose thread 0 takes requests, and whose thread 1 answers each by two sends."""
+    rows = []
+    for at in range(0, count * 1000, 1000):
+        rows += turn(at, 0, holds_us=10, stack=1)  # it waits for the next one
+        rows += turn(at + 100, 1, holds_us=50, stack=2)
+        rows += turn(at + 940, 1, holds_us=20, stack=2)
+        rows += turn(at + 965, 1, holds_us=5, stack=3)  # for more to do
+    return rows
+
+
+def test_requests_that_another_thread_answers_are_a_port():
+    """The next request comes when the last one is answered; of two sends to a request the second one is the answer."""
+    model = served(pooled(200))
+    (port,) = model.ports
+    assert (port.threads, port.connections) == ({0, 1}, 1)
+    assert {one.port for one in model.actors} == {0}
+    taker, answerer = (one.ops[(one.ops["flags"] & OF_PORT) != 0]["kind"].tolist() for one in model.actors)
+    assert set(taker) == {OpKind.RECEIVE}
+    assert set(answerer) == {OpKind.REPLY}
+    assert len(taker) == len(answerer) > 150
+    assert not any("answered by another" in one for one in model.outside)
+    spec, _ = specify(model, NOTHING, COSTS, 1, MS, cores=2, slow_down=0)
+    assert [one.connections for one in spec.clients] == [1]
+
+
+def test_what_cannot_be_counted_is_no_port():
+    """Two and a half sends to a request: what belongs to what is not known."""
+    rows = pooled(200) + [row for at in range(500, 200_000, 2000) for row in turn(at, 1, holds_us=5, stack=2)]
+    model = served(sorted(rows, key=lambda row: row[0]))
+    assert model.ports == ()
+    assert any("answered by another" in one for one in model.outside)
+
+
+def test_an_event_loop_has_as_many_connections_as_it_takes_requests_at_a_time():
+    """The poll that slept takes the first one; each is answered."""
+    rows = []
+    for at in range(0, 200_000, 1000):
+        rows += turn(at, 0, holds_us=10, stack=3)
+        for nth in range(3):
+            rows += turn(at + 100 + 20 * nth, 0, holds_us=10, stack=1)
+        for nth in range(3):
+            rows += turn(at + 160 + 210 * nth, 0, holds_us=200, stack=2)
+    model = served(rows, {**KINDS, 3: Call.POLL})
+    (port,) = model.ports
+    assert port.connections == 3
+    counts = Counter(port.parts.values())
+    assert counts[Part.REQUEST] == counts[Part.REPLY] > 400
+    assert counts[Part.MORE] > 150
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=60),
+    st.integers(1, 4),
+)
+def test_an_exchange_can_be_replayed_for_ever(calls, connections):
+    """Whatever was told wrong: never more requests than connections, never an answer to nothing, none left at the end."""
+    exchange = [(at, (thread, at), Part.REQUEST if takes else Part.REPLY) for at, (takes, thread) in enumerate(calls)]
+    found = _possible(exchange, {key: part for _, key, part in exchange}, connections)
+    is_open = 0
+    for _, key, _ in exchange:
+        is_open += {Part.REQUEST: 1, Part.REPLY: -1}.get(found[key], 0)
+        assert 0 <= is_open <= connections
+    assert is_open == 0
