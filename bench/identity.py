@@ -32,7 +32,7 @@ from headway.lab import discover, select
 from headway.native import library_path
 from headway.sim import calibration, machine
 from headway.sim.replay.change import NOTHING
-from headway.sim.replay.learn import learn
+from headway.sim.replay.fit import model_of
 from headway.sim.whatif import Prediction, RolePrediction, cores_of, predict
 from headway.traces.reader import read
 
@@ -86,7 +86,7 @@ def role_told(prediction: Prediction) -> RolePrediction | None:
 def replayed(name: str, trace: Path, costs: machine.Costs, seeds: int) -> Replayed:
     """Return a trace's replay."""
     recorded = read(trace)
-    model = learn(recorded, costs)
+    model = model_of(recorded, costs, cores=cores_of(recorded))
     cores = cores_of(recorded)
     prediction = predict(model, [NOTHING], costs, cores=cores, seeds=seeds)[0]
     most = role_told(prediction)
@@ -124,6 +124,9 @@ def options_of() -> argparse.Namespace:
     parser.add_argument("--python", default="3.13", help="the interpreter (default: %(default)s)")
     parser.add_argument("--seeds", type=int, default=5, help="of the simulator (default: %(default)s)")
     parser.add_argument("--calibrate", type=float, default=10.0, help="seconds (default: %(default)s)")
+    parser.add_argument(
+        "--keep", type=Path, help="keep the traces and the calibration in this folder, which must be new"
+    )
     parser.add_argument("--json", type=Path, help="write everything to this file")
     return parser.parse_args()
 
@@ -145,7 +148,11 @@ def main() -> int:
         if not options.only or any(fnmatch.fnmatch(one, o) for o in options.only)
     ]
     found: list[Replayed] = []
-    with tempfile.TemporaryDirectory(prefix="identity-") as folder, LoadClient(library_path(), None) as client:
+    if options.keep is not None:
+        options.keep.mkdir(parents=True)
+        Path(options.keep, "calibration.json").write_text(json.dumps(taken.to_json()))
+    with tempfile.TemporaryDirectory(prefix="identity-") as temporary, LoadClient(library_path(), None) as client:
+        folder = options.keep or temporary
         libraries = locked_python(interpreter, policy_corpus.LOCK, "corpus") if set(names) & set(OTHERS) else ""
         bench = Tracing(libraries, options.seconds, None, client)
         known = {one.name: one for one in policy_corpus.corpus()}

@@ -29,7 +29,7 @@ from headway.errors import HeadwayError
 from headway.native import library_path
 from headway.sim import calibration, machine
 from headway.sim.replay.change import Change
-from headway.sim.replay.learn import learn
+from headway.sim.replay.fit import model_of
 from headway.sim.whatif import Prediction, cores_of, predict
 from headway.traces.model import Trace
 from headway.traces.reader import read
@@ -192,7 +192,7 @@ def main() -> int:
             try:
                 bench.launch(program, policy_corpus.NONE)
                 trace = busiest(bench.trace)
-                model = learn(trace, costs)
+                model = model_of(trace, costs, cores=cores_of(trace))
                 policies = [one for one in sides if one != policy_corpus.NONE]
                 made = predict(model, [Change(policy=one) for one in policies], costs, cores=cores_of(trace))
                 for policy, prediction in zip(policies, made, strict=True):

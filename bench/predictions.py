@@ -4,9 +4,9 @@ Of each program (predictions_workload.py): (a) it is traced once, unchanged, und
 calibration made just before, each change is predicted; then (c) it is launched with each change for real, some launches of
 each, in turns with the unchanged one in drawn order; (d) the predictions are judged, the largest errors first.
 
-A program tells its own rate and latencies; the model tells turns, from wanting the GIL to letting it go. So what is
-predicted is the ratio of the traced program's turns to those with the change, and that times what the unchanged program tells is held
-against what the changed one tells. A request may be several turns: its p99 is then not the p99 of a turn, and that is a miss.
+A program tells its own rate; the model tells turns, from wanting the GIL to letting it go. So what is predicted is the ratio
+of the traced program's turns to those with the change, and that times what the traced program told is held against what the
+changed one tells. The p99 is that of a turn, and held against traces of the changed program: a request may be several turns.
 
 Cells whose own launches keep within 6 % (of the rate) and within 1.25 (of the p99) are judged by their error, the others by
 whether the 80 % interval holds all launches and is at most twice as wide. Peers on cells with another number of threads: Amdahl's law and
@@ -24,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from headway.errors import HeadwayError
 from headway.lab import discover, select
 from headway.sim import calibration, machine
 from headway.sim.replay.change import NOTHING, Change
+from headway.sim.replay.fit import model_of
 from headway.sim.replay.learn import learn
 from headway.sim.whatif import RolePrediction, cores_of, predict
 from headway.traces.reader import read
@@ -77,6 +79,8 @@ PROGRAMS = {
     "sleepers, 2 compute": Program("sleepers", cpu=2),
     "hashlib": Program("hashes", one_core=True),
     "lines": Program("lines", one_core=True),
+    "asyncio, split": Program("streams", split=True),
+    "zlib": Program("zips", one_core=True),
 }
 
 CHANGES = {
@@ -118,10 +122,11 @@ class Launcher:
         """Return what a program tells of itself."""
         headway = [sys.executable, "-m", "headway"]
         command = [self.python]
-        if trace is not None:
-            command = [*headway, "trace", "--python", self.python, "-o", str(trace)]
-        elif changed.policy != "none":
+        if changed.policy != "none":
             command = [*headway, "run", "--policy", changed.policy, "--python", self.python]
+            command += [] if trace is None else ["--trace", str(trace)]
+        elif trace is not None:
+            command = [*headway, "trace", "--python", self.python, "-o", str(trace)]
         command += [str(WORKLOAD), program.workload, str(self.seconds)]
         command += ["--cpu", str(program.cpu if changed.cpu is None else changed.cpu)]
         command += [] if changed.interval_s is None else ["--interval", str(changed.interval_s)]
@@ -157,8 +162,8 @@ def predicted(
 ) -> list[tuple[RolePrediction | None, tuple[str, ...]]]:
     """Return for each change what it does to the role that is asked about, and why that may be wrong: as the command does."""
     recorded = read(trace)
-    model = learn(recorded, costs)
     cores = cores_of(recorded)
+    model = model_of(recorded, costs, cores=cores)
     found: list[tuple[RolePrediction | None, tuple[str, ...]]] = []
     for one in changes:
         try:
@@ -171,26 +176,55 @@ def predicted(
     return found
 
 
+def turn_p99_ns(trace: Path, costs: machine.Costs) -> float | None:
+    """Return the p99 of a turn in a trace of the changed program, of the same part as a model is made of; None: too few turns."""
+    found = {role.replace("*", "").strip(): one for role, one in learn(read(trace), costs).measured.items()}
+    one = found.get(ROLE)
+    return one.p99_ns if one is not None and one.turns >= judged.LEAST_PIECES else None
+
+
 def measured(
-    launcher: Launcher, program: Program, sides: dict[str, Changed], launches: int, draw: random.Random
-) -> dict[str, list[dict[str, float]]]:
-    """Return what each side's launches told; all sides of a block are launched next to each other."""
+    launcher: Launcher,
+    program: Program,
+    sides: dict[str, Changed],
+    options: argparse.Namespace,
+    draw: random.Random,
+    turn_p99: Callable[[Path], float | None],
+) -> tuple[dict[str, list[dict[str, float]]], dict[str, list[float | None]]]:
+    """Return what each side's launches told, and the p99 of turns in launches that were traced.
+
+    All sides of a block are launched next to each other.
+    """
     told: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
-    for _ in range(launches):
+    turns: dict[str, list[float | None]] = {side: [] for side in sides}
+    for block in range(options.launches):
         for side in draw.sample(list(sides), len(sides)):
             told[side].append(launcher.launch(program, sides[side]))
-    return told
+            if block < options.traced and side in CHANGES:
+                with tempfile.TemporaryDirectory(prefix="predictions-") as folder:
+                    launcher.launch(program, sides[side], Path(folder, "changed.hwt"))
+                    turns[side].append(turn_p99(Path(folder, "changed.hwt")))
+    return told, turns
 
 
-def outcome(
-    span: judged.Span | None, before: list[dict[str, float]], after: list[dict[str, float]], figure: str, bound: float
+def rate_outcome(
+    role: RolePrediction | None, traced: dict[str, float], after: list[dict[str, float]]
 ) -> judged.Outcome | None:
-    """Return a prediction in the program's own unit, beside its launches; None where one of them tells too little."""
-    least = judged.LEAST_PIECES if figure == "p99_s" else 1
-    if span is None or any(one["pieces"] < least for one in (*before, *after)):
+    """Return a predicted rate in the program's own unit, beside its launches; None where one of them did nothing."""
+    span = ratio(role, "turns_per_s") if role is not None else None
+    if span is None or any(one["pieces"] < 1 for one in (traced, *after)):
         return None
-    own = statistics.median(one[figure] for one in before)
-    return judged.Outcome(span.times(own), tuple(one[figure] for one in after), bound)
+    return judged.Outcome(span.times(traced["rate"]), tuple(one["rate"] for one in after), judged.RATE_BOUND)
+
+
+def p99_outcome(role: RolePrediction | None, turns: list[float | None]) -> judged.Outcome | None:
+    """Return the predicted p99 of a turn in seconds, beside traced launches; None where one of these has too few turns."""
+    span = None if role is None else role.p99_ns
+    known = [one for one in turns if one is not None]
+    if span is None or not turns or len(known) < len(turns):
+        return None
+    predicted = judged.Span(span.value, span.low, span.high).times(1e-9)
+    return judged.Outcome(predicted, tuple(one * 1e-9 for one in known), judged.P99_BOUND)
 
 
 def laws(program: Program, told: dict[str, list[dict[str, float]]], changed: Changed) -> dict[str, float]:
@@ -213,37 +247,45 @@ def _fit(program: Program, count: int) -> str:
 def one_program(
     name: str, changes: list[str], launcher: Launcher, options: argparse.Namespace, folder: Path
 ) -> tuple[list[judged.Cell], tuple[int, int], dict[str, Any]]:
-    """Trace, predict, measure and judge one program."""
+    """Trace, predict, measure and judge one program. What was kept is not measured again."""
     program, draw = PROGRAMS[name], random.Random(f"{options.seed} {name}")
-    trace = folder / f"{program.workload}-{program.cpu}-{program.split}.hwt"
-    launcher.launch(program, Changed(), trace)
-    # Made beside the run: the costs of a shared machine change by the minute.
-    taken = calibration.measure(seconds=options.calibrate, interpreters=select(discover()[0], [launcher.python]))
-    costs = machine.from_json(taken.to_json(), "this machine's, just now")
+    stem = f"{program.workload}-{program.cpu}-{'split' if program.split else 'free'}"
+    trace, kept = folder / f"{stem}.hwt", folder / f"{stem}.json"
+    raw: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    if not raw:
+        raw["traced"] = launcher.launch(program, Changed(), trace)
+        # Made beside the run: the costs of a shared machine change by the minute.
+        taken = calibration.measure(seconds=options.calibrate, interpreters=select(discover()[0], [launcher.python]))
+        raw["calibration"] = taken.to_json()
+    costs = machine.from_json(raw["calibration"], "this machine's, just now")
     foretold = predicted(trace, [CHANGES[change] for change in changes], costs, options.seeds)
-    sides = {"unchanged": Changed(), **{change: CHANGES[change] for change in changes}}
-    if any(CHANGES[change].cpu for change in changes):
-        sides |= {_fit(program, count): Changed(cpu=count) for count in FITTED if count != program.cpu}
-    told = measured(launcher, program, sides, options.launches, draw)
+    if "told" not in raw:
+        sides = {"unchanged": Changed(), **{change: CHANGES[change] for change in changes}}
+        if any(CHANGES[change].cpu for change in changes):
+            sides |= {_fit(program, count): Changed(cpu=count) for count in FITTED if count != program.cpu}
+        raw["told"], raw["turn_p99_ns"] = measured(
+            launcher, program, sides, options, draw, lambda trace: turn_p99_ns(trace, costs)
+        )
+        kept.write_text(json.dumps(raw))
+    told = raw["told"]
     found = []
     ordered = {"none": (1.0, [one["rate"] for one in told["unchanged"]])}
     for change, (role, outside) in zip(changes, foretold, strict=True):
-        before, after = told["unchanged"], told[change]
+        after = told[change]
         rate = ratio(role, "turns_per_s") if role is not None else None
-        p99 = ratio(role, "p99_ns") if role is not None else None
         if change in POLICIES and rate is not None:
             ordered[change] = (rate.value, [one["rate"] for one in after])
         found.append(
             judged.Cell(
                 name,
                 change,
-                outcome(rate, before, after, "rate", judged.RATE_BOUND),
-                outcome(p99, before, after, "p99_s", judged.P99_BOUND),
+                rate_outcome(role, raw["traced"], after),
+                p99_outcome(role, raw["turn_p99_ns"][change]),
                 laws(program, told, CHANGES[change]),
                 outside,
             )
         )
-    return found, judged.order(ordered), {"told": told, "calibration": taken.to_json()}
+    return found, judged.order(ordered), raw
 
 
 def shown(one: judged.Outcome | None, scale: float = 1.0) -> str:
@@ -273,6 +315,12 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=2.0, help="that a launch is measured for (default: %(default)s)"
     )
+    parser.add_argument(
+        "--traced",
+        type=int,
+        default=3,
+        help="launches of each cell that are traced, for the p99 (default: %(default)s)",
+    )
     parser.add_argument("--only", action="append", default=[], help="only cells whose name has this; may be repeated")
     parser.add_argument("--quick", action="store_true", help="6 cells in two minutes")
     parser.add_argument("--python", default="3.13", help="the interpreter (default: %(default)s)")
@@ -281,6 +329,12 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
         "--calibrate", type=float, default=10.0, help="seconds, for each program (default: %(default)s)"
     )
     parser.add_argument("--seed", type=int, default=1, help="of the order of launches (default: %(default)s)")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        help="keep traces, calibrations and launches in this folder; what is there of an earlier run is judged anew and not "
+        "measured again, so these cells are no longer ones that the model was not made from",
+    )
     parser.add_argument("--json", type=Path, help="write everything to this file")
     return parser.parse_args(arguments)
 
@@ -325,11 +379,13 @@ def main() -> int:
     found: list[judged.Cell] = []
     wrong = told = 0
     raw: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory(prefix="predictions-") as folder:
+    with tempfile.TemporaryDirectory(prefix="predictions-") as temporary:
+        folder = options.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
         for name, changes in of_programs.items():
             print(f"{name}: {', '.join(changes)}", file=sys.stderr, flush=True)
             try:
-                of_one, (its_wrong, its_told), raw[name] = one_program(name, changes, launcher, options, Path(folder))
+                of_one, (its_wrong, its_told), raw[name] = one_program(name, changes, launcher, options, folder)
             except (FailedError, HeadwayError) as error:
                 print(f"{name} failed: {error}", flush=True)
                 found += [judged.Cell(name, change, None, None, outside=(str(error),)) for change in changes]

@@ -64,7 +64,7 @@ def speed(name: str, changes: dict[str, str], costs: Costs, repeats: int) -> tup
 def what_if(path: str) -> None:
     """Do what `headway whatif TRACE --policy fair` does, and print its time and memory as JSON."""
     from headway.sim.replay.change import Change
-    from headway.sim.replay.learn import learn
+    from headway.sim.replay.fit import model_of
     from headway.sim.whatif import predict
     from headway.traces.reader import read
 
@@ -72,7 +72,7 @@ def what_if(path: str) -> None:
     trace = read(path)
     read_s = time.perf_counter() - begun_s
     costs = load("preset")
-    predict(learn(trace, costs), [Change(policy="fair")], costs, cores=1)
+    predict(model_of(trace, costs, cores=1), [Change(policy="fair")], costs, cores=1)
     all_s = time.perf_counter() - begun_s
     memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     print(json.dumps({"events": len(trace.events), "read_s": read_s, "all_s": all_s, "memory_mb": memory_mb}))
