@@ -3,10 +3,10 @@
 #ifndef HEADWAY_BASE_PAUSE_H
 #define HEADWAY_BASE_PAUSE_H
 
-/* Once round such a loop: at first yields the core; from a hundred rounds on sleeps, 50 us and then
- * longer up to 1 ms. A yield alone may be for ever: under SCHED_FIFO it never lets a thread of
- * lower priority run, which may be the one that is waited for. `rounds` begins at 0. errno stays.
- */
+/* Once round such a loop: at first keeps the core, for some 0.1 ms in all; then sleeps, 50 us and
+ * longer up to 1 ms. It does not yield: under SCHED_FIFO a yield never lets a thread of lower
+ * priority run, and a seccomp filter that the program has installed itself may end it for the call.
+ * `rounds` begins at 0. errno stays. */
 void hw__pause(unsigned *rounds);
 
 /* Once round a loop of less than a microsecond. */
