@@ -86,8 +86,8 @@ def role_told(prediction: Prediction) -> RolePrediction | None:
 def replayed(name: str, trace: Path, costs: machine.Costs, seeds: int) -> Replayed:
     """Return a trace's replay."""
     recorded = read(trace)
-    model = model_of(recorded, costs, cores=cores_of(recorded))
     cores = cores_of(recorded)
+    model = model_of(recorded, costs, cores=cores)
     prediction = predict(model, [NOTHING], costs, cores=cores, seeds=seeds)[0]
     most = role_told(prediction)
     if most is None:

@@ -151,6 +151,11 @@ class Launcher:
         return told
 
 
+def unnumbered(role: str) -> str:
+    """Return a role as the workload calls it: `main *` is `main`."""
+    return role.replace("*", "").strip()
+
+
 def ratio(role: RolePrediction, figure: str) -> judged.Span | None:
     """Return a predicted figure over what the trace shows of it, with its interval; None where there is too little of it."""
     span, seen = getattr(role, figure), getattr(role.measured, figure)
@@ -171,15 +176,14 @@ def predicted(
         except HeadwayError as error:
             found.append((None, (str(error),)))
             continue
-        plain = {role.role.replace("*", "").strip(): role for role in made.roles}
-        found.append((plain.get(ROLE), made.outside))
+        found.append((next((role for role in made.roles if unnumbered(role.role) == ROLE), None), made.outside))
     return found
 
 
 def turn_p99_ns(trace: Path, costs: machine.Costs) -> float | None:
     """Return the p99 of a turn in a trace of the changed program, of the same part as a model is made of; None: too few turns."""
-    found = {role.replace("*", "").strip(): one for role, one in learn(read(trace), costs).measured.items()}
-    one = found.get(ROLE)
+    found = learn(read(trace), costs).measured
+    one = next((one for role, one in found.items() if unnumbered(role) == ROLE), None)
     return one.p99_ns if one is not None and one.turns >= judged.LEAST_PIECES else None
 
 

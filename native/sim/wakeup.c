@@ -15,8 +15,10 @@
 #define LEAST_CORES_TO_SEARCH 3
 
 static struct hw__core *any_idle(struct hw__machine *machine, const struct hw__task *task) {
-    for (int32_t i = 0; machine->core_count >= LEAST_CORES_TO_SEARCH && i < machine->core_count;
-         i++) {
+    if (machine->core_count < LEAST_CORES_TO_SEARCH) {
+        return NULL;
+    }
+    for (int32_t i = 0; i < machine->core_count; i++) {
         if ((task->allowed >> i & 1) != 0 && hw__core_is_idle(&machine->cores[i])) {
             return &machine->cores[i];
         }

@@ -2,7 +2,6 @@
 #include "trace/parks.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <string.h>
 
 #include "base/lease.h"
@@ -69,8 +68,9 @@ void hw__parks_close(void) { atomic_store(&door_open, false); }
 
 void hw__parks_stop(void) {
     hw__parks_close();
+    unsigned rounds = 0;
     while (atomic_load(&telling) != 0) {
-        sched_yield();
+        hw__pause(&rounds);
     }
     hw__threads_each(hw__parks_flush);
     hw__parks_forget();

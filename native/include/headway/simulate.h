@@ -47,7 +47,7 @@ enum hw_sim_cost {
     HW_SIM_COST_CACHE_LINE,      /* touching what another core wrote last */
     HW_SIM_COST_CHECK,           /* from a drop request until the evaluation loop sees it */
     HW_SIM_COST_PENDING,         /* from then until the GIL is let go */
-    HW_SIM_COST_COLD_SEND,       /* what calls take longer when the core did other work for 1 ms */
+    HW_SIM_COST_COLD_SEND,       /* what calls take longer that did not run on the core of late */
     HW_SIM_COST_COLD_RECEIVE,
     HW_SIM_COST_COLD_FUTEX_WAKE,
     HW_SIM_COST_COLD_FUTEX_SLEEP,

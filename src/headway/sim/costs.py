@@ -189,8 +189,12 @@ class _Deriver:
 
     def _after(self, gap: str) -> list[float]:
         # After so long a gap the send is cold, which the model adds by itself.
-        cold = max(0.0, self._median(f"socket_busy_{gap}_call") - self._median("socket_busy_call"))
-        return self._spread(f"socket_idle_{gap}", self._sent() + _SEND_SHARE * cold, least=_LEAST_WAY_NS)
+        known = self._sent() + _SEND_SHARE * self._colder("socket", gap)
+        return self._spread(f"socket_idle_{gap}", known, least=_LEAST_WAY_NS)
+
+    def _colder(self, way: str, gap: str) -> float:
+        """Return what a call that wakes takes longer after a gap."""
+        return max(0.0, self._median(f"{way}_busy_{gap}_call") - self._median(f"{way}_busy_call"))
 
     def timer_interrupt(self) -> list[float]:
         return self._spread("interrupt", self._clock())
@@ -284,8 +288,7 @@ class _Deriver:
         return self._spread("futex_busy_long_call", self._median("futex_busy_call"))
 
     def cold_futex_sleep(self) -> list[float]:
-        wake = max(0.0, self._median("futex_busy_long_call") - self._median("futex_busy_call"))
-        return self._spread("pair_futex_cold", self._median("pair_futex") + wake)
+        return self._spread("pair_futex_cold", self._median("pair_futex") + self._colder("futex", "long"))
 
     def cold_pending(self) -> list[float]:
         # Half of it, as of `pending`; what any cold call takes longer is not in it.

@@ -147,8 +147,8 @@ def specify(
     wanted_cores = change.cores or cores
     roles: list[Role] = []
     names: list[str] = []
+    # By port of the model, and which copy of it: threads that are added have clients of their own.
     clients: dict[tuple[int, int], Client] = {}
-    """By port of the model, and which copy of it: threads that are added have clients of their own."""
     for role in model.roles:
         members = [one for one in model.actors if one.role == role]
         count = 0 if role in without else wanted.get(role, len(members))

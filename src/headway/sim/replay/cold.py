@@ -46,16 +46,18 @@ class Cooling:
         self._cores = cores
         self._noted_ns: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
 
-    def hot_ns(self, bursts: Bursts, posts: Sequence[int]) -> NDArray[np.int64]:
-        """Return how long each burst runs when its code is hot: the simulator makes it cold again where it is.
+    def hot_ns(self, bursts: Bursts, posts: Sequence[int], kinds: Mapping[int, Call]) -> NDArray[np.int64]:
+        """Return how long each burst runs when its code is hot, in ns: the simulator makes it cold again where it is.
 
-        What coldness cost tiny bursts is noted, as of code that is all cold.
+        What coldness cost tiny bursts is noted, as of code that is all cold; and what it cost the calls after bursts.
 
         Args:
             bursts: Of one thread.
             posts: How many threads each wakes that wait for what it posts.
+            kinds: By stack, what kind of call lets the GIL go there.
         """
         how_cold = _how_cold(bursts)
+        self._note_calls(bursts, how_cold, kinds)
         run_ns = self._without_wakes(bursts, posts, how_cold)
         short = run_ns < _SHORT_NS
         cold = (how_cold >= _COLD) & short
@@ -80,12 +82,12 @@ class Cooling:
                 run_ns[here] = hot_ns
         return np.maximum(run_ns, 1)
 
-    def note_calls(self, bursts: Bursts, kinds: Mapping[int, Call]) -> None:
+    def _note_calls(self, bursts: Bursts, how_cold: NDArray[np.float64], kinds: Mapping[int, Call]) -> None:
         """Note what sends and receives took more than when hot, of those that were measured and came after a long wait.
 
         Of receives only those count that found their data: going to sleep, and waking up, is no part of it.
         """
-        cold = (_how_cold(bursts) >= _ALL_COLD) & (2 * bursts.away_cpu_ns > bursts.away_ns)
+        cold = (how_cold >= _ALL_COLD) & (2 * bursts.away_cpu_ns > bursts.away_ns)
         call = np.array([kinds[int(stack)] for stack in bursts.stack], dtype=object)
         for kind, name, hot in (
             (Call.SEND, "cold_send", ("send", "send_end")),

@@ -2,8 +2,8 @@
 
 A calibration tells what a wake-up takes on this machine, in a small loop, some time ago. In a program the same takes longer:
 its code is less hot, it makes calls in between, and the machine has its moods. How long it takes from one thread's release
-until a thread that waits has the GIL is in the trace, for every hand-over. So the unchanged program is simulated once, and
-what waking and sleeping cost is multiplied such that hand-overs take as long as in the trace.
+until a thread that waits has the GIL is in the trace, for every hand-over. So the unchanged program is simulated a few times,
+and what waking and sleeping cost is multiplied such that hand-overs take as long as in the trace.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headway.errors import HeadwayError
 from headway.sim.machine import Costs
-from headway.sim.replay.calls import Call, call_at
+from headway.sim.replay.calls import Call
 from headway.sim.replay.change import NOTHING
 from headway.sim.replay.learn import Model, learn
 from headway.sim.replay.trace import predicted_trace
@@ -80,7 +80,7 @@ def model_of(trace: Trace, costs: Costs, *, cores: int, calls: Mapping[int, Call
         ScenarioError: The trace shows no GIL, or nothing that could be replayed.
     """
     model = learn(trace, costs, calls)
-    seen = hand_overs(trace, model.seen.since_ns, model.seen.until_ns)
+    seen = hand_overs(trace, model.seen.since_ns, model.seen.until_ns, model.kinds)
     if cores < 2 or max(len(seen.waited), len(seen.woken)) < _FEW:
         return model
     waking = sleeping = 1.0
@@ -96,7 +96,7 @@ def model_of(trace: Trace, costs: Costs, *, cores: int, calls: Mapping[int, Call
             )
         except HeadwayError:
             return model
-        made = hand_overs(simulated, simulated.start_ns, simulated.end_ns)
+        made = hand_overs(simulated, simulated.start_ns, simulated.end_ns, model.kinds)
         waited, woken = _times(seen.waited, made.waited), _times(seen.woken, made.woken)
         waking *= waited or woken or 1.0  # what cannot be told is as the other one
         sleeping *= woken or waited or 1.0
@@ -121,11 +121,17 @@ def _scaled(model: Model, costs: Costs, waking: float, sleeping: float) -> Model
     return dataclasses.replace(model, own_costs=own)
 
 
-def hand_overs(trace: Trace, since_ns: int, until_ns: int) -> HandOvers:
-    """Return how long each hand-over took in a part of a trace; of a long one at its beginning."""
+def hand_overs(trace: Trace, since_ns: int, until_ns: int, kinds: Mapping[int, Call]) -> HandOvers:
+    """Return how long each hand-over took in a part of a trace; of a long one at its beginning.
+
+    Args:
+        trace: A program's, or of its simulation, which has the same stacks.
+        since_ns: When the part begins.
+        until_ns: When it ends.
+        kinds: By stack, what kind of call lets the GIL go there.
+    """
     events = trace.events[np.isin(trace.events["kind"], (Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE))]
     events = events[(events["time_ns"] >= since_ns) & (events["time_ns"] < until_ns)][:_MOST_EVENTS]
-    waits_for_lock = _locks(trace)
     waited, woken = [], []
     wanted_ns: dict[int, int] = {}
     away: dict[int, bool] = {}
@@ -140,7 +146,7 @@ def hand_overs(trace: Trace, since_ns: int, until_ns: int) -> HandOvers:
     ):
         late_ns = time_ns - released_ns
         if kind == Kind.RELEASE:
-            away[thread] = not forced and waits_for_lock[value]
+            away[thread] = not forced and kinds.get(value) is Call.LOCK
             released_ns, released_by, lets_in = time_ns, thread, away[thread]
             continue
         if away.pop(thread, False) and lets_in and thread != released_by and late_ns < _LATE_NS:
@@ -153,9 +159,3 @@ def hand_overs(trace: Trace, since_ns: int, until_ns: int) -> HandOvers:
             if thread != released_by and released_ns - since > _ASLEEP_NS and late_ns < _LATE_NS:
                 waited.append(late_ns)
     return HandOvers(np.array(waited, dtype=np.int64), np.array(woken, dtype=np.int64))
-
-
-def _locks(trace: Trace) -> list[bool]:
-    """Return for each stack whether a thread waits there for a lock of another one."""
-    of_frame = [call_at(frame) is Call.LOCK for frame in trace.frames]
-    return [stack > 0 and of_frame[frame] for stack, frame in enumerate(trace.stack_frame.tolist())]

@@ -23,7 +23,7 @@ from headway.sim.replay.wakes import Wakes, find_wakes
 from headway.sim.replay.window import window
 from headway.sim.result import percentile
 from headway.traces.analysis.words import role as role_of
-from headway.traces.model import Trace
+from headway.traces.model import Frame, Trace
 
 __all__ = ["Actor", "Measured", "Model", "learn"]
 
@@ -95,6 +95,7 @@ class Model:
         seen: The window that is replayed.
         actors: Its threads.
         ports: Where clients that are simulated, too, send their requests.
+        kinds: By stack, what kind of call lets the GIL go there.
         semaphores: How many wake-ups among them are replayed.
         dists: Distributions that operations refer to, as quantiles in ns.
         own_costs: Costs that the trace itself shows, by their names, as quantiles in ns: how soon holders let go, and what
@@ -108,6 +109,7 @@ class Model:
     seen: Seen
     actors: tuple[Actor, ...]
     ports: tuple[Port, ...]
+    kinds: Mapping[int, Call]
     semaphores: int
     dists: tuple[tuple[float, ...], ...]
     own_costs: Mapping[str, tuple[float, ...]]
@@ -161,27 +163,33 @@ def learn(trace: Trace, costs: Costs, calls: Mapping[int, Call] | None = None) -
     roles = _roles(trace, seen)
     ended_ns = trace.process.start_realtime_ns + trace.end_ns - trace.start_ns
     dated = trace.process.start_realtime_ns > _DATED_NS
-    changed = changed_since({one.filename for one in trace.frames}, ended_ns) if dated else frozenset()
-    kinds = _kinds(trace, seen, changed) if calls is None else defaultdict(lambda: Call.UNKNOWN, calls)
+    frames = _frames(trace, seen)
+    filenames = {frame.filename for frame in frames.values() if frame is not None}
+    changed = changed_since(filenames, ended_ns) if dated else frozenset()
+    kinds = {
+        stack: call_at(frame, changed) if calls is None else calls.get(stack, Call.UNKNOWN)
+        for stack, frame in frames.items()
+    }
     # On one core a woken thread runs only when its waker has left that core.
     wakes = find_wakes(seen, kinds, costs.median("switch") if trace.process.core_count == 1 else wake_ns(costs))
     computes = computing(seen, trace.process.core_count)
     peers = {thread: find_peer(seen, thread, bursts, kinds, costs) for thread, bursts in seen.bursts.items()}
     ports = find_ports(seen, kinds, trace.stack_frame, peers, costs)
     cooling = Cooling(costs, trace.process.core_count)
-    building = _Building(seen, costs, cooling, kinds, wakes, _literals(trace, seen, changed), computes, peers, ports)
+    building = _Building(seen, costs, cooling, kinds, wakes, _literals(frames, changed), computes, peers, ports)
     actors = tuple(_actor(thread, roles[thread], bursts, building) for thread, bursts in seen.bursts.items())
     actors = tuple(one for one in actors if len(one.ops))
     if not actors:
         raise ScenarioError("the trace is too short to predict from", hint="record for a second or more")
     _look_for_limits(trace, seen, building)
-    _look_for_changed(trace, seen, changed, building)
+    _look_for_changed(changed, building)
     _look_for_feedback(seen, building)
     return Model(
         trace=trace,
         seen=seen,
         actors=actors,
         ports=ports,
+        kinds=kinds,
         semaphores=wakes.count,
         dists=tuple(building.dists),
         own_costs=_own_costs(trace, seen, building),
@@ -207,10 +215,10 @@ def _roles(trace: Trace, seen: Seen) -> dict[int, str]:
     }
 
 
-def _kinds(trace: Trace, seen: Seen, changed: frozenset[str]) -> dict[int, Call]:
-    stacks = np.unique(np.concatenate([one.stack for one in seen.bursts.values()] or [np.zeros(0, dtype=np.uint32)]))
-    frames = {int(stack): trace.frames[trace.stack_frame[stack]] if stack else None for stack in stacks}
-    return {stack: call_at(frame, changed) for stack, frame in frames.items()}
+def _frames(trace: Trace, seen: Seen) -> dict[int, Frame | None]:
+    """Return by stack the frame that lets the GIL go there, of those of the window; None: not known."""
+    stacks = {int(one) for bursts in seen.bursts.values() for one in np.unique(bursts.stack)}
+    return {stack: trace.frames[trace.stack_frame[stack]] if stack else None for stack in stacks}
 
 
 def _own_costs(trace: Trace, seen: Seen, building: _Building) -> dict[str, tuple[float, ...]]:
@@ -232,10 +240,9 @@ def _answer_ns(seen: Seen) -> NDArray[np.int64]:
     return answer_ns[answer_ns < _LATE_NS]
 
 
-def _literals(trace: Trace, seen: Seen, changed: frozenset[str]) -> dict[int, int]:
+def _literals(frames: Mapping[int, Frame | None], changed: frozenset[str]) -> dict[int, int]:
     """Return by stack how long a sleep is that a line of the program has as a number."""
-    stacks = {int(one) for bursts in seen.bursts.values() for one in np.unique(bursts.stack)} - {0}
-    found = {stack: sleep_ns_at(trace.frames[trace.stack_frame[stack]], changed) for stack in stacks}
+    found = {stack: sleep_ns_at(frame, changed) for stack, frame in frames.items()}
     return {stack: value for stack, value in found.items() if value is not None}
 
 
@@ -276,11 +283,9 @@ def _look_for_limits(trace: Trace, seen: Seen, building: _Building) -> None:
         building.outside["other GILs than the main interpreter's are left out"] = None
 
 
-def _look_for_changed(trace: Trace, seen: Seen, changed: frozenset[str], building: _Building) -> None:
-    """Note which files a thread lets the GIL go in that were edited since."""
-    stacks = np.unique(np.concatenate([one.stack for one in seen.bursts.values()]))
-    edited = {trace.frames[trace.stack_frame[stack]].filename for stack in stacks} & changed
-    for one in sorted(one for one in edited if os.path.exists(one)):
+def _look_for_changed(changed: frozenset[str], building: _Building) -> None:
+    """Note which files were edited since; of those that are gone there is nothing to say."""
+    for one in sorted(one for one in changed if os.path.exists(one)):
         building.rests_on[f"{printable(one)} was edited after the trace was made: its lines do not tell its calls"] = (
             None
         )
@@ -311,8 +316,7 @@ def _actor(thread: int, role: str, bursts: Bursts, building: _Building) -> Actor
         return Actor(thread, role, np.array(rows, dtype=OP_DTYPE), -1, 0)
     seen, costs, kinds, wakes = building.seen, building.costs, building.kinds, building.wakes
     posts = [wakes.posts.get((thread, index), ()) for index in range(len(bursts))]
-    hot_ns = building.cooling.hot_ns(bursts, [len(one) for one in posts])
-    building.cooling.note_calls(bursts, kinds)
+    hot_ns = building.cooling.hot_ns(bursts, [len(one) for one in posts], kinds)
     typical = _typical_away(bursts)
     sleeps = asked_sleeps(seen, thread, bursts, kinds, costs, building.literal_ns)
     peer = building.peers[thread]
