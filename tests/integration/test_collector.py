@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from headway.live import collect, collector
+from headway.live.door import Door
 from headway.live.files import lock, lock_path, unlock, wait_until_finished
 from headway.traces.model import Kind
 from headway.traces.reader import read
@@ -483,7 +484,7 @@ def test_a_collector_that_fails_leaves_nothing(here, monkeypatch):
     def fail(*_, **__):
         raise MemoryError
 
-    door = collect.Door()
+    door = Door()
     descriptor = lock(here / "x.hwt")
     monkeypatch.setattr(collect, "Collector", fail)
     detached = collector.DetachedCollector(door, here / "x.hwt", descriptor, lambda *_: None)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from headway.live import collect
+from headway.live.door import HELLO_MAGIC, PROCESS_MEMORY_BYTES, Door
 from headway.traces import format as hwt
 
 pytestmark = pytest.mark.slow
@@ -55,7 +56,7 @@ def memory(chunks=64, filled=0):
 @pytest.fixture
 def collector(tmp_path):
     """A collector of 1 MB, that was called by nobody yet."""
-    with collect.Collector(collect.Door(), tmp_path / "x.hwt", max_bytes=LIMIT) as one:
+    with collect.Collector(Door(), tmp_path / "x.hwt", max_bytes=LIMIT) as one:
         yield one
 
 
@@ -196,7 +197,7 @@ def test_a_process_is_recorded_once_at_a_time(collector, alive):
 
 def test_a_memory_that_claims_more_than_ours_has(collector, tmp_path):
     """It is refused before anything is allocated for it, and leaves no file."""
-    most = collect.PROCESS_MEMORY_BYTES // hwt.CHUNK_BYTES
+    most = PROCESS_MEMORY_BYTES // hwt.CHUNK_BYTES
     for chunks in (most + 1, 1_000_000):
         with pytest.raises(OSError, match="Protocol error"):
             begin(collector, os.getpid(), chunks=chunks)
@@ -207,7 +208,7 @@ def test_a_memory_that_claims_more_than_ours_has(collector, tmp_path):
 
 def test_only_descendants_of_the_target_are_recorded(tmp_path, alive):
     """Of those that know the launch's number: as `headway attach` does."""
-    door = collect.Door()
+    door = Door()
     child = alive()
     with collect.Collector(door, tmp_path / "x.hwt", only=child) as collector:
         for pid in (os.getpid(), os.getppid(), alive(), 1):
@@ -216,15 +217,15 @@ def test_only_descendants_of_the_target_are_recorded(tmp_path, alive):
         assert collector.problems == [f"4 processes are not recorded: they do not descend from process {child}"]
         begin(collector, child)
         assert len(collector._sessions) == 1
-    with collect.Collector(collect.Door(), tmp_path / "y.hwt", only=os.getpid()) as collector:
+    with collect.Collector(Door(), tmp_path / "y.hwt", only=os.getpid()) as collector:
         begin(collector, alive())
         assert len(collector._sessions) == 1
 
 
 def test_who_calls_is_who_the_kernel_says(tmp_path):
     """A process that sends many memories has one session."""
-    with collect.Collector(collect.Door(), tmp_path / "x.hwt", only=os.getpid()) as collector:
-        hello = struct.pack("<QQ", collect._HELLO_MAGIC, collector._door.family)
+    with collect.Collector(Door(), tmp_path / "x.hwt", only=os.getpid()) as collector:
+        hello = struct.pack("<QQ", HELLO_MAGIC, collector._door.family)
         for _ in range(20):
             descriptor = memory()
             with socket.socket(socket.AF_UNIX) as caller:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headway.agent import STARTUP_PATH
-from headway.live.collect import Door
+from headway.live.door import Door
 from headway.live.launch import environment, original_environment, out_of_reach, scheduled_environment
 
 

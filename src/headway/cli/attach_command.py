@@ -37,7 +37,7 @@ from headway.cli.trace_command import add_output, summarise
 
 if TYPE_CHECKING:
     from headway.live import attach
-    from headway.live.collect import Door
+    from headway.live.door import Door
 
 __all__ = ["add_despite_filter", "add_patience", "prepare", "run"]
 

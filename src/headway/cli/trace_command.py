@@ -144,8 +144,8 @@ def become_traced(
 ) -> NoReturn:
     """Start the collector, and become the program. Raises ProgramMissingError, ProgramUnfitError, RecordingError."""
     from headway.live import files, launch
-    from headway.live.collect import Door
     from headway.live.collector import DetachedCollector
+    from headway.live.door import Door
 
     file, lock = recorded.file, recorded.lock
 

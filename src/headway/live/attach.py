@@ -21,7 +21,7 @@ from headway.agent import AGENT_PATH
 from headway.errors import RecordingError
 from headway.live import filters
 from headway.live.channel import Answer, Channel, close_all, is_seen
-from headway.live.collect import PROCESS_MEMORY_BYTES, Door
+from headway.live.door import PROCESS_MEMORY_BYTES, Door
 from headway.live.files import descendants
 from headway.live.inject import check_state, run_soon
 from headway.live.lease import SPAN_S, Ended, Lease

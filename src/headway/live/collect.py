@@ -9,12 +9,7 @@ One file, since who calls, what their files may have and which of those make roo
 
 import bisect
 import contextlib
-import errno
 import os
-import selectors
-import socket
-import struct
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,8 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self, final
 
-from headway.errors import RecordingError
-from headway.live.channel import DOOR, private_folder
+from headway.live.door import Door, Reception, watch_process
 from headway.live.files import begin_ticks, parent_of
 from headway.native import CHUNK_BYTES, Collection, CollectionState
 
@@ -33,9 +27,7 @@ __all__ = [
     "DEFAULT_MEMORY_BYTES",
     "MOST_FILES",
     "MOST_SESSIONS",
-    "PROCESS_MEMORY_BYTES",
     "Collector",
-    "Door",
     "collecting",
 ]
 
@@ -43,10 +35,6 @@ DEFAULT_MAX_BYTES = 512 << 20
 """What the files of a launch may have together before the oldest events make room."""
 DEFAULT_MEMORY_BYTES = 128 << 20
 """What the processes of a launch may have together in memory, waiting to be written."""
-PROCESS_MEMORY_BYTES = 128 << 20
-"""What one of them may have, if it is alone: a thread has 16 KiB, of which it touches what it fills.
-
-A memory that claims more is refused (HW_COLLECT_MOST_BYTES of native/include/headway/collect.h)."""
 MOST_SESSIONS = 1024
 """So many processes of a launch are recorded at a time."""
 MOST_FILES = 4096
@@ -64,69 +52,8 @@ _SPACE_S = 1.0
 """How often we look what is free."""
 _BUSY_S, _IDLE_S = 0.02, 0.2
 """Between two passes: while there is much to copy, and while there is nothing."""
-_HELLO = struct.Struct("<QQ")
-_HELLO_MAGIC = 0x0A315448574F4C48
-_HELLO_S = 5.0
-"""For a process to say what it wants, once it has called."""
-_BACKLOG = 4096
 _HEADER_BYTES = 4096
 """Of a trace's file."""
-
-
-class Door:
-    """A socket at which processes that record find their collector."""
-
-    def __init__(self, *, record_arguments: bool = False) -> None:
-        """Open it, in a new folder.
-
-        Args:
-            record_arguments: The traces are to have their programs' arguments.
-
-        Raises:
-            RecordingError: There can be no socket.
-        """
-        self.family = int.from_bytes(os.urandom(8), "little") or 1
-        """A random number, which only those know who belong to the launch."""
-        self._arguments = record_arguments
-        self.called = threading.Event()
-        """A first process has called, and knows its file."""
-        try:
-            self.folder = _new_folder()
-            self.path = self.folder / DOOR
-            # A process of root's may give up its rights before it calls. Who calls must know the family.
-            self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-            self.socket.bind(str(self.path))
-            self.path.chmod(0o666)
-            self.socket.listen(_BACKLOG)
-        except OSError as error:
-            raise RecordingError(
-                f"no socket can be made: {error.strerror or error}",
-                hint="name another folder with TMPDIR; a socket's path may have 107 characters",
-            ) from error
-
-    def environment(self) -> dict[str, str]:
-        """Return the variables by which the recorder in a process finds it."""
-        found = {
-            "HEADWAY_TRACE_DOOR": str(self.path),
-            "HEADWAY_TRACE_FAMILY": str(self.family),
-            "HEADWAY_TRACE_BYTES": str(PROCESS_MEMORY_BYTES),
-        }
-        if self._arguments:
-            found["HEADWAY_TRACE_ARGUMENTS"] = "1"
-        return found
-
-    def moved(self, descriptor: int) -> None:
-        """The socket has this descriptor now, in a child that has closed all others."""
-        self.socket.detach()
-        self.socket = socket.socket(fileno=descriptor)
-
-    def close(self) -> None:
-        """Take it away."""
-        self.socket.close()
-        with contextlib.suppress(OSError):
-            self.path.unlink()
-        with contextlib.suppress(OSError):
-            self.folder.rmdir()
 
 
 @final
@@ -223,11 +150,9 @@ class Collector:
         """What those occupy that are not removed: the first process's, and any that cannot be."""
         self._stuck = 0
         """How many could not be removed."""
-        self._callers: dict[socket.socket, float] = {}
         self._looked_s = 0.0
         self._room = self._max_chunks
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(door.socket, selectors.EVENT_READ)
+        self._reception = Reception(door, self._begin, self._fail)
 
     def __enter__(self) -> Self:
         return self
@@ -260,7 +185,7 @@ class Collector:
     @property
     def busy(self) -> bool:
         """There are processes that record, or that are just calling."""
-        return bool(self._sessions or self._callers)
+        return bool(self._sessions) or self._reception.busy
 
     def run(self, over: Callable[[], bool], *, at_once: bool = False) -> None:
         """Collect until `over` says so, and no process records any more; or `at_once`, though some go on."""
@@ -277,7 +202,7 @@ class Collector:
 
     def step(self, pause_s: float) -> bool:
         """Wait so long for calls, then copy what is new; return whether somebody called."""
-        called = self._answer(pause_s)
+        called = self._reception.answer(pause_s)
         self.copy()
         return called
 
@@ -322,58 +247,6 @@ class Collector:
             self._let_go(session)
         self._make_room(0)
 
-    def _answer(self, pause_s: float) -> bool:
-        called = False
-        for key, _ in self._selector.select(pause_s):
-            if key.fileobj is self._door.socket:
-                called = True
-                self._accept()
-            elif isinstance(key.fileobj, socket.socket):
-                called = True
-                self._hear(key.fileobj)
-            else:
-                key.data.gone = True
-        now_s = time.monotonic()
-        for caller in [one for one, since_s in self._callers.items() if now_s - since_s > _HELLO_S]:
-            self._hang_up(caller)
-        return called
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                caller, _ = self._door.socket.accept()
-            except OSError as error:
-                if error.errno != errno.EAGAIN:  # no descriptor is left: it waits until one is, and is heard then
-                    time.sleep(_BUSY_S)
-                return
-            caller.setblocking(False)
-            self._callers[caller] = time.monotonic()
-            self._selector.register(caller, selectors.EVENT_READ)
-
-    def _hang_up(self, caller: socket.socket) -> None:
-        self._callers.pop(caller, None)
-        self._selector.unregister(caller)
-        caller.close()
-
-    def _hear(self, caller: socket.socket) -> None:
-        descriptors: list[int] = []
-        try:
-            text, descriptors, _, _ = socket.recv_fds(caller, _HELLO.size, 1)
-            if len(text) == _HELLO.size and _HELLO.unpack(text) == (_HELLO_MAGIC, self._door.family):
-                credentials = caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-                if descriptors:
-                    self._begin(descriptors[0], struct.unpack("3i", credentials)[0])
-                else:
-                    self._fail(os.strerror(errno.EMFILE))
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self._fail(error.strerror or str(error))
-        finally:
-            for one in descriptors:
-                os.close(one)
-        self._hang_up(caller)
-
     def _fail(self, why: str) -> None:
         """A process that has called is not recorded; it cannot be told."""
         problem = f"some processes are not recorded: {why}"
@@ -404,7 +277,7 @@ class Collector:
             return
         pidfd = -1
         try:
-            pidfd, gone = _watch(pid)
+            pidfd, gone = watch_process(pid)
             collection = Collection(memory, file, path)
         except OSError:
             # Without a further descriptor: there may be none, which may be why.
@@ -419,7 +292,7 @@ class Collector:
         state = CollectionState(False, 0, 0, 0, 0, 0, 0)
         session = _Session(pid, pidfd, began, file, path, collection, state, gone, time.monotonic_ns())
         if pidfd >= 0:
-            self._selector.register(pidfd, selectors.EVENT_READ, session)
+            self._reception.keep(pidfd, session)
         self._sessions.append(session)
         self.files.append(path)
         self._door.called.set()
@@ -473,7 +346,7 @@ class Collector:
             self._say(f"{session.path} lacks some events: {os.strerror(session.state.error)}")
         self._sessions.remove(session)
         if session.pidfd >= 0:
-            self._selector.unregister(session.pidfd)
+            self._reception.forget(session.pidfd)
             os.close(session.pidfd)
         session.collection.close()
         made = _identity(session.file)
@@ -539,26 +412,7 @@ class Collector:
         """Let go of all that is open. What processes record from now on is lost."""
         for session in list(self._sessions):
             self._let_go(session)
-        for caller in list(self._callers):
-            self._hang_up(caller)
-        self._selector.close()
-        self._door.close()
-
-
-def _watch(pid: int) -> tuple[int, bool]:
-    """Return a descriptor that tells of a process's end, -1 where there can be none, and whether it is gone already.
-
-    Raises:
-        OSError: No descriptor is left.
-    """
-    if pid <= 0:  # in a PID namespace that we do not see into
-        return -1, False
-    try:
-        return os.pidfd_open(pid), False
-    except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            raise
-        return -1, error.errno == errno.ESRCH  # else a kernel before 5.3, or a filter
+        self._reception.close()
 
 
 def _refuse(memory: int) -> None:
@@ -634,14 +488,6 @@ def _free_chunks(file: int) -> int:
         return 1 << 40
     reserve = min(_RESERVE_BYTES, int(room.f_blocks * room.f_frsize * _RESERVE_SHARE))
     return max(0, room.f_bavail * room.f_frsize - reserve) // CHUNK_BYTES
-
-
-def _new_folder() -> Path:
-    """Make a folder for a socket. Raises OSError."""
-    try:
-        return private_folder()
-    except RecordingError:  # no runtime folder, and no home: a process looks at whose socket it is
-        return Path(tempfile.mkdtemp(prefix="headway-"))
 
 
 @contextlib.contextmanager

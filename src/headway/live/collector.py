@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, final
 
 from headway.live import collect, files
-from headway.live.collect import DEFAULT_MAX_BYTES, Door
+from headway.live.collect import DEFAULT_MAX_BYTES
+from headway.live.door import Door
 
 __all__ = ["DetachedCollector"]
 

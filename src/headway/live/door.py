@@ -1,0 +1,214 @@
+"""Where processes that record call: a Unix socket, and who answers there.
+
+A process that records does not touch a file system (native/trace/session.h). It sends the descriptor of its memory to
+our socket, and keeps nothing open. From then on it is known to whoever answers, until it is gone.
+"""
+
+import contextlib
+import errno
+import os
+import selectors
+import socket
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, final
+
+from headway.errors import RecordingError
+from headway.live.channel import DOOR, private_folder
+
+__all__ = ["HELLO_MAGIC", "PROCESS_MEMORY_BYTES", "Caller", "Door", "Reception", "watch_process"]
+
+PROCESS_MEMORY_BYTES = 128 << 20
+"""What one of them may have, if it is alone: a thread has 16 KiB, of which it touches what it fills.
+
+A memory that claims more is refused (HW_COLLECT_MOST_BYTES of native/include/headway/collect.h)."""
+HELLO_MAGIC = 0x0A315448574F4C48
+_HELLO = struct.Struct("<QQ")
+_HELLO_S = 5.0
+"""For a process to say what it wants, once it has called."""
+_BACKLOG = 4096
+_BUSY_S = 0.02
+
+
+class Door:
+    """A socket at which processes that record find their collector."""
+
+    def __init__(self, *, record_arguments: bool = False) -> None:
+        """Open it, in a new folder.
+
+        Args:
+            record_arguments: The traces are to have their programs' arguments.
+
+        Raises:
+            RecordingError: There can be no socket.
+        """
+        self.family = int.from_bytes(os.urandom(8), "little") or 1
+        """A random number, which only those know who belong to the launch."""
+        self._arguments = record_arguments
+        self.called = threading.Event()
+        """A first process has called, and knows its file."""
+        try:
+            self.folder = _new_folder()
+            self.path = self.folder / DOOR
+            # A process of root's may give up its rights before it calls. Who calls must know the family.
+            self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            self.socket.bind(str(self.path))
+            self.path.chmod(0o666)
+            self.socket.listen(_BACKLOG)
+        except OSError as error:
+            raise RecordingError(
+                f"no socket can be made: {error.strerror or error}",
+                hint="name another folder with TMPDIR; a socket's path may have 107 characters",
+            ) from error
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables by which the recorder in a process finds it."""
+        found = {
+            "HEADWAY_TRACE_DOOR": str(self.path),
+            "HEADWAY_TRACE_FAMILY": str(self.family),
+            "HEADWAY_TRACE_BYTES": str(PROCESS_MEMORY_BYTES),
+        }
+        if self._arguments:
+            found["HEADWAY_TRACE_ARGUMENTS"] = "1"
+        return found
+
+    def moved(self, descriptor: int) -> None:
+        """The socket has this descriptor now, in a child that has closed all others."""
+        self.socket.detach()
+        self.socket = socket.socket(fileno=descriptor)
+
+    def close(self) -> None:
+        """Take it away."""
+        self.socket.close()
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
+
+
+class Caller(Protocol):
+    """What a process is to whoever answers."""
+
+    gone: bool
+    """It has ended."""
+
+
+@final
+class Reception:
+    """Answers at a door. What is one's own is closed with it, the door included."""
+
+    def __init__(self, door: Door, begin: Callable[[int, int], None], fail: Callable[[str], None]) -> None:
+        """Begin.
+
+        Args:
+            door: Where processes call.
+            begin: Is told a memory's descriptor, which is closed afterwards, and the process's id. Raises OSError.
+            fail: Is told why a process that has called is not recorded; it cannot be told itself.
+        """
+        self._door = door
+        self._begin = begin
+        self._fail = fail
+        self._callers: dict[socket.socket, float] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(door.socket, selectors.EVENT_READ)
+
+    @property
+    def busy(self) -> bool:
+        """Somebody is just calling."""
+        return bool(self._callers)
+
+    def keep(self, pidfd: int, caller: Caller) -> None:
+        """Have `gone` set when the process of a descriptor ends."""
+        self._selector.register(pidfd, selectors.EVENT_READ, caller)
+
+    def forget(self, pidfd: int) -> None:
+        """Look at this descriptor no more."""
+        self._selector.unregister(pidfd)
+
+    def answer(self, pause_s: float) -> bool:
+        """Wait so long for calls; return whether somebody called."""
+        called = False
+        for key, _ in self._selector.select(pause_s):
+            if key.fileobj is self._door.socket:
+                called = True
+                self._accept()
+            elif isinstance(key.fileobj, socket.socket):
+                called = True
+                self._hear(key.fileobj)
+            else:
+                key.data.gone = True
+        now_s = time.monotonic()
+        for caller in [one for one, since_s in self._callers.items() if now_s - since_s > _HELLO_S]:
+            self._hang_up(caller)
+        return called
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                caller, _ = self._door.socket.accept()
+            except OSError as error:
+                if error.errno != errno.EAGAIN:  # no descriptor is left: it waits until one is, and is heard then
+                    time.sleep(_BUSY_S)
+                return
+            caller.setblocking(False)
+            self._callers[caller] = time.monotonic()
+            self._selector.register(caller, selectors.EVENT_READ)
+
+    def _hang_up(self, caller: socket.socket) -> None:
+        self._callers.pop(caller, None)
+        self._selector.unregister(caller)
+        caller.close()
+
+    def _hear(self, caller: socket.socket) -> None:
+        descriptors: list[int] = []
+        try:
+            text, descriptors, _, _ = socket.recv_fds(caller, _HELLO.size, 1)
+            if len(text) == _HELLO.size and _HELLO.unpack(text) == (HELLO_MAGIC, self._door.family):
+                credentials = caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+                if descriptors:
+                    self._begin(descriptors[0], struct.unpack("3i", credentials)[0])
+                else:
+                    self._fail(os.strerror(errno.EMFILE))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._fail(error.strerror or str(error))
+        finally:
+            for one in descriptors:
+                os.close(one)
+        self._hang_up(caller)
+
+    def close(self) -> None:
+        """Hang up on all."""
+        for caller in list(self._callers):
+            self._hang_up(caller)
+        self._selector.close()
+        self._door.close()
+
+
+def watch_process(pid: int) -> tuple[int, bool]:
+    """Return a descriptor that tells of a process's end, -1 where there can be none, and whether it is gone already.
+
+    Raises:
+        OSError: No descriptor is left.
+    """
+    if pid <= 0:  # in a PID namespace that we do not see into
+        return -1, False
+    try:
+        return os.pidfd_open(pid), False
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
+        return -1, error.errno == errno.ESRCH  # else a kernel before 5.3, or a filter
+
+
+def _new_folder() -> Path:
+    """Make a folder for a socket. Raises OSError."""
+    try:
+        return private_folder()
+    except RecordingError:  # no runtime folder, and no home: a process looks at whose socket it is
+        return Path(tempfile.mkdtemp(prefix="headway-"))
