@@ -144,6 +144,18 @@ static void *name(void *module, void *arguments) {
     return number(0);
 }
 
+/* (generation, nanoseconds) */
+static void *collection(void *module, void *arguments) {
+    (void)module;
+    int generation;
+    long long length_ns;
+    if (!PyArg_ParseTuple(arguments, "iL", &generation, &length_ns)) {
+        return NULL;
+    }
+    hw_trace_collection((uint32_t)generation, length_ns);
+    return number(0);
+}
+
 static void *times(void *module, void *arguments) {
     (void)module, (void)arguments;
     int64_t hold_ns, wait_ns;
@@ -302,6 +314,7 @@ static struct method methods[] = {
     {"collected", collected, METH_VARARGS, "hw_trace_collected_ns()."},
     {"memory_file", memory_file, METH_VARARGS, "hw_trace_memory()."},
     {"name", name, METH_VARARGS, "hw_trace_name()."},
+    {"collection", collection, METH_VARARGS, "hw_trace_collection()."},
     {"times", times, METH_VARARGS, "hw_gil_times()."},
     {"walk", walk, METH_VARARGS, "hw_trace_walk(), of the calling thread."},
     {"memory", memory, METH_VARARGS, "The bytes at an address."},

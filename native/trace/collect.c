@@ -19,6 +19,7 @@
 #include "headway/clock.h"
 #include "trace/control.h"
 #include "trace/format.h"
+#include "trace/laps.h"
 
 #define CAPACITY (HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES)
 #define FILE_SLOTS                                                                                 \
@@ -54,6 +55,7 @@ struct source {
     int64_t place;         /* in the file, where it has one */
     uint64_t sequence;     /* of what is there; it tells when a chunk is taken anew */
     uint32_t copied;       /* bytes */
+    uint32_t told;         /* of them, to `laps` */
     bool placed;           /* zeros have no place: what is not used is not touched */
     struct hw__event last; /* as it was copied: an ACQUIRE may have become a HOLD */
 };
@@ -102,6 +104,7 @@ struct hw_collection {
     int64_t known_until_ns; /* what was recorded before is in the file */
     int error;
     int64_t full_until_ns; /* the file system has had no room: the file does not grow until then */
+    struct hw__laps *laps; /* NULL: nobody asks for them */
 };
 
 static _Atomic uint32_t *claim_of(const struct hw_collection *to, uint32_t i) {
@@ -402,7 +405,7 @@ static bool copy_chunk(struct hw_collection *to, uint32_t i) {
     if (source->sequence != head.sequence) {
         source->sequence = head.sequence;
         source->placed = false;
-        source->copied = 0;
+        source->copied = source->told = 0;
     }
     bool closed = state == HW__CHUNK_CLOSED;
     if (used == 0) {
@@ -415,6 +418,9 @@ static bool copy_chunk(struct hw_collection *to, uint32_t i) {
     }
     bool written = source->placed && write_chunk(to, source, &head, content, used);
     to->open_written += !closed;
+    if (to->laps != NULL && head.kind == HW__CHUNK_EVENTS) {
+        hw__laps_see(to->laps, head.owner, content, used, &source->told);
+    }
     if (closed && head.kind == HW__CHUNK_EVENTS) {
         int64_t last_ns = 0;
         if (!written) {
@@ -526,7 +532,33 @@ void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state
     };
 }
 
+int hw_collect_watch(struct hw_collection *to, const int64_t *least_ns) {
+    hw__laps_free(to->laps);
+    to->laps = hw__laps_new(least_ns);
+    return to->laps == NULL ? -ENOMEM : 0;
+}
+
+int hw_collect_fresh(struct hw_collection *to, uint32_t *stacks, int max) {
+    return to->laps == NULL ? 0 : hw__laps_fresh(to->laps, stacks, max);
+}
+
+void hw_collect_settle(struct hw_collection *to, uint32_t stack, int home) {
+    if (to->laps != NULL) {
+        hw__laps_settle(to->laps, stack, home);
+    }
+}
+
+void hw_collect_laps(struct hw_collection *to, int64_t now_ns, struct hw_laps *told) {
+    memset(told, 0, sizeof *told);
+    if (to->laps != NULL) {
+        hw__laps_tell(to->laps, now_ns, told);
+    }
+}
+
+void hw_collect_hurry(struct hw_collection *to) { to->open_ns = 0; }
+
 void hw_collect_close(struct hw_collection *to) {
+    hw__laps_free(to->laps);
     munmap(to->memory, to->bytes);
     free(to->sources);
     free(to->turns);

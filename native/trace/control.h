@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "headway/trace.h"
 #include "trace/format.h"
 
 /* Where the control stands in the page of the header. */
@@ -28,6 +29,9 @@ struct hw__control {
      * Release by the collector, acquire. */
     _Atomic int64_t collected_ns;
     char file[HW__FILE_BYTES]; /* where the collector writes to; its last byte stays 0 */
+    /* Where frames are, for who looks at the process from outside (src/headway/live/sampling.py);
+     * zeros: there are no stacks. Written before the header's magic. */
+    struct hw_stack_layout layout;
 };
 
 /* A claim is an _Atomic uint32_t. The process takes a chunk with a compare-and-swap (acquire). The

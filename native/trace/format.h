@@ -142,6 +142,10 @@ struct hw__chunk {
 /* What an ACQUIRE becomes where it fits, as most do: also a RELEASE `flags` ns later, of this
  * value, which nobody had asked for. */
 #define HW__HOLD 9u
+/* A garbage collection of this thread. value: 0 where it begins, else the microseconds that it took,
+ * at its end; flags: the generation. Short ones are not told, nor the beginnings of those of young
+ * generations. */
+#define HW__COLLECTED 10u
 
 /* event.flags */
 #define HW__FORCED 1u  /* RELEASE: another thread had asked for it */
@@ -182,6 +186,7 @@ struct hw__event {
 #define HW__META_NODE 4u    /* struct hw__meta_node */
 #define HW__META_NAME 5u    /* struct hw__meta_name */
 #define HW__META_TYPE 6u    /* struct hw__meta_type */
+#define HW__META_NOTE 7u    /* struct hw__meta_note */
 
 /* Before each record of a meta chunk. */
 struct hw__meta {
@@ -241,6 +246,14 @@ struct hw__meta_type {
     uint32_t name_bytes;
 };
 
+/* What was seen from outside of the process (`headway watch`), in files only. After it: JSON, as
+ * src/headway/traces/notes.py has it. */
+struct hw__meta_note {
+    struct hw__meta meta;
+    uint32_t note_bytes;
+    uint32_t reserved;
+};
+
 _Static_assert(sizeof(struct hw__header) <= HW__HEADER_BYTES, "the header fits its page");
 _Static_assert(sizeof(struct hw__slot) == 320, "a slot is whole cache lines");
 _Static_assert(sizeof(struct hw__chunk) == HW__CHUNK_HEADER_BYTES,
@@ -248,7 +261,7 @@ _Static_assert(sizeof(struct hw__chunk) == HW__CHUNK_HEADER_BYTES,
 _Static_assert(sizeof(struct hw__event) == 16, "events are packed");
 _Static_assert(sizeof(struct hw__meta_gil) == 32 && sizeof(struct hw__meta_code) == 32 &&
                    sizeof(struct hw__meta_node) == 24 && sizeof(struct hw__meta_name) == 24 &&
-                   sizeof(struct hw__meta_type) == 16,
+                   sizeof(struct hw__meta_type) == 16 && sizeof(struct hw__meta_note) == 16,
                "meta records are multiples of 8");
 
 #endif

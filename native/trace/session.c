@@ -239,6 +239,9 @@ int hw__session_open(const char *door, int64_t bytes, const struct hw__session_f
     copy_text(header->executable, sizeof header->executable, facts->executable,
               strlen(facts->executable));
     copy_text(header->program, sizeof header->program, facts->program, strlen(facts->program));
+    if (facts->layout != NULL) {
+        hw__session.control->layout = *facts->layout;
+    }
     return give(fd);
 }
 
@@ -292,6 +295,7 @@ bool hw__session_adopt(void) {
             memcpy(header->command, parents->command, sizeof header->command);
             memcpy(header->executable, parents->executable, sizeof header->executable);
             memcpy(header->program, parents->program, sizeof header->program);
+            hw__session.control->layout = parents_control->layout;
             error = give(fd);
         }
         if (error != 0) {

@@ -40,6 +40,7 @@ struct hw__session_facts {
     uint32_t command_bytes;
     const char *executable;
     const char *program;
+    const struct hw_stack_layout *layout; /* NULL: no stacks */
 };
 
 /* What of a session's memory is mapped. The first mapping has the header, the slots, the claims and

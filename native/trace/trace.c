@@ -153,6 +153,7 @@ int hw_trace_start(const struct hw_trace_options *options) {
         .command_bytes = options->command_bytes,
         .executable = options->executable,
         .program = options->program,
+        .layout = options->has_layout ? &options->layout : NULL,
     };
     if (error == 0) {
         error = hw__session_open(options->door, options->bytes, &facts);
@@ -261,4 +262,18 @@ int hw_gil_times(int64_t *hold_ns, int64_t *wait_ns) {
         }
     }
     return 0;
+}
+
+void hw_trace_collection(uint32_t generation, int64_t length_ns) {
+    if (!hw__session.active || atomic_load(&hw__session.inherited) != 0) {
+        return;
+    }
+    struct hw__thread *thread = hw__thread_known();
+    if (thread == NULL || thread->held_since_ns == 0) {
+        return;
+    }
+    int64_t length_us = length_ns < 0 ? 0 : length_ns / 1000 + 1;
+    hw__thread_emit(thread, HW__COLLECTED, atomic_load(&thread->slot->gil),
+                    length_us > UINT32_MAX ? UINT32_MAX : (uint32_t)length_us, generation & 0xFF,
+                    hw__thread_now(thread));
 }

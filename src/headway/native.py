@@ -38,7 +38,7 @@ __all__ = [
     "policies",
 ]
 
-ABI_VERSION = 9
+ABI_VERSION = 10
 """HW_ABI_VERSION of native/include/headway/version.h that this package was written for."""
 
 CHUNK_BYTES = 16384

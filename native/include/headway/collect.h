@@ -54,6 +54,44 @@ HW_API void hw_collect_share(struct hw_collection *collection, uint32_t chunks);
 HW_API void hw_collect_pass(struct hw_collection *collection, int last,
                             struct hw_collect_state *state);
 
+/* What a thread waits for where it has nothing to do. */
+#define HW_HOME_NONE 1 /* it is somewhere else */
+#define HW_HOME_LOOP 2 /* an event loop in its poll */
+#define HW_HOME_POOL 3 /* a pool's thread at its queue */
+#define HW_HOMES 4
+#define HW_LAP_BUCKETS 40
+#define HW_LAP_LOOPS 32
+
+/* Laps of threads: from when one leaves such a place until it is back. Counts are of the whole
+ * time. */
+struct hw_laps {
+    uint64_t late[HW_HOMES]; /* that took too long, by where they began */
+    uint64_t lengths[HW_LAP_BUCKETS]; /* [i] counts event loops' laps with bit length i in ns */
+    uint64_t lengths_ns;              /* of all of these */
+    uint32_t open[HW_HOMES];          /* that take too long already, and go on */
+    uint32_t loop_count;              /* threads with an event loop ... */
+    uint32_t loops[HW_LAP_LOOPS];     /* ... their serials */
+};
+
+/* Has laps told from now on: those that take at least so long, by where they began, are too long.
+ *
+ * Returns 0 or -ENOMEM. */
+HW_API int hw_collect_watch(struct hw_collection *collection, const int64_t least_ns[HW_HOMES]);
+
+/* Gives the stacks at which threads have let the main GIL go by themselves and that were not given
+ * before, by the file's numbers. They are in the file. Returns how many, at most `max`. */
+HW_API int hw_collect_fresh(struct hw_collection *collection, uint32_t *stacks, int max);
+
+/* Says what a stack is: HW_HOME_*. */
+HW_API void hw_collect_settle(struct hw_collection *collection, uint32_t stack, int home);
+
+/* Tells the laps up to the last pass. */
+HW_API void hw_collect_laps(struct hw_collection *collection, int64_t now_ns,
+                            struct hw_laps *told);
+
+/* Has the next pass copy all that there is, also what threads are still writing to. */
+HW_API void hw_collect_hurry(struct hw_collection *collection);
+
 /* Unmaps the memory. */
 HW_API void hw_collect_close(struct hw_collection *collection);
 

@@ -16,6 +16,7 @@ __all__ = [
     "CHUNK_HEADER_BYTES",
     "CHUNK_META",
     "CHUNK_OPEN",
+    "COLLECTED",
     "COMMAND_BYTES",
     "COUNTERS_ONLY",
     "EVENT_DTYPE",
@@ -40,6 +41,8 @@ __all__ = [
     "META_NAME_DTYPE",
     "META_NODE",
     "META_NODE_DTYPE",
+    "META_NOTE",
+    "META_NOTE_DTYPE",
     "META_TYPE",
     "META_TYPE_DTYPE",
     "NAME_BYTES",
@@ -106,6 +109,7 @@ PARK = 6
 UNPARK = 7
 INTERVAL = 8
 HOLD = 9
+COLLECTED = 10
 FORCED = 1
 ASSUMED = 2
 RAN_SHIFT = 8
@@ -124,6 +128,7 @@ META_CODE = 3
 META_NODE = 4
 META_NAME = 5
 META_TYPE = 6
+META_NOTE = 7
 MAX_DEPTH = 128
 
 HEADER_DTYPE = np.dtype(
@@ -226,6 +231,7 @@ META_NAME_DTYPE = np.dtype(
     [("meta", META_DTYPE), ("tid", "<i4"), ("name_bytes", "<u4"), ("time_ns", "<i8")], align=True
 )
 META_TYPE_DTYPE = np.dtype([("meta", META_DTYPE), ("id", "<u4"), ("name_bytes", "<u4")], align=True)
+META_NOTE_DTYPE = np.dtype([("meta", META_DTYPE), ("note_bytes", "<u4"), ("reserved", "<u4")], align=True)
 
 STRUCTS = {
     "header": HEADER_DTYPE,
@@ -238,5 +244,6 @@ STRUCTS = {
     "meta_node": META_NODE_DTYPE,
     "meta_name": META_NAME_DTYPE,
     "meta_type": META_TYPE_DTYPE,
+    "meta_note": META_NOTE_DTYPE,
 }
 """By the name of the C struct without `hw__`."""

@@ -14,6 +14,9 @@ __all__ = [
     "EVENT_DTYPE",
     "RAN_ALL",
     "RAN_SHIFT",
+    "Collected",
+    "CoreTime",
+    "Evidence",
     "Flag",
     "Frame",
     "Gil",
@@ -21,6 +24,7 @@ __all__ = [
     "Loss",
     "Park",
     "Process",
+    "Sample",
     "Thread",
     "Trace",
     "known_flags",
@@ -184,6 +188,49 @@ class Process:
     """How many cores the thread that ended tracing, else the one that began it, might run on; 0: not known."""
 
 
+@dataclass(frozen=True)
+class Sample:
+    """Where a thread was at a moment, with the GIL in its hands."""
+
+    time_ns: int
+    tid: int
+    frames: tuple[Frame, ...]
+    """The innermost first."""
+
+
+@dataclass(frozen=True)
+class CoreTime:
+    """What the operating system had given a thread up to a moment (/proc/PID/task/TID/schedstat)."""
+
+    time_ns: int
+    tid: int
+    ran_ns: int
+    queued_ns: int
+    """It could run, and had no core. Of a wait for a core that goes on nothing is in it."""
+
+
+@dataclass(frozen=True)
+class Collected:
+    """A garbage collection."""
+
+    tid: int
+    start_ns: int
+    end_ns: int
+    generation: int
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What somebody outside of the process saw of it meanwhile: `headway watch` keeps it with its recordings.
+
+    Each tuple is sorted by time.
+    """
+
+    samples: tuple[Sample, ...] = ()
+    core_times: tuple[CoreTime, ...] = ()
+    collections: tuple[Collected, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Trace:
     """One process's trace.
@@ -202,6 +249,7 @@ class Trace:
         frames: Distinct frames; frame 0 is `Frame("", 0, "?")`.
         types: Names of contended types; 0 is "".
         loss: What is missing.
+        evidence: What else is known.
     """
 
     process: Process
@@ -215,6 +263,7 @@ class Trace:
     frames: tuple[Frame, ...]
     types: tuple[str, ...] = ("",)
     loss: Loss = field(default_factory=Loss)
+    evidence: Evidence = field(default_factory=Evidence)
 
     def stack(self, index: int) -> tuple[Frame, ...]:
         """Return a stack's frames, innermost first; () for the unknown one."""

@@ -22,7 +22,8 @@ from headway.errors import TraceError
 from headway.traces import format as hwt
 from headway.traces import mending
 from headway.traces.chunks import chunk_headers, opened, pread, read_header
-from headway.traces.model import EVENT_DTYPE, Gil, Kind, Loss, Process, Thread, Trace, known_flags
+from headway.traces.model import EVENT_DTYPE, Collected, Gil, Kind, Loss, Process, Thread, Trace, known_flags
+from headway.traces.notes import evidence_of
 from headway.traces.records import Name, Records, Tables, text
 
 __all__ = ["read", "read_family"]
@@ -165,6 +166,38 @@ def _with_releases(events: NDArray[np.void]) -> NDArray[np.void]:
     return found
 
 
+def _without_collections(
+    events: NDArray[np.void], seen: Sequence[_Seen]
+) -> tuple[NDArray[np.void], list[tuple[int, int, int, int]]]:
+    """Take garbage collections out of events by thread; return what is left, and (tid, time, microseconds, generation)."""
+    which = events["kind"] == hwt.COLLECTED
+    if not which.any():
+        return events, []
+    found = [
+        (seen[thread].tid, time_ns, value, flags & 0xFF)
+        for thread, time_ns, value, flags in zip(
+            *(events[name][which].tolist() for name in ("thread", "time_ns", "value", "flags")), strict=True
+        )
+    ]
+    return events[~which], found
+
+
+def _collections(found: Sequence[tuple[int, int, int, int]], end_ns: int) -> tuple[Collected, ...]:
+    """Return garbage collections; one whose end is not told goes on until the trace's end."""
+    begun: dict[int, tuple[int, int]] = {}
+    collections = []
+    for tid, time_ns, length_us, generation in found:
+        if not 0 <= time_ns <= end_ns:
+            continue
+        if length_us == 0:
+            begun[tid] = (time_ns, generation)
+        else:
+            begun.pop(tid, None)
+            collections.append(Collected(tid, max(0, time_ns - length_us * 1000), time_ns, generation))
+    collections += [Collected(tid, since_ns, end_ns, generation) for tid, (since_ns, generation) in begun.items()]
+    return tuple(sorted(collections, key=lambda one: one.start_ns))
+
+
 class _Reading:
     """One file being read; `trace` takes the steps in their order."""
 
@@ -194,6 +227,7 @@ class _Reading:
         gils = self._records.gils(min(int(self._header["gil_count"]), _MOST_GILS), self._start_ns)
         tables = self._records.tables()
 
+        events, collections = _without_collections(events, seen)
         events = _with_releases(events)
         events = self._without_damaged(events, len(gils))
         if known_until_ns:
@@ -208,6 +242,8 @@ class _Reading:
 
         last_ns = int(events["time_ns"][-1]) if len(events) else self._start_ns
         end_ns = max(self._end_ns, last_ns)
+        evidence, damaged_bytes = evidence_of(self._records.notes)
+        self._damaged_bytes += damaged_bytes
         return Trace(
             process=self._process,
             start_ns=self._start_ns,
@@ -225,6 +261,7 @@ class _Reading:
                 lost_stacks=int(self._header["lost_stacks"]),
                 damaged_bytes=self._damaged_bytes + self._records.damaged_bytes,
             ),
+            evidence=replace(evidence, collections=_collections(collections, end_ns)),
         )
 
     def _snapshot(self) -> tuple[NDArray[np.void], int]:

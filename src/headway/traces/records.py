@@ -26,6 +26,7 @@ _CODE = struct.Struct("<8xIiIIIBB2x")
 _NODE = struct.Struct("<8xIIIi")
 _NAME = struct.Struct("<8xiIq")
 _TYPE = struct.Struct("<8xII")
+_NOTE = struct.Struct("<8xI4x")
 _LEAST_BYTES = {
     hwt.META_GIL: _GIL.size,
     hwt.META_GIL_END: _GIL.size,
@@ -33,6 +34,7 @@ _LEAST_BYTES = {
     hwt.META_NODE: _NODE.size,
     hwt.META_NAME: _NAME.size,
     hwt.META_TYPE: _TYPE.size,
+    hwt.META_NOTE: _NOTE.size,
 }
 _ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 
@@ -125,6 +127,8 @@ class Records:
     """What the meta chunks of one file say, collected chunk by chunk with `add`."""
 
     names: list[Name] = field(default_factory=list)
+    notes: list[bytes] = field(default_factory=list)
+    """The texts of notes (notes.py)."""
     damaged_bytes: int = 0
     _begun: dict[int, tuple[bool, int, int]] = field(default_factory=dict)
     _ended: dict[int, int] = field(default_factory=dict)
@@ -173,6 +177,10 @@ class Records:
             if len(name) < size:
                 return False
             self.names.append(Name(time_ns, tid, text(name)))
+            return True
+        if kind == hwt.META_NOTE:
+            (size,) = _NOTE.unpack_from(record)
+            self.notes.append(record[_NOTE.size : _NOTE.size + size])
             return True
         if kind == hwt.META_TYPE:
             number, size = _TYPE.unpack_from(record)

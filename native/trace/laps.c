@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+#include "trace/laps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "trace/format.h"
+
+#define MAIN_GIL 0
+#define MOST_STACKS (1u << 20) /* the recorder numbers no more */
+#define MOST_FRESH 4096        /* that wait to be settled; further ones are told when seen again */
+#define THREADS 4096           /* a power of two; of further ones no laps are told */
+#define PROBES 16
+
+/* Of a stack, in `kinds`: HW_HOME_*, and ... */
+#define UNSEEN 0
+#define TOLD 255 /* the caller has it, and has not settled it */
+
+struct runner {
+    uint32_t serial; /* 0: free */
+    uint8_t home;    /* where it is now, or was before its lap; HW_HOME_NONE: never seen there */
+    bool away;       /* in a lap */
+    int64_t begun_ns, last_ns;
+};
+
+struct hw__laps {
+    int64_t least_ns[HW_HOMES];
+    uint8_t *kinds; /* by stack */
+    uint32_t kind_room;
+    uint32_t fresh[MOST_FRESH];
+    int fresh_count;
+    struct runner runners[THREADS];
+    struct hw_laps told;
+};
+
+struct hw__laps *hw__laps_new(const int64_t *least_ns) {
+    struct hw__laps *laps = calloc(1, sizeof *laps);
+    if (laps != NULL) {
+        memcpy(laps->least_ns, least_ns, sizeof laps->least_ns);
+    }
+    return laps;
+}
+
+void hw__laps_free(struct hw__laps *laps) {
+    if (laps != NULL) {
+        free(laps->kinds);
+        free(laps);
+    }
+}
+
+/* The thread's entry. That of one that has not been seen for longest makes room. */
+static struct runner *runner_of(struct hw__laps *laps, uint32_t serial) {
+    uint32_t first = serial * UINT32_C(2654435761) % THREADS; /* Knuth 6.4 */
+    struct runner *oldest = NULL;
+    for (uint32_t i = 0; i < PROBES; i++) {
+        struct runner *runner = &laps->runners[(first + i) % THREADS];
+        if (runner->serial == serial) {
+            return runner;
+        }
+        if (oldest == NULL || runner->serial == 0 || runner->last_ns < oldest->last_ns) {
+            oldest = runner;
+        }
+        if (runner->serial == 0) {
+            break;
+        }
+    }
+    *oldest = (struct runner){.serial = serial};
+    return oldest;
+}
+
+static bool has_room(struct hw__laps *laps, uint32_t stack) {
+    if (stack < laps->kind_room) {
+        return true;
+    }
+    if (stack >= MOST_STACKS) {
+        return false;
+    }
+    uint32_t room = laps->kind_room == 0 ? 4096 : laps->kind_room;
+    while (room <= stack) {
+        room *= 2;
+    }
+    uint8_t *kinds = realloc(laps->kinds, room);
+    if (kinds == NULL) {
+        return false;
+    }
+    memset(kinds + laps->kind_room, UNSEEN, room - laps->kind_room);
+    laps->kinds = kinds;
+    laps->kind_room = room;
+    return true;
+}
+
+static int home_of(struct hw__laps *laps, uint32_t stack) {
+    if (stack == 0 || !has_room(laps, stack)) {
+        return HW_HOME_NONE;
+    }
+    uint8_t *kind = &laps->kinds[stack];
+    if (*kind == UNSEEN && laps->fresh_count < MOST_FRESH) {
+        *kind = TOLD;
+        laps->fresh[laps->fresh_count++] = stack;
+    }
+    return *kind == UNSEEN || *kind == TOLD ? HW_HOME_NONE : *kind;
+}
+
+static void leaves(struct runner *runner, int64_t time_ns) {
+    if (runner->home != HW_HOME_NONE && !runner->away) {
+        runner->away = true;
+        runner->begun_ns = time_ns;
+    }
+}
+
+static void comes_home(struct hw__laps *laps, struct runner *runner, int home, int64_t time_ns) {
+    if (runner->away) {
+        int64_t length_ns = time_ns - runner->begun_ns;
+        laps->told.late[runner->home] += length_ns >= laps->least_ns[runner->home];
+        if (runner->home == HW_HOME_LOOP && length_ns >= 0) {
+            int bits = length_ns == 0 ? 0 : 64 - __builtin_clzll((uint64_t)length_ns);
+            laps->told.lengths[bits < HW_LAP_BUCKETS ? bits : HW_LAP_BUCKETS - 1]++;
+            laps->told.lengths_ns += (uint64_t)length_ns;
+        }
+    }
+    runner->home = (uint8_t)home;
+    runner->away = false;
+}
+
+void hw__laps_see(struct hw__laps *laps, uint32_t serial, const char *events, uint32_t bytes,
+                  uint32_t *told) {
+    struct runner *runner = runner_of(laps, serial);
+    uint32_t at = *told;
+    for (; at + sizeof(struct hw__event) <= bytes; at += sizeof(struct hw__event)) {
+        struct hw__event event;
+        memcpy(&event, events + at, sizeof event);
+        if (event.gil != MAIN_GIL || event.time_ns < 0) {
+            continue;
+        }
+        bool begins = event.kind == HW__WAIT || event.kind == HW__ACQUIRE || event.kind == HW__HOLD;
+        bool ends = event.kind == HW__HOLD ||
+                    (event.kind == HW__RELEASE && (event.flags & HW__FORCED) == 0);
+        runner->last_ns = event.time_ns;
+        if (begins) {
+            leaves(runner, event.time_ns);
+        }
+        int home = ends ? home_of(laps, event.value) : HW_HOME_NONE;
+        if (home != HW_HOME_NONE) {
+            comes_home(laps, runner, home,
+                       event.time_ns + (event.kind == HW__HOLD ? event.flags : 0));
+        }
+        if (event.kind == HW__EXIT) {
+            *runner = (struct runner){.serial = serial, .last_ns = event.time_ns};
+        }
+        if (event.kind == HW__ACQUIRE && at + 2 * sizeof event > bytes) {
+            break;
+        }
+    }
+    *told = at;
+}
+
+int hw__laps_fresh(struct hw__laps *laps, uint32_t *stacks, int max) {
+    int count = laps->fresh_count < max ? laps->fresh_count : max;
+    laps->fresh_count -= count;
+    memcpy(stacks, laps->fresh + laps->fresh_count, (size_t)count * sizeof *stacks);
+    return count;
+}
+
+void hw__laps_settle(struct hw__laps *laps, uint32_t stack, int home) {
+    if (stack < laps->kind_room && home >= HW_HOME_NONE && home < HW_HOMES) {
+        laps->kinds[stack] = (uint8_t)home;
+    }
+}
+
+void hw__laps_tell(struct hw__laps *laps, int64_t now_ns, struct hw_laps *told) {
+    struct hw_laps *found = &laps->told;
+    found->loop_count = 0;
+    memset(found->open, 0, sizeof found->open);
+    for (uint32_t i = 0; i < THREADS; i++) {
+        const struct runner *runner = &laps->runners[i];
+        if (runner->home == HW_HOME_LOOP && found->loop_count < HW_LAP_LOOPS) {
+            found->loops[found->loop_count++] = runner->serial;
+        }
+        if (runner->away && now_ns - runner->begun_ns >= laps->least_ns[runner->home]) {
+            found->open[runner->home]++;
+        }
+    }
+    *told = *found;
+}

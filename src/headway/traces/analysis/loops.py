@@ -1,0 +1,115 @@
+"""Where a thread is when it has nothing to do: an event loop in its poll, a pool's thread at its queue.
+
+From leaving that place until it is back a thread does one thing: an event loop one iteration, in which nothing else of
+that loop can run; a server's thread one request. That is a *lap*. A trace tells it without any change of the program:
+both ends are releases of the GIL, whose stacks show the loop's own frames.
+"""
+
+import linecache
+import os
+import re
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final
+
+from headway.traces.model import Frame
+
+__all__ = ["Home", "home_at", "is_library", "is_within", "serves_requests"]
+
+
+class Home(Enum):
+    """Where a thread waits for the next thing to do."""
+
+    LOOP = "event loop"
+    """An event loop waits for any of its connections and timers."""
+    POOL = "pool"
+    """A pool's thread waits for work: a request, or a job."""
+
+
+_RUNS: Final = re.compile(r"\brun_(forever|until_complete)\(")
+_RUNNERS: Final = {("asyncio/runners.py", "Runner.run"), ("asyncio/runners.py", "run"), ("uvloop/__init__.py", "run")}
+"""What calls a loop that is written in C, as uvloop's is: it is the innermost frame while that polls."""
+
+_POOLS: Final = {
+    ("concurrent/futures/thread.py", "_worker"),
+    ("distributed/threadpoolexecutor.py", "_worker"),
+    ("waitress/task.py", "ThreadedTaskDispatcher.handler_thread"),
+    ("multiprocessing/pool.py", "worker"),
+    ("cheroot/workers/threadpool.py", "WorkerThread.run"),
+    ("eventlet/tpool.py", "tworker"),
+    ("anyio/_backends/_asyncio.py", "WorkerThread.run"),
+}
+"""Functions that take work from a queue, and run it."""
+_WAITS: Final = {"queue.py", "threading.py", "_queue"}
+"""In these a pool's thread waits, called by such a function."""
+_WAIT_FRAMES: Final = 3
+
+_SERVERS: Final = (
+    "/gunicorn/workers/",
+    "/waitress/",
+    "/cheroot/",
+    "/werkzeug/serving.py",
+    "/wsgiref/",
+    "/socketserver.py",
+    "/http/server.py",
+)
+
+
+def _at(frame: Frame) -> tuple[str, str]:
+    """Return the last folders of a frame's file, and its function."""
+    parts = frame.filename.rsplit("/", 3)
+    depth = 3 if parts[-2:-1] in (["workers"], ["_backends"], ["futures"]) else 2
+    return "/".join(parts[-depth:]), frame.function
+
+
+def _runs_a_loop(frame: Frame) -> bool:
+    """Return whether a frame calls an event loop that is not written in Python."""
+    if _at(frame) in _RUNNERS:
+        return True
+    text = linecache.getline(frame.filename, frame.line) if os.path.isabs(frame.filename) else ""
+    return _RUNS.search(text) is not None
+
+
+def home_at(frames: Sequence[Frame]) -> Home | None:
+    """Return what a thread that lets go of the GIL here waits for, where it is the next thing to do.
+
+    Args:
+        frames: Its stack, the innermost frame first. The hold must have ended by itself: a frame at which a thread was
+            interrupted is no place where it waits.
+    """
+    if not frames:
+        return None
+    inner = frames[0]
+    if inner.function.endswith(".select") and os.path.basename(inner.filename) == "selectors.py":
+        return Home.LOOP if len(frames) > 1 and frames[1].function.endswith("_run_once") else None
+    if inner.function == "EpollIOManager.get_events":
+        return Home.LOOP  # trio
+    if _runs_a_loop(inner):
+        return Home.LOOP
+    for frame in frames[:_WAIT_FRAMES]:
+        if _at(frame) in _POOLS:
+            return Home.POOL
+        if os.path.basename(frame.filename) not in _WAITS:
+            return None
+    return None
+
+
+def is_within(frames: Sequence[Frame]) -> bool:
+    """Return whether a stack is one of an event loop that runs, or of a pool's thread that has work."""
+    return any(
+        frame.function.endswith(("._run_once", "unrolled_run")) or _at(frame) in _POOLS or _runs_a_loop(frame)
+        for frame in frames
+    )
+
+
+def serves_requests(frames: Sequence[Frame]) -> bool:
+    """Return whether a stack is one of a server's thread that answers a request."""
+    return any(part in frame.filename for frame in frames for part in _SERVERS)
+
+
+_LIBRARIES: Final = re.compile(r"/(site|dist)-packages/|/lib/python\d+\.\d+/|^<frozen ")
+
+
+def is_library(frame: Frame) -> bool:
+    """Return whether a frame is of the standard library or of an installed package, and not of the program itself."""
+    return _LIBRARIES.search(frame.filename) is not None

@@ -1,0 +1,427 @@
+"""Stalls: an event loop, a request or a thread that stood still for too long, and why.
+
+A stall is cut into parts, each with its cause and place, from what is in the trace: who held the GIL while the thread waited
+for it, what the thread itself did with the GIL, at which call it let the GIL go and was away, and, where somebody looked
+meanwhile (`Trace.evidence`), where a long hold was, what the operating system did with the thread, and which time was a
+garbage collection. What none of these explains stays unexplained.
+"""
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Final, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headway.traces.analysis.intervals import Holds, recorded
+from headway.traces.analysis.loops import Home, home_at, is_library, is_within, serves_requests
+from headway.traces.model import RAN_ALL, RAN_SHIFT, CoreTime, Flag, Frame, Kind, Sample, Trace
+
+__all__ = ["Cause", "Kept", "Part", "Stall", "StallKind", "Thresholds", "find_stalls"]
+
+_MS: Final = 1_000_000
+_FREE_NS: Final = 1 * _MS
+"""A GIL that is free for less while somebody wants it is on its way to the next one."""
+_SHORT_QUEUE_NS: Final = 1 * _MS
+_IN_C_NS: Final = 2 * _MS
+"""Python code lets the GIL go within microseconds of being asked to."""
+_LEAST_SHARE: Final = 0.02
+"""Smaller parts are told together, as unexplained."""
+
+
+class StallKind(Enum):
+    """What stood still."""
+
+    LOOP = "event loop"
+    REQUEST = "request"
+    WAIT = "thread"
+
+
+class Cause(Enum):
+    """Why."""
+
+    OWN = "own code"
+    """The thread itself ran."""
+    GIL = "GIL"
+    """Another thread held the GIL."""
+    CORE = "no core"
+    """It, or the one that held the GIL, could run, and the operating system ran others."""
+    COLLECTION = "garbage collection"
+    BLOCKED = "blocking call"
+    """It was in a call that waits: a sleep, a lock, a socket, a file, another process."""
+    UNEXPLAINED = "unexplained"
+
+
+class Kept(Enum):
+    """How the GIL was kept."""
+
+    PYTHON = "in Python"
+    C = "in one call of C"
+
+
+@final
+@dataclass(frozen=True)
+class Thresholds:
+    """From which length on something is a stall, in ns."""
+
+    loop_ns: int = 100 * _MS
+    wait_ns: int = 100 * _MS
+    request_ns: int = 1_000 * _MS
+
+
+@final
+@dataclass(frozen=True)
+class Part:
+    """A part of a stall.
+
+    Attributes:
+        cause: Why nothing went on.
+        time_ns: For how long.
+        thread: Who did it, by index in the trace: the thread itself, or the one that it waited for. None: nobody is known.
+        frames: Where, the innermost frame first; (): not known.
+        kept: How the GIL was kept, where that is known.
+    """
+
+    cause: Cause
+    time_ns: int
+    thread: int | None = None
+    frames: tuple[Frame, ...] = ()
+    kept: Kept | None = None
+
+    @property
+    def place(self) -> Frame | None:
+        """The line of the program's own code, else the innermost one; None: not known."""
+        return next((one for one in self.frames if not is_library(one)), self.frames[0] if self.frames else None)
+
+
+@final
+@dataclass(frozen=True)
+class Stall:
+    """Something that stood still.
+
+    Attributes:
+        kind: What.
+        thread: Its thread, by index in the trace.
+        since_ns, until_ns: When; `until_ns` is the trace's end where it goes on.
+        goes_on: It had not ended when the trace did.
+        parts: Why, the longest part first; together they are all of it.
+    """
+
+    kind: StallKind
+    thread: int
+    since_ns: int
+    until_ns: int
+    goes_on: bool
+    parts: tuple[Part, ...]
+
+    @property
+    def length_ns(self) -> int:
+        """How long it lasted."""
+        return self.until_ns - self.since_ns
+
+    @property
+    def cause(self) -> Cause:
+        """The cause of its longest part."""
+        return self.parts[0].cause if self.parts else Cause.UNEXPLAINED
+
+
+def find_stalls(trace: Trace, thresholds: Thresholds = Thresholds()) -> list[Stall]:
+    """Return a trace's stalls, by their beginnings.
+
+    Args:
+        trace: Of a process with a GIL.
+        thresholds: What is too long.
+    """
+    finder = _Finder(trace)
+    found: list[Stall] = []
+    for thread in range(len(trace.threads)):
+        mine = list(finder.laps(thread, thresholds))
+        mine += finder.late_wake_ups(thread, thresholds.loop_ns, mine)
+        mine += finder.waits(thread, thresholds.wait_ns, mine)
+        found += mine
+    return sorted(found, key=lambda one: (one.since_ns, one.thread))
+
+
+@final
+class _Own:
+    """One thread's events that begin or end a hold or a wait."""
+
+    def __init__(self, trace: Trace, thread: int) -> None:
+        events = trace.events
+        kinds = (Kind.WAIT, Kind.ACQUIRE, Kind.RELEASE, Kind.EXIT)
+        mine = events[(events["thread"] == thread) & np.isin(events["kind"], kinds)]
+        self.time_ns: NDArray[np.int64] = mine["time_ns"].astype(np.int64)
+        self.kind: NDArray[np.uint8] = mine["kind"]
+        self.stack: NDArray[np.uint32] = mine["value"]
+        self.flags: NDArray[np.uint16] = mine["flags"]
+        self.gil = int(np.bincount(mine["gil"]).argmax()) if len(mine) else 0
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+    def ran(self, event: int) -> float | None:
+        """Return the share that an event tells, of the time before it; None: it tells none."""
+        bits = int(self.flags[event]) >> RAN_SHIFT
+        return (bits - 1) / RAN_ALL if bits else None
+
+
+class _Finder:
+    """Looks for the stalls of one trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._recorded = recorded(trace)
+        self._homes: dict[int, Home | None] = {0: None}
+        self._own: dict[int, _Own] = {}
+        self._samples: dict[int, list[Sample]] = defaultdict(list)
+        self._core_times: dict[int, list[CoreTime]] = defaultdict(list)
+        for sample in trace.evidence.samples:
+            self._samples[sample.tid].append(sample)
+        for core_time in trace.evidence.core_times:
+            self._core_times[core_time.tid].append(core_time)
+
+    @cached_property
+    def _holds(self) -> dict[int, Holds]:
+        holds = self._recorded.holds
+        return {int(gil): holds.chosen(holds.gil == gil) for gil in np.unique(holds.gil)}
+
+    def _of(self, thread: int) -> _Own:
+        if thread not in self._own:
+            self._own[thread] = _Own(self._trace, thread)
+        return self._own[thread]
+
+    def _home(self, stack: int) -> Home | None:
+        if stack not in self._homes:
+            self._homes[stack] = home_at(self._trace.stack(stack))
+        return self._homes[stack]
+
+    # ------------------------------------------------------------------ what stood still
+    def laps(self, thread: int, thresholds: Thresholds) -> Iterator[Stall]:
+        """Yield the laps of a thread that took too long."""
+        own = self._of(thread)
+        released = np.flatnonzero((own.kind == Kind.RELEASE) & (own.flags & Flag.FORCED == 0))
+        stacks, which = np.unique(own.stack[released], return_inverse=True)
+        homes = [self._home(int(stack)) for stack in stacks]
+        if not any(homes):
+            return
+        at_home = released[np.array([home is not None for home in homes])[which]]
+        begins = at_home[at_home + 1 < len(own)] + 1
+        ends = np.append(at_home[1:], -1)[: len(begins)]
+        ends_ns = np.where(ends >= 0, own.time_ns[ends], self._trace.end_ns)
+        least_ns = min(thresholds.loop_ns, thresholds.request_ns)
+        for place in np.flatnonzero(ends_ns - own.time_ns[begins] >= least_ns).tolist():
+            begin, end = int(begins[place]), int(ends[place])
+            kind = self._kind(own, begin, end, self._home(int(own.stack[begin - 1])))
+            length_ns = int(ends_ns[place] - own.time_ns[begin])
+            if kind is None or length_ns < (thresholds.loop_ns if kind is StallKind.LOOP else thresholds.request_ns):
+                continue
+            yield self._stall(
+                kind, thread, begin, len(own) - 1 if end < 0 else end, int(ends_ns[place]), goes_on=end < 0
+            )
+
+    def _kind(self, own: _Own, begin: int, end: int, home: Home | None) -> StallKind | None:
+        """Return what a lap is: None where its thread has left its loop, and where a pool's thread does a job."""
+        inside = slice(begin, end if end >= 0 else len(own))
+        if np.any(own.kind[inside] == Kind.EXIT):
+            return None
+        stacks = {int(stack) for stack in own.stack[inside][own.kind[inside] == Kind.RELEASE]} - {0}
+        frames = [self._trace.stack(stack) for stack in stacks]
+        if not all(is_within(one) for one in frames):
+            return None
+        if home is Home.LOOP:
+            return StallKind.LOOP
+        return StallKind.REQUEST if any(serves_requests(one) for one in frames) else None
+
+    def late_wake_ups(self, thread: int, least_ns: int, known: Sequence[Stall]) -> list[Stall]:
+        """Return when a loop's thread had something to do, and no core for so long, before it wanted the GIL."""
+        times = self._core_times.get(self._trace.threads[thread].tid, [])
+        own = self._of(thread)
+        found = []
+        for before, after in itertools.pairwise(times):
+            queued_ns = after.queued_ns - before.queued_ns
+            since_ns = max(before.time_ns, after.time_ns - queued_ns)
+            if queued_ns < least_ns or any(one.since_ns < after.time_ns and since_ns < one.until_ns for one in known):
+                continue
+            last = int(np.searchsorted(own.time_ns, after.time_ns)) - 1
+            released = np.flatnonzero(own.kind[: last + 1] == Kind.RELEASE)
+            if len(released) and self._home(int(own.stack[released[-1]])) is Home.LOOP:
+                parts = (Part(Cause.CORE, after.time_ns - since_ns, thread),)
+                found.append(Stall(StallKind.LOOP, thread, since_ns, after.time_ns, goes_on=False, parts=parts))
+        return found
+
+    def waits(self, thread: int, least_ns: int, known: Sequence[Stall]) -> list[Stall]:
+        """Return a thread's long waits for the GIL outside of these stalls; those of threads that compute are none."""
+        own = self._of(thread)
+        found = []
+        for begin in np.flatnonzero(own.kind[:-1] == Kind.WAIT).tolist() if len(own) else []:
+            since_ns, until_ns = int(own.time_ns[begin]), int(own.time_ns[begin + 1])
+            interrupted = begin > 0 and own.flags[begin - 1] & Flag.FORCED and own.kind[begin - 1] == Kind.RELEASE
+            inside = any(one.since_ns <= since_ns and until_ns <= one.until_ns for one in known)
+            if until_ns - since_ns >= least_ns and not interrupted and not inside:
+                found.append(self._stall(StallKind.WAIT, thread, begin, begin + 1, until_ns, goes_on=False))
+        last = len(own) - 1
+        if last >= 0 and own.kind[last] == Kind.WAIT:
+            until_ns = self._trace.end_ns
+            inside = any(one.goes_on for one in known)
+            interrupted = last > 0 and own.flags[last - 1] & Flag.FORCED and own.kind[last - 1] == Kind.RELEASE
+            if until_ns - own.time_ns[last] >= least_ns and not inside and not interrupted:
+                found.append(self._stall(StallKind.WAIT, thread, last, last, until_ns, goes_on=True))
+        return found
+
+    # ------------------------------------------------------------------ why
+    def _stall(self, kind: StallKind, thread: int, begin: int, end: int, until_ns: int, *, goes_on: bool) -> Stall:
+        """Return the stall of a thread from one of its events to another one."""
+        own = self._of(thread)
+        since_ns = int(own.time_ns[begin])
+        parts: list[Part] = []
+        for event in range(begin, end + 1):
+            begun_ns = int(own.time_ns[event])
+            over_ns = int(own.time_ns[event + 1]) if event < end else until_ns
+            if over_ns <= begun_ns:
+                continue
+            following = event + 1 if event + 1 < len(own) and own.time_ns[event + 1] <= until_ns else None
+            parts += self._parts(thread, event, following, begun_ns, over_ns)
+        return Stall(kind, thread, since_ns, until_ns, goes_on, _merged(parts, until_ns - since_ns))
+
+    def _parts(self, thread: int, event: int, following: int | None, begun_ns: int, over_ns: int) -> list[Part]:
+        """Return why a thread did not go on, from one of its events to the next."""
+        own = self._of(thread)
+        kind = own.kind[event]
+        if kind == Kind.WAIT:
+            return self._waiting(thread, own.gil, begun_ns, over_ns)
+        share = None if following is None else own.ran(following)
+        if kind == Kind.ACQUIRE:
+            # In a call that has just let the GIL go the thread is where it was in the end.
+            stack = self._trace.stack(int(own.stack[following])) if following is not None else ()
+            known = following is not None and self._home(int(own.stack[following])) is None
+            return self._holding(thread, begun_ns, over_ns, stack if known else (), share)
+        return self._away(thread, begun_ns, over_ns, self._trace.stack(int(own.stack[event])), share)
+
+    def _holding(
+        self, thread: int, begun_ns: int, over_ns: int, stack: tuple[Frame, ...], share: float | None
+    ) -> list[Part]:
+        """Return what a thread did that held the GIL."""
+        tid = self._trace.threads[thread].tid
+        collected_ns = self._collected_ns(tid, begun_ns, over_ns)
+        rest_ns = over_ns - begun_ns - collected_ns
+        found = [Part(Cause.COLLECTION, collected_ns, thread, self._where(tid, begun_ns, over_ns) or stack)]
+        queued_ns = self._queued_ns(tid, begun_ns, over_ns)
+        off_ns = round(rest_ns * (1 - share)) if share is not None else min(rest_ns, queued_ns or 0)
+        found += self._off_core(thread, off_ns, queued_ns, stack)
+        found.append(Part(Cause.OWN, rest_ns - off_ns, thread, self._where(tid, begun_ns, over_ns) or stack))
+        return found
+
+    def _off_core(self, thread: int, off_ns: int, queued_ns: int | None, stack: tuple[Frame, ...]) -> list[Part]:
+        """Return why a thread was not on a core, though it had the GIL."""
+        if queued_ns is None:
+            return [Part(Cause.UNEXPLAINED, off_ns, thread)]
+        without_ns = min(off_ns, queued_ns)
+        return [Part(Cause.CORE, without_ns, thread), Part(Cause.BLOCKED, off_ns - without_ns, thread, stack)]
+
+    def _away(
+        self, thread: int, begun_ns: int, over_ns: int, stack: tuple[Frame, ...], share: float | None
+    ) -> list[Part]:
+        """Return what a thread did that had let the GIL go by itself."""
+        length_ns = over_ns - begun_ns
+        ran_ns = round(length_ns * (share or 0.0))
+        tid = self._trace.threads[thread].tid
+        queued_ns = min(length_ns - ran_ns, self._queued_ns(tid, begun_ns, over_ns) or 0)
+        return [
+            Part(Cause.OWN, ran_ns, thread, stack),
+            Part(Cause.CORE, queued_ns, thread),
+            Part(Cause.BLOCKED, length_ns - ran_ns - queued_ns, thread, stack),
+        ]
+
+    def _waiting(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
+        """Return who held the GIL while a thread waited for it."""
+        holds = self._holds.get(gil)
+        found: list[Part] = []
+        covered_ns = 0
+        first = int(np.searchsorted(holds.end_ns, begun_ns, "right")) if holds is not None else 0
+        for place in range(first, len(holds) if holds is not None else 0):
+            since_ns, until_ns = int(holds.start_ns[place]), int(holds.end_ns[place])
+            if since_ns >= over_ns:
+                break
+            since_ns, until_ns = max(since_ns, begun_ns), min(until_ns, over_ns)
+            if until_ns > since_ns and int(holds.thread[place]) != thread:
+                covered_ns += until_ns - since_ns
+                found += self._held(holds, place, since_ns, until_ns)
+        free_ns = over_ns - begun_ns - covered_ns
+        queued_ns = self._queued_ns(self._trace.threads[thread].tid, begun_ns, over_ns)
+        without_ns = min(free_ns, queued_ns or 0) if free_ns >= _FREE_NS else 0
+        return [*found, Part(Cause.CORE, without_ns, thread), Part(Cause.UNEXPLAINED, free_ns - without_ns, thread)]
+
+    def _held(self, holds: Holds, place: int, since_ns: int, until_ns: int) -> list[Part]:
+        """Return what the one did who held the GIL, in a part of that hold."""
+        holder = int(holds.thread[place])
+        tid = self._trace.threads[holder].tid
+        length_ns = until_ns - since_ns
+        collected_ns = self._collected_ns(tid, since_ns, until_ns)
+        stack = self._trace.stack(int(holds.stack[place]))
+        where = self._where(tid, since_ns, until_ns) or (stack if home_at(stack) is None else ())
+        off_ns = round(length_ns * int(holds.off_core_ns[place]) / max(1, int(holds.length_ns[place])))
+        queued_ns = min(off_ns, self._queued_ns(tid, since_ns, until_ns) or 0)
+        queued_ns = min(queued_ns, length_ns - collected_ns) if queued_ns >= _SHORT_QUEUE_NS else 0
+        kept = Kept.C if int(holds.overrun_ns[place]) >= _IN_C_NS else Kept.PYTHON
+        return [
+            Part(Cause.COLLECTION, collected_ns, holder, where),
+            Part(Cause.CORE, queued_ns, holder),
+            Part(Cause.GIL, length_ns - collected_ns - queued_ns, holder, where, kept),
+        ]
+
+    # ------------------------------------------------------------------ evidence
+    def _where(self, tid: int, since_ns: int, until_ns: int) -> tuple[Frame, ...]:
+        """Return where a thread was most of the time, as it was seen; (): it was not."""
+        seen = [one.frames for one in self._samples.get(tid, ()) if since_ns <= one.time_ns <= until_ns and one.frames]
+        functions = Counter((frames[0].filename, frames[0].function, frames[0].first_line) for frames in seen)
+        if not functions:
+            return ()
+        most = functions.most_common(1)[0][0]
+        return Counter(
+            frames for frames in seen if (frames[0].filename, frames[0].function, frames[0].first_line) == most
+        ).most_common(1)[0][0]
+
+    def _queued_ns(self, tid: int, since_ns: int, until_ns: int) -> int | None:
+        """Return for how long a thread could run and had no core, at most; None: nobody looked."""
+        times = self._core_times.get(tid, [])
+        before = next((one for one in reversed(times) if one.time_ns <= since_ns), None)
+        after = next((one for one in times if one.time_ns >= until_ns), times[-1] if times else None)
+        before = before or (times[0] if times else None)
+        if before is None or after is None or after.time_ns <= before.time_ns:
+            return None
+        return max(0, min(after.queued_ns - before.queued_ns, until_ns - since_ns))
+
+    def _collected_ns(self, tid: int, since_ns: int, until_ns: int) -> int:
+        """Return for how long a thread collected garbage."""
+        return sum(
+            max(0, min(one.end_ns, until_ns) - max(one.start_ns, since_ns))
+            for one in self._trace.evidence.collections
+            if one.tid == tid
+        )
+
+
+def _merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
+    """Return parts of the same cause, thread and function as one, the longest first; small ones are unexplained."""
+    sums: dict[tuple[object, ...], int] = defaultdict(int)
+    longest: dict[tuple[object, ...], Part] = {}
+    for part in parts:
+        spot = part.place
+        key = (part.cause, part.thread, spot and (spot.filename, spot.function), part.kept)
+        sums[key] += part.time_ns
+        if key not in longest or part.time_ns > longest[key].time_ns:
+            longest[key] = part
+    found = []
+    small_ns = 0
+    for key, time_ns in sums.items():
+        part = longest[key]
+        if part.cause is Cause.UNEXPLAINED or time_ns < _LEAST_SHARE * length_ns:
+            small_ns += time_ns
+        else:
+            found.append(Part(part.cause, time_ns, part.thread, part.frames, part.kept))
+    if small_ns:
+        found.append(Part(Cause.UNEXPLAINED, small_ns))
+    return tuple(sorted(found, key=lambda one: -one.time_ns))

@@ -1,0 +1,123 @@
+"""What was seen of a process from outside, as notes in its trace's file: where threads were, and when they had no core.
+
+A note is a meta record whose text is JSON, so that it may be of any length that fits a chunk:
+
+    {"frames": [[file, line, function, first line], ...], "samples": [[time_ns, tid, [frame, ...]], ...]}
+    {"core_times": [[time_ns, tid, ran_ns, queued_ns], ...]}
+
+`samples` name frames by their place in the list, the innermost first. A file may be damaged, or made up: what makes no
+sense is left out.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from headway.traces import format as hwt
+from headway.traces.model import CoreTime, Evidence, Frame, Sample
+
+__all__ = ["append_notes", "evidence_of"]
+
+_ROOM_BYTES = hwt.CHUNK_BYTES - hwt.CHUNK_HEADER_BYTES - hwt.META_NOTE_DTYPE.itemsize - 8
+_LATEST_NS = 1 << 62
+
+
+def append_notes(file: int, evidence: Evidence) -> None:
+    """Add what was seen to a trace's file, which nobody else writes to; `file` is a descriptor. Raises OSError."""
+    notes = [*_samples(evidence.samples), *_core_times(evidence.core_times)]
+    if not notes:
+        return
+    header = np.frombuffer(os.pread(file, hwt.HEADER_DTYPE.itemsize, 0), hwt.HEADER_DTYPE).copy()
+    first = int(header["chunk_count"][0])
+    for place, text in enumerate(notes, first):
+        record = np.zeros(1, dtype=hwt.META_NOTE_DTYPE)
+        filled = text + bytes(-(record.nbytes + len(text)) % 8)
+        record["meta"]["type"], record["meta"]["bytes"] = hwt.META_NOTE, record.nbytes + len(filled)
+        record["note_bytes"] = len(text)
+        chunk = np.zeros(1, dtype=hwt.CHUNK_DTYPE)
+        chunk["state"], chunk["kind"] = hwt.CHUNK_OPEN, hwt.CHUNK_META
+        chunk["used"] = record["meta"]["bytes"]
+        data = chunk.tobytes() + record.tobytes() + filled
+        os.pwrite(file, data.ljust(hwt.CHUNK_BYTES, b"\0"), int(header["chunks_offset"][0]) + place * hwt.CHUNK_BYTES)
+    header["chunk_count"] = first + len(notes)
+    header["chunks_taken"] = max(int(header["chunks_taken"][0]), first + len(notes))
+    os.pwrite(file, header.tobytes(), 0)
+
+
+def _samples(samples: Sequence[Sample]) -> Iterable[bytes]:
+    """Yield notes with samples, each short enough for a chunk. A stack that fits none is cut at its outer end."""
+    frames: dict[Frame, int] = {}
+    rows: list[list[Any]] = []
+    text = b""
+
+    def packed() -> bytes:
+        named = [[one.filename, one.line, one.function, one.first_line] for one in frames]
+        return json.dumps({"frames": named, "samples": rows}, separators=(",", ":")).encode()
+
+    for sample in samples:
+        stack = sample.frames
+        while True:
+            known = dict(frames)
+            for frame in stack:
+                frames.setdefault(frame, len(frames))
+            rows.append([sample.time_ns, sample.tid, [frames[frame] for frame in stack]])
+            longer = packed()
+            if len(longer) <= _ROOM_BYTES:
+                text = longer
+                break
+            rows.pop()
+            frames = known
+            if rows:
+                yield text
+                frames, rows = {}, []
+            elif stack:
+                stack = stack[: len(stack) // 2]
+            else:
+                break
+    if rows:
+        yield text
+
+
+def _core_times(times: Sequence[CoreTime]) -> Iterable[bytes]:
+    each = _ROOM_BYTES // 80  # four numbers of at most 19 digits
+    for first in range(0, len(times), each):
+        rows = [[one.time_ns, one.tid, one.ran_ns, one.queued_ns] for one in times[first : first + each]]
+        yield json.dumps({"core_times": rows}, separators=(",", ":")).encode()
+
+
+def _number(value: object) -> int:
+    """Return a number of a note. Raises ValueError for what is none, or has no sense."""
+    if type(value) is not int or not 0 <= value < _LATEST_NS:
+        raise ValueError(value)
+    return value
+
+
+def evidence_of(notes: Iterable[bytes]) -> tuple[Evidence, int]:
+    """Return what notes say, and how many bytes of them make no sense."""
+    samples: list[Sample] = []
+    core_times: list[CoreTime] = []
+    damaged = 0
+    for text in notes:
+        try:
+            note = json.loads(text)
+            frames = [
+                Frame(str(file), _number(line), str(function), _number(first))
+                for file, line, function, first in note.get("frames", [])
+            ]
+            samples += [
+                Sample(_number(time_ns), _number(tid), tuple(frames[_number(one)] for one in stack))
+                for time_ns, tid, stack in note.get("samples", [])
+            ]
+            core_times += [CoreTime(*map(_number, row)) for row in note.get("core_times", [])]
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+            damaged += len(text)
+    return (
+        Evidence(
+            samples=tuple(sorted(samples, key=lambda one: one.time_ns)),
+            core_times=tuple(sorted(core_times, key=lambda one: one.time_ns)),
+        ),
+        damaged,
+    )
