@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "base/lease.h"
 #include "gil/gil.h"
@@ -154,6 +155,16 @@ static void *collection(void *module, void *arguments) {
     }
     hw_trace_collection((uint32_t)generation, length_ns);
     return number(0);
+}
+
+/* (process) Lets another process read this one's memory, where only a parent may (Yama). */
+static void *let_trace(void *module, void *arguments) {
+    (void)module;
+    int pid;
+    if (!PyArg_ParseTuple(arguments, "i", &pid)) {
+        return NULL;
+    }
+    return number(prctl(PR_SET_PTRACER, (unsigned long)pid, 0, 0, 0));
 }
 
 static void *times(void *module, void *arguments) {
@@ -315,6 +326,7 @@ static struct method methods[] = {
     {"memory_file", memory_file, METH_VARARGS, "hw_trace_memory()."},
     {"name", name, METH_VARARGS, "hw_trace_name()."},
     {"collection", collection, METH_VARARGS, "hw_trace_collection()."},
+    {"let_trace", let_trace, METH_VARARGS, "prctl(PR_SET_PTRACER)."},
     {"times", times, METH_VARARGS, "hw_gil_times()."},
     {"walk", walk, METH_VARARGS, "hw_trace_walk(), of the calling thread."},
     {"memory", memory, METH_VARARGS, "The bytes at an address."},

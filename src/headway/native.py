@@ -19,10 +19,14 @@ __all__ = [
     "CALIBRATION_PAIRS",
     "CALIBRATION_WAYS",
     "CHUNK_BYTES",
+    "HOME_LOOP",
+    "HOME_NONE",
+    "HOME_POOL",
     "CalibrationFacts",
     "CalibrationPlan",
     "Collection",
     "CollectionState",
+    "Laps",
     "Policy",
     "PolicyOption",
     "calibrate_call",
@@ -241,6 +245,41 @@ class CollectionState:
     """Of the events that made room, when the last one was (CLOCK_MONOTONIC); 0: none did."""
 
 
+HOME_NONE, HOME_LOOP, HOME_POOL = 1, 2, 3
+"""HW_HOME_* of native/include/headway/collect.h."""
+_HOMES, _LAP_BUCKETS, _LAP_LOOPS = 4, 40, 32
+_MOST_FRESH = 1024
+
+
+class _Laps(ctypes.Structure):
+    _fields_ = (
+        ("late", ctypes.c_uint64 * _HOMES),
+        ("lengths", ctypes.c_uint64 * _LAP_BUCKETS),
+        ("lengths_ns", ctypes.c_uint64),
+        ("open", ctypes.c_uint32 * _HOMES),
+        ("loop_count", ctypes.c_uint32),
+        ("loops", ctypes.c_uint32 * _LAP_LOOPS),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Laps:
+    """What threads did from leaving the place where they wait until they were back there."""
+
+    late_loops: int
+    """Event loops' laps that took too long and are over, ever."""
+    late_pools: int
+    open_loops: int
+    """Those that take too long already, and go on."""
+    open_pools: int
+    lengths: tuple[int, ...]
+    """[i] counts event loops' laps with bit length i in ns, ever."""
+    lengths_ns: int
+    """Of all of these."""
+    loops: tuple[int, ...]
+    """Serials of threads with an event loop, some of them where there are many."""
+
+
 @functools.cache
 def _collecting() -> ctypes.CDLL:
     library = ctypes.CDLL(str(library_path()), use_errno=True)
@@ -254,6 +293,16 @@ def _collecting() -> ctypes.CDLL:
     library.hw_collect_share.argtypes = [ctypes.c_void_p, ctypes.c_uint32]
     library.hw_collect_pass.restype = None
     library.hw_collect_pass.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(_State)]
+    library.hw_collect_watch.restype = ctypes.c_int
+    library.hw_collect_watch.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64)]
+    library.hw_collect_fresh.restype = ctypes.c_int
+    library.hw_collect_fresh.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_uint32), ctypes.c_int]
+    library.hw_collect_settle.restype = None
+    library.hw_collect_settle.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int]
+    library.hw_collect_laps.restype = None
+    library.hw_collect_laps.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(_Laps)]
+    library.hw_collect_hurry.restype = None
+    library.hw_collect_hurry.argtypes = [ctypes.c_void_p]
     library.hw_collect_close.restype = None
     library.hw_collect_close.argtypes = [ctypes.c_void_p]
     return library
@@ -306,6 +355,40 @@ class Collection:
             closed=state.closed,
             overwritten_until_ns=state.overwritten_until_ns,
         )
+
+    def watch(self, *, loop_ns: int, pool_ns: int) -> None:
+        """Have laps told: those of event loops and of pools' threads are late from so long on. Raises MemoryError."""
+        least = (ctypes.c_int64 * _HOMES)()
+        least[HOME_LOOP], least[HOME_POOL] = loop_ns, pool_ns
+        if self._library.hw_collect_watch(self._pointer, least):
+            raise MemoryError
+
+    def fresh(self) -> list[int]:
+        """Return stacks at which threads have let the main GIL go by themselves, in the file's numbers, each once."""
+        stacks = (ctypes.c_uint32 * _MOST_FRESH)()
+        return list(stacks[: self._library.hw_collect_fresh(self._pointer, stacks, _MOST_FRESH)])
+
+    def settle(self, stack: int, home: int) -> None:
+        """Say what such a stack is: HOME_NONE, HOME_LOOP or HOME_POOL."""
+        self._library.hw_collect_settle(self._pointer, stack, home)
+
+    def laps(self, now_ns: int) -> Laps:
+        """Return what the laps were up to the last pass."""
+        told = _Laps()
+        self._library.hw_collect_laps(self._pointer, now_ns, ctypes.byref(told))
+        return Laps(
+            late_loops=told.late[HOME_LOOP],
+            late_pools=told.late[HOME_POOL],
+            open_loops=told.open[HOME_LOOP],
+            open_pools=told.open[HOME_POOL],
+            lengths=tuple(told.lengths),
+            lengths_ns=told.lengths_ns,
+            loops=tuple(told.loops[: told.loop_count]),
+        )
+
+    def hurry(self) -> None:
+        """Have the next pass copy all that there is, also what threads are still writing to."""
+        self._library.hw_collect_hurry(self._pointer)
 
     def close(self) -> None:
         """Unmap the memory."""

@@ -37,6 +37,8 @@ _COMMANDS = (
     "policies",
     "simulate",
     "trace",
+    "watch",
+    "stalls",
     "attach",
     "detach",
     "top",
@@ -49,7 +51,7 @@ _COMMANDS = (
     "doctor",
 )
 
-_BECOME = ("run", "trace")
+_BECOME = ("run", "trace", "watch")
 """Commands that become a program."""
 
 _DESCRIPTION = (

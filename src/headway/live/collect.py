@@ -76,6 +76,10 @@ class _Session:
     rest: int = 1
     """What its file has besides the chunks, in chunks: the header, and the counters of its threads."""
 
+    def end(self) -> None:
+        """It has ended."""
+        self.gone = True
+
     @property
     def chunks(self) -> int:
         """What its file occupies."""
@@ -292,7 +296,7 @@ class Collector:
         state = CollectionState(False, 0, 0, 0, 0, 0, 0)
         session = _Session(pid, pidfd, began, file, path, collection, state, gone, time.monotonic_ns())
         if pidfd >= 0:
-            self._reception.keep(pidfd, session)
+            self._reception.keep(pidfd, session.end)
         self._sessions.append(session)
         self.files.append(path)
         self._door.called.set()

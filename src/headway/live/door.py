@@ -15,12 +15,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, final
+from typing import Self, final
 
 from headway.errors import RecordingError
 from headway.live.channel import DOOR, private_folder
 
-__all__ = ["HELLO_MAGIC", "PROCESS_MEMORY_BYTES", "Caller", "Door", "Reception", "watch_process"]
+__all__ = ["HELLO_MAGIC", "PROCESS_MEMORY_BYTES", "Door", "Reception", "watch_process"]
 
 PROCESS_MEMORY_BYTES = 128 << 20
 """What one of them may have, if it is alone: a thread has 16 KiB, of which it touches what it fills.
@@ -36,6 +36,8 @@ _BUSY_S = 0.02
 
 class Door:
     """A socket at which processes that record find their collector."""
+
+    _arguments = False
 
     def __init__(self, *, record_arguments: bool = False) -> None:
         """Open it, in a new folder.
@@ -65,6 +67,15 @@ class Door:
                 hint="name another folder with TMPDIR; a socket's path may have 107 characters",
             ) from error
 
+    @classmethod
+    def of(cls, descriptor: int, folder: Path, family: int) -> Self:
+        """Return one that another process has opened and given to this one."""
+        door = cls.__new__(cls)
+        door.family, door.folder, door.path = family, folder, folder / DOOR
+        door.called = threading.Event()
+        door.socket = socket.socket(fileno=descriptor)
+        return door
+
     def environment(self) -> dict[str, str]:
         """Return the variables by which the recorder in a process finds it."""
         found = {
@@ -88,13 +99,6 @@ class Door:
             self.path.unlink()
         with contextlib.suppress(OSError):
             self.folder.rmdir()
-
-
-class Caller(Protocol):
-    """What a process is to whoever answers."""
-
-    gone: bool
-    """It has ended."""
 
 
 @final
@@ -121,13 +125,13 @@ class Reception:
         """Somebody is just calling."""
         return bool(self._callers)
 
-    def keep(self, pidfd: int, caller: Caller) -> None:
-        """Have `gone` set when the process of a descriptor ends."""
-        self._selector.register(pidfd, selectors.EVENT_READ, caller)
+    def keep(self, descriptor: int, ready: Callable[[], None]) -> None:
+        """Call `ready` when there is something to read, as where the process of a descriptor has ended."""
+        self._selector.register(descriptor, selectors.EVENT_READ, ready)
 
-    def forget(self, pidfd: int) -> None:
+    def forget(self, descriptor: int) -> None:
         """Look at this descriptor no more."""
-        self._selector.unregister(pidfd)
+        self._selector.unregister(descriptor)
 
     def answer(self, pause_s: float) -> bool:
         """Wait so long for calls; return whether somebody called."""
@@ -140,7 +144,7 @@ class Reception:
                 called = True
                 self._hear(key.fileobj)
             else:
-                key.data.gone = True
+                key.data()
         now_s = time.monotonic()
         for caller in [one for one, since_s in self._callers.items() if now_s - since_s > _HELLO_S]:
             self._hang_up(caller)

@@ -10,6 +10,8 @@ from enum import IntEnum, IntFlag
 import numpy as np
 from numpy.typing import NDArray
 
+from headway.traces.frames import Collected, CoreTime, Evidence, Frame, Sample
+
 __all__ = [
     "EVENT_DTYPE",
     "RAN_ALL",
@@ -126,22 +128,6 @@ class Gil:
 
 
 @dataclass(frozen=True)
-class Frame:
-    """A line of a function."""
-
-    filename: str
-    line: int
-    """The line that ran; 0 where it is not known."""
-    function: str
-    """The qualified name."""
-    first_line: int = 0
-    """Where the function begins."""
-
-    def __str__(self) -> str:
-        return f"{self.filename}:{self.line} {self.function}"
-
-
-@dataclass(frozen=True)
 class Loss:
     """What the trace does not have; all 0 in a whole one."""
 
@@ -186,49 +172,6 @@ class Process:
     """Tracing ended in order; False: the process was killed, or is still running."""
     core_count: int = 0
     """How many cores the thread that ended tracing, else the one that began it, might run on; 0: not known."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Where a thread was at a moment, with the GIL in its hands."""
-
-    time_ns: int
-    tid: int
-    frames: tuple[Frame, ...]
-    """The innermost first."""
-
-
-@dataclass(frozen=True)
-class CoreTime:
-    """What the operating system had given a thread up to a moment (/proc/PID/task/TID/schedstat)."""
-
-    time_ns: int
-    tid: int
-    ran_ns: int
-    queued_ns: int
-    """It could run, and had no core. Of a wait for a core that goes on nothing is in it."""
-
-
-@dataclass(frozen=True)
-class Collected:
-    """A garbage collection."""
-
-    tid: int
-    start_ns: int
-    end_ns: int
-    generation: int
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What somebody outside of the process saw of it meanwhile: `headway watch` keeps it with its recordings.
-
-    Each tuple is sorted by time.
-    """
-
-    samples: tuple[Sample, ...] = ()
-    core_times: tuple[CoreTime, ...] = ()
-    collections: tuple[Collected, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

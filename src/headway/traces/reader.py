@@ -22,9 +22,10 @@ from headway.errors import TraceError
 from headway.traces import format as hwt
 from headway.traces import mending
 from headway.traces.chunks import chunk_headers, opened, pread, read_header
+from headway.traces.frames import text
 from headway.traces.model import EVENT_DTYPE, Collected, Gil, Kind, Loss, Process, Thread, Trace, known_flags
 from headway.traces.notes import evidence_of
-from headway.traces.records import Name, Records, Tables, text
+from headway.traces.records import Name, Records, Tables
 
 __all__ = ["read", "read_family"]
 

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces import format as hwt
+from headway.traces.frames import Frame, text
 from headway.traces.linetable import lines
-from headway.traces.model import Frame, Gil
+from headway.traces.model import Gil
 
-__all__ = ["CUT", "Name", "Records", "Tables", "text"]
+__all__ = ["CUT", "Name", "Records", "Tables"]
 
 _MOST_GILS = 256
 """An event's `gil` is a byte."""
@@ -37,19 +38,6 @@ _LEAST_BYTES = {
     hwt.META_NOTE: _NOTE.size,
 }
 _ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
-
-
-def text(data: bytes, encoding: str = "utf-8") -> str:
-    """Return text that can be written anywhere: what is no character shows as an escape."""
-    found = data.decode(
-        encoding,
-        "replace"
-        if encoding.startswith("utf-32")
-        else "surrogatepass"
-        if encoding.startswith("utf-16")
-        else "backslashreplace",
-    )
-    return found.encode("utf-8", "backslashreplace").decode()
 
 
 CUT = Frame("", 0, f"(what calls these {hwt.MAX_DEPTH} frames is not recorded)")

@@ -256,7 +256,7 @@ def start_from_environment():
 
     Environment: HEADWAY_TRACE_DOOR, the collector's socket ("": count only); HEADWAY_NATIVE, the shared library;
     HEADWAY_TRACE_FAMILY, what the collector knows us by; HEADWAY_TRACE_BYTES, of memory; HEADWAY_TRACE_ARGUMENTS, "1"
-    to record the program's arguments, too.
+    to record the program's arguments, too; HEADWAY_TRACE_WATCHER, the process of a `headway watch`.
     """
     try:
         door = os.environ["HEADWAY_TRACE_DOOR"]
@@ -267,8 +267,51 @@ def start_from_environment():
         recorder.start(door, family, memory_bytes, arguments=arguments)
         if recorder.without_stacks and sys.version_info >= (3, 11):
             say("process %d is traced without stacks: %s" % (os.getpid(), recorder.without_stacks))
+        watcher = int(os.environ.get("HEADWAY_TRACE_WATCHER", "0"))
+        if watcher:
+            let_watch(recorder, watcher)
     except (UnfitError, KeyError, ValueError, OSError) as error:
         say("process %d is not traced: %s" % (os.getpid(), error))
+
+
+class _Collections:
+    """Tells the recorder of garbage collections that take their time; one of `gc.callbacks`."""
+
+    SHORT_NS = 1000000
+    OLDEST = 2
+
+    def __init__(self, tell):
+        from time import monotonic_ns
+
+        self._now_ns = monotonic_ns
+        self._tell = tell
+        self._begun_ns = 0
+
+    def __call__(self, phase, info):
+        generation = info.get("generation", 0)
+        if phase == "start":
+            self._begun_ns = self._now_ns()
+            if generation >= self.OLDEST:
+                self._tell(generation, -1)
+        elif self._begun_ns:
+            length_ns = self._now_ns() - self._begun_ns
+            if length_ns >= self.SHORT_NS or generation >= self.OLDEST:
+                self._tell(generation, length_ns)
+
+
+_YAMA = "/proc/sys/kernel/yama/ptrace_scope"
+
+
+def let_watch(recorder, watcher):
+    """Have garbage collections recorded, and let that process read where threads are; as `headway watch` needs it."""
+    import gc
+
+    library = recorder._library
+    gc.callbacks.append(_Collections(library.collection))
+    # Only where it is needed: a filter of the program's own may end it for this call.
+    if os.path.exists(_YAMA):
+        library.let_trace(watcher)
+        os.register_at_fork(after_in_child=lambda: library.let_trace(watcher))
 
 
 _attached = ""

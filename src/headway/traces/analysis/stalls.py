@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.intervals import Holds, recorded
-from headway.traces.analysis.loops import Home, home_at, is_library, is_within, serves_requests
+from headway.traces.loops import Home, home_at, is_library, is_within, serves_requests
 from headway.traces.model import RAN_ALL, RAN_SHIFT, CoreTime, Flag, Frame, Kind, Sample, Trace
 
 __all__ = ["Cause", "Kept", "Part", "Stall", "StallKind", "Thresholds", "find_stalls"]
@@ -338,18 +338,18 @@ class _Finder:
 
     def _waiting(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
         """Return who held the GIL while a thread waited for it."""
-        holds = self._holds.get(gil)
         found: list[Part] = []
         covered_ns = 0
-        first = int(np.searchsorted(holds.end_ns, begun_ns, "right")) if holds is not None else 0
-        for place in range(first, len(holds) if holds is not None else 0):
-            since_ns, until_ns = int(holds.start_ns[place]), int(holds.end_ns[place])
-            if since_ns >= over_ns:
-                break
-            since_ns, until_ns = max(since_ns, begun_ns), min(until_ns, over_ns)
-            if until_ns > since_ns and int(holds.thread[place]) != thread:
-                covered_ns += until_ns - since_ns
-                found += self._held(holds, place, since_ns, until_ns)
+        holds = self._holds.get(gil)
+        if holds is not None:
+            for place in range(int(np.searchsorted(holds.end_ns, begun_ns, "right")), len(holds)):
+                since_ns, until_ns = int(holds.start_ns[place]), int(holds.end_ns[place])
+                if since_ns >= over_ns:
+                    break
+                since_ns, until_ns = max(since_ns, begun_ns), min(until_ns, over_ns)
+                if until_ns > since_ns and int(holds.thread[place]) != thread:
+                    covered_ns += until_ns - since_ns
+                    found += self._held(holds, place, since_ns, until_ns)
         free_ns = over_ns - begun_ns - covered_ns
         queued_ns = self._queued_ns(self._trace.threads[thread].tid, begun_ns, over_ns)
         without_ns = min(free_ns, queued_ns or 0) if free_ns >= _FREE_NS else 0
@@ -410,7 +410,8 @@ def _merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
     longest: dict[tuple[object, ...], Part] = {}
     for part in parts:
         spot = part.place
-        key = (part.cause, part.thread, spot and (spot.filename, spot.function), part.kept)
+        function = None if spot is None else (spot.filename, spot.function)
+        key: tuple[object, ...] = (part.cause, part.thread, function, part.kept)
         sums[key] += part.time_ns
         if key not in longest or part.time_ns > longest[key].time_ns:
             longest[key] = part

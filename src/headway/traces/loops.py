@@ -5,14 +5,15 @@ that loop can run; a server's thread one request. That is a *lap*. A trace tells
 both ends are releases of the GIL, whose stacks show the loop's own frames.
 """
 
-import linecache
+import functools
+import itertools
 import os
 import re
 from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
-from headway.traces.model import Frame
+from headway.traces.frames import Frame
 
 __all__ = ["Home", "home_at", "is_library", "is_within", "serves_requests"]
 
@@ -27,7 +28,13 @@ class Home(Enum):
 
 
 _RUNS: Final = re.compile(r"\brun_(forever|until_complete)\(")
-_RUNNERS: Final = {("asyncio/runners.py", "Runner.run"), ("asyncio/runners.py", "run"), ("uvloop/__init__.py", "run")}
+_RUNNERS: Final = {
+    ("asyncio/runners.py", "Runner.run"),
+    ("asyncio/runners.py", "run"),
+    ("uvloop/__init__.py", "run"),
+    ("uvicorn/_compat.py", "asyncio_run"),
+    ("aiohttp/web.py", "run_app"),
+}
 """What calls a loop that is written in C, as uvloop's is: it is the innermost frame while that polls."""
 
 _POOLS: Final = {
@@ -63,11 +70,22 @@ def _at(frame: Frame) -> tuple[str, str]:
 
 
 def _runs_a_loop(frame: Frame) -> bool:
-    """Return whether a frame calls an event loop that is not written in Python."""
-    if _at(frame) in _RUNNERS:
-        return True
-    text = linecache.getline(frame.filename, frame.line) if os.path.isabs(frame.filename) else ""
-    return _RUNS.search(text) is not None
+    """Return whether a frame calls an event loop that is not written in Python: libraries' by name, else as the line says."""
+    if is_library(frame):
+        return _at(frame) in _RUNNERS
+    return _RUNS.search(_line(frame.filename, frame.line)) is not None
+
+
+@functools.lru_cache(maxsize=4096)
+def _line(filename: str, number: int) -> str:
+    """Return a line of a program's source; "" where it is not to be had. Whole files are not kept."""
+    if number <= 0 or not os.path.isabs(filename):
+        return ""
+    try:
+        with open(filename, encoding="utf-8", errors="replace") as file:
+            return next(itertools.islice(file, number - 1, number), "")
+    except OSError:
+        return ""
 
 
 def home_at(frames: Sequence[Frame]) -> Home | None:

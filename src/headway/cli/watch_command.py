@@ -1,0 +1,109 @@
+"""Run a program, and say in one line why it stood still whenever it does: for services, always on.
+
+headway becomes the program, as under `headway trace`, and keeps the last seconds of its GIL's events in memory, its
+children's included. An event loop that is late, a thread that waits too long for the GIL, a request that takes too long:
+then those seconds are written as a trace into the folder of --output, and one line on stderr says what it was. `headway
+report` opens such a recording, `headway stalls` sums up all of them.
+
+`kill -USR2` to the watcher (its process is named at the start) writes a recording at any time.
+
+Examples:
+  headway watch -m uvicorn app:app
+  headway watch -o /var/lib/app/stalls --over 50ms gunicorn app:app
+  headway watch --requests-over 2s --listen 127.0.0.1:9464 app.py
+"""
+
+import argparse
+import os
+import re
+from pathlib import Path
+
+from headway.cli import console
+from headway.cli.trace_command import add_program, program
+
+__all__ = ["prepare", "run"]
+
+_UNITS = {"us": 1e3, "ms": 1e6, "s": 1e9}
+_LEAST_NS, _MOST_NS = 10_000_000, 600_000_000_000
+
+
+def _length(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(us|ms|s)", text.strip())
+    found = int(float(match[1]) * _UNITS[match[2]]) if match else 0
+    if not _LEAST_NS <= found <= _MOST_NS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time from 10ms to 600s, as 100ms or 2s")
+    return found
+
+
+def _ring(text: str) -> int:
+    match = re.fullmatch(r"(\d+)\s*[mM][bB]?", text.strip())
+    found = int(match[1]) << 20 if match else 0
+    if not 1 << 20 <= found <= 1 << 30:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size from 1MB to 1024MB, as 4MB")
+    return found
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.usage = "headway watch [-o FOLDER] [options] [--] SCRIPT|PROGRAM [ARGUMENT ...]\n       headway watch [-o FOLDER] [options] -m MODULE [ARGUMENT ...]"
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        type=Path,
+        default=Path("stalls"),
+        help="for recordings (default %(default)s)",
+    )
+    parser.add_argument(
+        "--over",
+        metavar="TIME",
+        type=_length,
+        default="100ms",
+        help="an event loop's lap, or a wait for the GIL, of this length is a stall (default %(default)s)",
+    )
+    parser.add_argument(
+        "--requests-over",
+        metavar="TIME",
+        type=_length,
+        default="1s",
+        help="the same of a request in a server's thread (default %(default)s)",
+    )
+    parser.add_argument(
+        "--ring", metavar="SIZE", type=_ring, default="4MB", help="memory for events, per process (default %(default)s)"
+    )
+    parser.add_argument(
+        "--keep",
+        metavar="N",
+        type=int,
+        default=20,
+        help="recordings to keep; older ones are removed (default %(default)s)",
+    )
+    parser.add_argument("--listen", metavar="HOST:PORT", default="", help="serve /metrics, /stalls and /dump there")
+    parser.add_argument("--quiet", action="store_true", help="say nothing on stderr; the log has it")
+    add_program(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Become the program, watched."""
+    from headway.errors import UsageError
+    from headway.live import launch
+    from headway.live.ring import Limits
+    from headway.live.watcher import Options
+    from headway.live.watching import check_address, check_folder, start_watcher
+
+    command, name = program(arguments)
+    if arguments.keep < 1:
+        raise UsageError(f"--keep {arguments.keep} is too few", hint="keep one or more")
+    folder = check_folder(arguments.output)
+    limits = Limits(arguments.over, arguments.over, arguments.requests_over, arguments.ring)
+    listen = check_address(arguments.listen) if arguments.listen else ""
+    options = Options(
+        str(folder), Path(name).stem or "program", os.getpid(), limits, arguments.keep, arguments.quiet, listen
+    )
+    why = launch.out_of_reach(command)
+    if why is not None:
+        console.say(f"{name} is not watched: {why}")
+    variables, watcher = start_watcher(options)
+    if not arguments.quiet:
+        console.say(f"watching {name}; recordings go to {folder}; `kill -USR2 {watcher}` writes one now")
+    launch.become(command, launch.environment(variables, base=launch.original_environment()))

@@ -1,0 +1,253 @@
+"""One watched process: its last events in a ring in our memory, and what is seen of it meanwhile.
+
+The process records into memory that it shares with us, as under `headway trace`; what it fills is copied into a file of a
+bounded size that has no name, where the oldest events make room. So at any moment the last seconds are there, whatever
+the process does: nobody asks it, and nobody waits for its GIL.
+
+Needs no numpy: a watcher runs beside a service all the time.
+"""
+
+import contextlib
+import mmap
+import os
+import struct
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, final
+
+from headway.live.door import watch_process
+from headway.live.files import begin_ticks
+from headway.live.sampling import Looker, core_time
+from headway.live.stacks import Stacks
+from headway.native import CHUNK_BYTES, HOME_LOOP, HOME_NONE, HOME_POOL, Collection, CollectionState, Laps
+from headway.traces.frames import CoreTime, Evidence, Sample
+from headway.traces.loops import Home, home_at
+
+__all__ = ["Limits", "Ring", "Slot"]
+
+_MEMORY_CHUNKS: Final = 128
+"""What a process may have in its own memory, of 16 KiB each: it is copied ten times a second."""
+_EVIDENCE_NS: Final = 15_000_000_000
+_MOST_SAMPLES, _MOST_CORE_TIMES = 1500, 4000
+_SAMPLED_NS: Final = 10_000_000
+"""A hold of this length is looked at, ..."""
+_OFTEN_NS, _RARELY_NS = 15_000_000, 200_000_000
+"""... and then so often at first, and so often at last."""
+_MOST_TIDS: Final = 16
+"""Of whom the system's account is looked at in one pass."""
+
+# native/trace/format.h; a test holds them against traces/format.py.
+SLOT = struct.Struct("<IIiIqQQQQQQ")
+"""struct hw__slot: state, serial, tid, gil, since_ns, holds, hold_ns, waits, wait_ns, forced, worst_wait_ns."""
+SLOT_BYTES = 320
+BUCKETS_OFFSET, BUCKETS = 160, 40
+_SLOTS = struct.Struct("<IIQ")
+_SLOTS_AT = 64
+WAITING, HOLDING = 2, 3
+_MOST_SLOTS = 32768
+
+
+class Slot(NamedTuple):
+    """The counters of a thread."""
+
+    state: int
+    serial: int
+    tid: int
+    gil: int
+    since_ns: int
+    holds: int
+    hold_ns: int
+    waits: int
+    wait_ns: int
+    forced: int
+    worst_wait_ns: int
+
+
+@final
+@dataclass(frozen=True)
+class Limits:
+    """From which length on something is a stall, in ns; and how much is kept."""
+
+    loop_ns: int = 100_000_000
+    wait_ns: int = 100_000_000
+    request_ns: int = 1_000_000_000
+    ring_bytes: int = 4 << 20
+
+    @property
+    def shortest_ns(self) -> int:
+        """The shortest of the three."""
+        return min(self.loop_ns, self.wait_ns, self.request_ns)
+
+
+@final
+class Ring:
+    """A process that is watched."""
+
+    def __init__(self, memory: int, pid: int, limits: Limits) -> None:
+        """Begin.
+
+        Args:
+            memory: The descriptor that the process has sent; it stays the caller's.
+            pid: Of the process.
+            limits: What is a stall, and how much is kept.
+
+        Raises:
+            OSError: The memory is none of ours, or there is no descriptor or memory left.
+        """
+        self.pid = pid
+        self._limits = limits
+        with contextlib.ExitStack() as failed:
+            self._file = os.memfd_create("headway-ring", os.MFD_CLOEXEC)
+            failed.callback(os.close, self._file)
+            self._collection = Collection(memory, self._file, Path("headway watch"))
+            failed.callback(self._collection.close)
+            self._collection.limit(limits.ring_bytes // CHUNK_BYTES)
+            self._collection.share(_MEMORY_CHUNKS)
+            self._collection.watch(loop_ns=limits.loop_ns, pool_ns=limits.request_ns)
+            slot_count, slot_bytes, self._slots_at = _SLOTS.unpack(os.pread(memory, _SLOTS.size, _SLOTS_AT))
+            if slot_bytes != SLOT_BYTES or not 0 < self._slots_at < 1 << 24:
+                raise OSError(71, "the process records in another format")
+            self._slot_count = min(slot_count, _MOST_SLOTS)
+            self._slots = mmap.mmap(memory, self._slots_at + self._slot_count * SLOT_BYTES, prot=mmap.PROT_READ)
+            failed.callback(self._slots.close)
+            self.pidfd, gone = watch_process(pid)
+            failed.pop_all()
+        self.gone = gone
+        """It has ended."""
+        self._began = begin_ticks(pid) if self.pidfd < 0 and not self.gone else None
+        self.stacks = Stacks(self._file)
+        self.state = CollectionState(False, 0, 0, 0, 0, 0, 0)
+        self.laps: Laps = self._collection.laps(0)
+        self.blind = ""
+        """Why it cannot be seen where threads are; "" where it can."""
+        self._looker = self._look_inside(memory)
+        self._samples: deque[Sample] = deque(maxlen=_MOST_SAMPLES)
+        self._core_times: deque[CoreTime] = deque(maxlen=_MOST_CORE_TIMES)
+        self._sampled_ns: dict[int, int] = {}
+        self._used_slots = 64
+        self._long_waits: dict[int, int] = {}
+
+    def _look_inside(self, memory: int) -> Looker | None:
+        try:
+            return Looker(self.pid, memory)
+        except ValueError:
+            self.blind = "CPython before 3.11 does not tell where threads are"
+        except OSError as error:
+            self.blind = f"its memory may not be read: {error.strerror or error}"
+        return None
+
+    def end(self) -> None:
+        """It has ended."""
+        self.gone = True
+
+    def close(self) -> None:
+        """Let go of it; what it records from now on is lost."""
+        self._slots.close()
+        self._collection.close()
+        os.close(self._file)
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+        if self._looker is not None:
+            self._looker.close()
+
+    # ------------------------------------------------------------------ looking
+    def slots(self) -> Iterator[Slot]:
+        """Yield the counters of all threads that there are, or were."""
+        while True:
+            last = self._slots_at + (self._used_slots - 1) * SLOT_BYTES
+            if self._used_slots >= self._slot_count or not any(self._slots[last + 4 : last + 8]):
+                break
+            self._used_slots = min(self._slot_count, 2 * self._used_slots)
+        for place in range(self._used_slots):
+            found = Slot._make(SLOT.unpack_from(self._slots, self._slots_at + place * SLOT_BYTES))
+            if found.serial:
+                yield found
+
+    def buckets(self, place: int) -> tuple[int, ...]:
+        """Return how many of a thread's waits had which bit length, by the place of its slot."""
+        return struct.unpack_from(f"<{BUCKETS}I", self._slots, self._slots_at + place * SLOT_BYTES + BUCKETS_OFFSET)
+
+    def look(self, now_ns: int) -> bool:
+        """See where threads are that hold the GIL for long; return whether one waits for it for too long, or has done so."""
+        loops = set(self.laps.loops)
+        looked_at: dict[int, None] = {}
+        waits = False
+        for slot in self.slots():
+            since_ns = now_ns - slot.since_ns
+            if slot.serial in loops and slot.state:
+                looked_at[slot.tid] = None
+            if slot.state == HOLDING and since_ns >= _SAMPLED_NS:
+                looked_at[slot.tid] = None
+                self._sample(slot, now_ns)
+            elif slot.state == WAITING and since_ns >= self._limits.wait_ns // 2:
+                looked_at[slot.tid] = None
+                waits = waits or since_ns >= self._limits.wait_ns
+            worst_ns = slot.worst_wait_ns
+            if worst_ns >= self._limits.wait_ns and self._long_waits.get(slot.serial, 0) != worst_ns:
+                self._long_waits[slot.serial] = worst_ns
+                waits = True
+        for tid in list(looked_at)[:_MOST_TIDS]:
+            seen = core_time(self.pid, tid, now_ns)
+            if seen is not None:
+                self._core_times.append(seen)
+        if len(self._long_waits) > _MOST_SLOTS:
+            self._long_waits.clear()
+        return waits
+
+    def _sample(self, slot: Slot, now_ns: int) -> None:
+        """Look where the holder of the GIL is: often at first, then more rarely."""
+        pause_ns = min(_RARELY_NS, _OFTEN_NS + (now_ns - slot.since_ns) // 10)
+        if self._looker is None or not self.stacks.gil or slot.gil != 0:
+            return
+        if now_ns - self._sampled_ns.get(slot.serial, 0) < pause_ns:
+            return
+        if len(self._sampled_ns) > _MOST_SLOTS:
+            self._sampled_ns.clear()
+        self._sampled_ns[slot.serial] = now_ns
+        frames = self._looker.holders_stack(self.stacks.gil)
+        if frames:
+            self._samples.append(Sample(now_ns, slot.tid, frames))
+
+    def copy(self, now_ns: int, *, hurry: bool = False) -> None:
+        """Copy what the process has recorded, and see which threads have event loops."""
+        if hurry:
+            self._collection.hurry()
+        over = self.gone or (self._began is not None and begin_ticks(self.pid) != self._began)
+        self.state = self._collection.copy(last=over)
+        self.gone = over or self.state.ended
+        fresh = self._collection.fresh()
+        if fresh or not self.stacks.gil:
+            self.stacks.update()
+        for stack in fresh:
+            home = home_at(self.stacks.frames(stack))
+            self._collection.settle(stack, {None: HOME_NONE, Home.LOOP: HOME_LOOP, Home.POOL: HOME_POOL}[home])
+        self.laps = self._collection.laps(now_ns)
+
+    # ------------------------------------------------------------------ keeping
+    def evidence(self, now_ns: int) -> Evidence:
+        """Return what was seen in the last seconds."""
+        since_ns = now_ns - _EVIDENCE_NS
+        return Evidence(
+            samples=tuple(one for one in self._samples if one.time_ns >= since_ns),
+            core_times=tuple(one for one in self._core_times if one.time_ns >= since_ns),
+        )
+
+    def save(self, file: int) -> None:
+        """Copy the ring into a file, which is then a trace; `file` is a descriptor. Raises OSError."""
+        size = os.fstat(self._file).st_size
+        at = 0
+        while at < size:
+            try:
+                at = os.lseek(self._file, at, os.SEEK_DATA)
+            except OSError:  # the rest is a hole
+                break
+            end = os.lseek(self._file, at, os.SEEK_HOLE)
+            while at < end:
+                data = os.pread(self._file, min(1 << 20, end - at), at)
+                if not data:
+                    break
+                os.pwrite(file, data, at)
+                at += len(data)
+        os.ftruncate(file, size)

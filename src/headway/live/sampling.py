@@ -1,0 +1,231 @@
+"""Looks at a recorded process from outside: where the holder of its GIL is, and what the system did with its threads.
+
+Nothing runs in the process, nothing there is stopped and nothing is written: its memory is read (/proc/PID/mem), by the
+layout that its recorder found out in it (`struct hw_stack_layout` of native/include/headway/trace.h). So this works while
+a call of C keeps the GIL for seconds. A thread that runs Python meanwhile changes what is read: a stack counts only when
+its innermost frame is the same before and after.
+
+The process may be hostile: each number and length that comes from it has a bound.
+"""
+
+import contextlib
+import os
+import struct
+from dataclasses import dataclass
+from typing import Self, final
+
+from headway.live.memory import ILL_FORMED
+from headway.traces.frames import CoreTime, Frame, text
+from headway.traces.linetable import lines
+
+__all__ = ["LAYOUT_OFFSET", "Looker", "core_time"]
+
+LAYOUT_OFFSET = 3864
+"""Of `struct hw__control` and its `layout` (native/trace/control.h) in a recording's memory."""
+
+_LAYOUT = struct.Struct("<QQ16i")
+_DEPTH = 128
+_TRIES = 3
+_TAGS = 7
+_TEXT_BYTES = 4096
+_TABLE_BYTES = 65536
+_FRAME_BYTES = 160
+_CODE_BYTES = 256
+_MOST_CODES = 8192
+_ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """struct hw_stack_layout."""
+
+    code_type: int
+    shim_code: int
+    thread_frame: int
+    cframe_frame: int
+    frame_code: int
+    frame_previous: int
+    frame_instruction: int
+    code_first_line: int
+    code_filename: int
+    code_qualname: int
+    code_linetable: int
+    code_instructions: int
+    object_type: int
+    object_bytes: int
+    string_state: int
+    string_kind_shift: int
+    string_ascii: int
+    string_other: int
+
+    @property
+    def makes_sense(self) -> bool:
+        """It is one of ours, and what it leads to lies within what is read at a time."""
+        of_a_frame = (self.frame_code, self.frame_previous, self.frame_instruction)
+        of_a_code = (
+            self.code_first_line,
+            self.code_filename,
+            self.code_qualname,
+            self.code_linetable,
+            self.object_type,
+        )
+        return (
+            self.code_type != 0
+            and all(0 <= one <= _FRAME_BYTES - 8 for one in of_a_frame)
+            and all(0 <= one <= _CODE_BYTES - 8 for one in of_a_code)
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """A code object, and what it was known by: another one may stand at its address later."""
+
+    known_by: tuple[int, ...]
+    filename: str
+    function: str
+    first_line: int
+    linetable: bytes
+
+
+@final
+class Looker:
+    """Reads where threads of one process are. Use it in a `with`, or close it."""
+
+    def __init__(self, pid: int, memory: int) -> None:
+        """Open the process's memory.
+
+        Args:
+            pid: Of the process.
+            memory: The descriptor of what it records into, which has the layout.
+
+        Raises:
+            OSError: It may not be read, or the process is gone.
+            ValueError: The process has told no layout: there are no stacks (CPython before 3.11).
+        """
+        self._layout = _Layout(*_LAYOUT.unpack(os.pread(memory, _LAYOUT.size, LAYOUT_OFFSET)))
+        if not self._layout.makes_sense:
+            raise ValueError("no layout")
+        self._file = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        self._codes: dict[int, _Code] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the process's memory."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    def holders_stack(self, gil: int) -> tuple[Frame, ...]:
+        """Return where the holder of a GIL is, the innermost frame first; (): it has none, or could not be read.
+
+        Args:
+            gil: The address of the GIL's memory: `interval`, `last_holder` and `locked` of `struct _gil_runtime_state`.
+        """
+        for _ in range(_TRIES):
+            try:
+                holder, locked = struct.unpack_from("<Qi", self._read(gil, 24), 8)
+                if locked != 1 or not holder:
+                    return ()
+                innermost = self._innermost(holder)
+                found = self._walk(innermost)
+                again, locked = struct.unpack_from("<Qi", self._read(gil, 24), 8)
+                if locked == 1 and again == holder and self._innermost(holder) == innermost:
+                    return found
+            except ILL_FORMED:
+                continue
+        return ()
+
+    def _read(self, address: int, size: int) -> bytes:
+        if not 0 < address < 1 << 63:
+            raise OSError(14, "its memory cannot be read")
+        found = os.pread(self._file, size, address)
+        if len(found) != size:
+            raise OSError(14, "its memory cannot be read")
+        return found
+
+    def _word(self, address: int) -> int:
+        return int.from_bytes(self._read(address, 8), "little")
+
+    def _innermost(self, thread_state: int) -> int:
+        frame = self._word(thread_state + self._layout.thread_frame)
+        return self._word(frame + self._layout.cframe_frame) if self._layout.cframe_frame >= 0 and frame else frame
+
+    def _walk(self, frame: int) -> tuple[Frame, ...]:
+        where = self._layout
+        found: list[Frame] = []
+        for _ in range(2 * _DEPTH):
+            if not frame or len(found) == _DEPTH:
+                break
+            words = self._read(frame, _FRAME_BYTES)
+            code = int.from_bytes(words[where.frame_code : where.frame_code + 8], "little") & ~_TAGS
+            previous = int.from_bytes(words[where.frame_previous : where.frame_previous + 8], "little")
+            if code and code != where.shim_code:
+                known = self._code(code)
+                if known is not None:
+                    at = int.from_bytes(words[where.frame_instruction : where.frame_instruction + 8], "little")
+                    offset = at - (code + where.code_instructions)
+                    line = lines(known.linetable, known.first_line, [offset])[offset]
+                    found.append(Frame(known.filename, line, known.function, known.first_line))
+            frame = previous
+        return tuple(found)
+
+    def _code(self, address: int) -> _Code | None:
+        """Return what a code object says; None where there is none."""
+        where = self._layout
+        words = self._read(address, _CODE_BYTES)
+
+        def word(at: int) -> int:
+            return int.from_bytes(words[at : at + 8], "little")
+
+        if word(where.object_type) != where.code_type:
+            return None
+        first_line = int.from_bytes(words[where.code_first_line : where.code_first_line + 4], "little", signed=True)
+        known_by = (first_line, word(where.code_filename), word(where.code_qualname), word(where.code_linetable))
+        known = self._codes.get(address)
+        if known is None or known.known_by != known_by:
+            if len(self._codes) >= _MOST_CODES:
+                self._codes.clear()
+            table = known_by[3]
+            size = min(self._word(table + where.object_bytes), _TABLE_BYTES)
+            known = _Code(
+                known_by,
+                self._text(known_by[1]),
+                self._text(known_by[2]),
+                max(0, first_line),
+                self._read(table + where.object_bytes + 16, size) if size else b"",
+            )
+            self._codes[address] = known
+        return known
+
+    def _text(self, address: int) -> str:
+        where = self._layout
+        length = self._word(address + where.object_bytes)
+        (state,) = struct.unpack("<I", self._read(address + where.string_state, 4))
+        state >>= where.string_kind_shift
+        kind, compact, ascii_ = state & 7, state >> 3 & 1, state >> 4 & 1
+        if kind not in _ENCODINGS:
+            return "?"
+        data = address + (where.string_ascii if ascii_ else where.string_other)
+        if not compact:
+            data = self._word(address + where.string_other)
+        size = min(length * kind, _TEXT_BYTES)
+        return text(self._read(data, size), _ENCODINGS[kind]) if size else ""
+
+
+def core_time(pid: int, tid: int, now_ns: int) -> CoreTime | None:
+    """Return what the system has given a thread up to now; None: it is gone, or the kernel does not tell."""
+    with contextlib.suppress(OSError, ValueError):
+        file = os.open(f"/proc/{pid}/task/{tid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            ran, queued, _ = os.read(file, 100).split()
+        finally:
+            os.close(file)
+        return CoreTime(now_ns, tid, int(ran), int(queued))
+    return None

@@ -1,0 +1,112 @@
+"""The stacks of a process that records, by their numbers, as they come in: read from its file's meta chunks.
+
+It does what headway.traces.records does for a whole file, for a few stacks at a time and without numpy: the watcher runs
+beside a service all the time, and is to be small.
+"""
+
+import os
+import struct
+from typing import NamedTuple, final
+
+from headway.traces.frames import Frame, text
+from headway.traces.linetable import lines
+
+__all__ = ["Stacks"]
+
+# native/trace/format.h; a test holds them against traces/format.py.
+CHUNK_BYTES = 16384
+CHUNK_HEADER_BYTES = 128
+_CHUNK = struct.Struct("<IIIIQ")
+"""struct hw__chunk: state, kind, used, owner, sequence."""
+_CHUNKS = struct.Struct("<II")
+_CHUNK_COUNT, _CHUNKS_OFFSET = 84, 88
+_META = struct.Struct("<HHI")
+_GIL = struct.Struct("<8xIIQq")
+_CODE = struct.Struct("<8xIiIIIBB2x")
+_NODE = struct.Struct("<8xIIIi")
+_META_CHUNK = 2
+_META_GIL, _META_CODE, _META_NODE = 1, 3, 4
+_ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
+_MAIN_GIL = 0
+_DEPTH = 128
+
+
+class _Code(NamedTuple):
+    filename: str
+    function: str
+    first_line: int
+    linetable: bytes
+
+
+@final
+class Stacks:
+    """Those of the main interpreter's GIL."""
+
+    def __init__(self, file: int) -> None:
+        """Begin. `file` is the descriptor of what the process's collection is copied into."""
+        self._file = file
+        self._codes: dict[int, _Code] = {}
+        self._nodes: dict[int, tuple[int, int, int]] = {}
+        self._read_until: dict[int, int] = {}
+        """By the chunk's place in the file: what is known of it."""
+        self.gil = 0
+        """The address of the main GIL's memory in the process; 0: not known yet."""
+
+    def update(self) -> None:
+        """Read what has come in since. What makes no sense is passed over."""
+        count, offset = (
+            struct.unpack("<I", os.pread(self._file, 4, _CHUNK_COUNT))[0],
+            struct.unpack("<Q", os.pread(self._file, 8, _CHUNKS_OFFSET))[0],
+        )
+        for place in range(count):
+            at = offset + place * CHUNK_BYTES
+            head = os.pread(self._file, _CHUNK.size, at)
+            if len(head) < _CHUNK.size:
+                break
+            _, kind, used, owner, _ = _CHUNK.unpack(head)
+            known = self._read_until.get(place, 0)
+            if kind != _META_CHUNK or owner != _MAIN_GIL or not known < used <= CHUNK_BYTES - CHUNK_HEADER_BYTES:
+                continue
+            self._add(os.pread(self._file, used - known, at + CHUNK_HEADER_BYTES + known))
+            self._read_until[place] = used
+
+    def _add(self, data: bytes) -> None:
+        at = 0
+        while len(data) - at >= _META.size:
+            kind, _, size = _META.unpack_from(data, at)
+            if size < _META.size or size > len(data) - at:
+                return
+            if kind == _META_NODE and size >= _NODE.size:
+                number, parent, code, where = _NODE.unpack_from(data, at)
+                self._nodes[number] = (parent, code, where)
+            elif kind == _META_CODE and size >= _CODE.size:
+                self._add_code(data[at : at + size])
+            elif kind == _META_GIL and size >= _GIL.size:
+                self.gil = _GIL.unpack_from(data, at)[2]
+            at += size
+
+    def _add_code(self, record: bytes) -> None:
+        number, first, name_bytes, function_bytes, table_bytes, name_kind, function_kind = _CODE.unpack_from(record)
+        name_end = _CODE.size + name_bytes
+        function_end = name_end + function_bytes
+        if function_end + table_bytes > len(record) or name_kind not in _ENCODINGS or function_kind not in _ENCODINGS:
+            return
+        self._codes[number] = _Code(
+            text(record[_CODE.size : name_end], _ENCODINGS[name_kind]),
+            text(record[name_end:function_end], _ENCODINGS[function_kind]),
+            max(0, first),
+            record[function_end : function_end + table_bytes],
+        )
+
+    def frames(self, number: int) -> tuple[Frame, ...]:
+        """Return a stack's frames, the innermost first; (): it is not known."""
+        found: list[Frame] = []
+        while number and len(found) < _DEPTH:
+            parent, code, where = self._nodes.get(number, (0, 0, 0))
+            known = self._codes.get(code)
+            if known is None:
+                break
+            line = lines(known.linetable, known.first_line, [where])[where]
+            found.append(Frame(known.filename, line, known.function, known.first_line))
+            number = parent if parent < number else 0
+        return tuple(found)

@@ -1,0 +1,74 @@
+"""Looks into a recording of `headway watch`: `python -m headway.live.stalled FILE`, started by the watcher.
+
+What was seen meanwhile comes by stdin as JSON and goes into the recording; what stood still is said in a line each on
+stderr and in the log. Stalls that were told already, as the same ring showed them before, are passed over. stdout has, as
+JSON, what was found.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from headway.errors import HeadwayError
+from headway.traces.analysis.stall_words import stall_json
+from headway.traces.analysis.stalls import Thresholds, find_stalls
+from headway.traces.frames import CoreTime, Evidence, Frame, Sample
+from headway.traces.notes import append_notes
+from headway.traces.reader import read
+
+__all__ = ["main"]
+
+
+def _evidence(found: dict[str, Any]) -> Evidence:
+    return Evidence(
+        samples=tuple(
+            Sample(one["time_ns"], one["tid"], tuple(Frame(**frame) for frame in one["frames"]))
+            for one in found["samples"]
+        ),
+        core_times=tuple(CoreTime(**one) for one in found["core_times"]),
+    )
+
+
+def main(path: Path) -> int:
+    """Do it and return the exit code."""
+    told = json.load(sys.stdin)
+    file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        append_notes(file, _evidence(told["evidence"]))
+    finally:
+        os.close(file)
+    limits = told["limits"]
+    trace = read(path)
+    stalls = find_stalls(trace, Thresholds(limits["loop_ns"], limits["wait_ns"], limits["request_ns"]))
+    found = []
+    keys = {}
+    for stall in stalls:
+        key = f"{trace.threads[stall.thread].serial}:{stall.since_ns}"
+        if told["keys"].get(key) or (key in told["keys"] and stall.goes_on):
+            continue  # it was told, and nothing new is known of it
+        keys[key] = not stall.goes_on
+        row = stall_json(trace, stall) | {"recording": path.name}
+        if not told["quiet"]:
+            os.write(2, f"headway: {row['line']} [{path.name}]\n".encode())
+        with open(told["log"], "a", encoding="utf-8", opener=_private) as log:
+            log.write(json.dumps(row) + "\n")
+        if not stall.goes_on:
+            found.append((stall.kind.value, stall.cause.value, stall.length_ns / 1e9))
+    if told["asked"] and not told["quiet"]:
+        os.write(2, f"headway: the last {(trace.end_ns - trace.start_ns) / 1e9:.1f} s are in {path.name}\n".encode())
+    json.dump({"stalls": found, "keys": keys}, sys.stdout)
+    return 0
+
+
+def _private(name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(Path(sys.argv[1])))
+    except (HeadwayError, OSError) as error:
+        print(f"headway: {sys.argv[1]}: {error}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,324 @@
+"""The process of `headway watch`: keeps the last seconds of each watched process, and says why one stood still.
+
+Ten times a second it takes over what was recorded and learns which event loops and requests took too long; more often it
+looks at who holds the GIL for long. When something stood still, the ring is written as a trace, and another process
+(headway.live.stalled) tells from it what it was. Nothing here takes a GIL of the watched processes, nor runs in them.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, final
+
+from headway.live.detached import Program, alone, detached
+from headway.live.door import Door, Reception
+from headway.live.ring import Limits, Ring
+
+__all__ = ["Options", "main"]
+
+_NAME: Final = b"headway-watch"
+_COPY_NS: Final = 100_000_000
+_LEAST_TICK_S, _MOST_TICK_S = 0.005, 0.05
+_TICKS: Final = 5
+"""So many looks within the shortest stall."""
+_GATHER_NS: Final = 200_000_000
+"""A stall that is over is told after so long: more may come."""
+_GOES_ON_NS: Final = 300_000_000
+"""One that goes on is told when it is so much longer than it may be."""
+_AGAIN_NS: Final = 2_000_000_000
+"""Between two reports of a process, at first; ..."""
+_RARELY_NS: Final = 60_000_000_000
+"""... and at most, where they find nothing, or are many."""
+_MANY: Final = 20
+_LINGER_S: Final = 1.0
+_MOST_RINGS: Final = 256
+_MOST_KEYS: Final = 256
+
+
+@final
+@dataclass(frozen=True)
+class Options:
+    """What a watcher is told.
+
+    Attributes:
+        folder: Where recordings and the log go.
+        name: What their names begin with.
+        pid: The process that is watched with its children; when it ends the watcher does.
+        limits: What is a stall, and how much is kept.
+        keep: So many recordings are kept; the oldest make room.
+        quiet: Says nothing on stderr.
+        listen: Where metrics and `/dump` are served: HOST:PORT; "": nowhere.
+    """
+
+    folder: str
+    name: str
+    pid: int
+    limits: Limits
+    keep: int = 20
+    quiet: bool = False
+    listen: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def of(cls, found: dict[str, Any]) -> "Options":
+        """Return what to_json() gave."""
+        return cls(**{**found, "limits": Limits(**found["limits"])})
+
+
+@final
+@dataclass
+class _Watched:
+    """A ring, and what is going on about it."""
+
+    ring: Ring
+    copied_ns: int = 0
+    waits: bool = False
+    over_ns: int = 0
+    """When a stall was over that is not told; 0: there is none."""
+    open_ns: int = 0
+    """Since when one goes on that is not told."""
+    not_before_ns: int = 0
+    pause_ns: int = _AGAIN_NS
+    asked: bool = False
+    """Somebody wants a recording, stall or not."""
+    keys: dict[str, bool] = field(default_factory=dict)
+    """Stalls that were told, and whether they were over then."""
+    told_ns: deque[int] = field(default_factory=lambda: deque(maxlen=_MANY))
+
+
+@final
+@dataclass
+class _Report:
+    """A process that looks into a recording."""
+
+    process: subprocess.Popen[bytes]
+    watched: _Watched
+    path: Path
+    asked: bool
+
+
+@final
+class Watcher:
+    """Watches what calls at a door."""
+
+    def __init__(self, door: Door, options: Options) -> None:
+        """Begin."""
+        self._options = options
+        self._folder = Path(options.folder)
+        self._rings: list[_Watched] = []
+        self._reports: list[_Report] = []
+        self._kept: deque[Path] = deque()
+        self._reception = Reception(door, self._begin, self._say)
+        self._dump = False
+        self._said: set[str] = set()
+        self.counts: dict[tuple[str, str], tuple[int, float]] = {}
+        """By kind and cause: how many stalls there were, and how many seconds they took."""
+        self.recordings = 0
+        tick_s = options.limits.shortest_ns / 1e9 / _TICKS
+        self._tick_s = min(_MOST_TICK_S, max(_LEAST_TICK_S, tick_s))
+
+    @property
+    def rings(self) -> list[Ring]:
+        """Those of the processes that live."""
+        return [one.ring for one in self._rings]
+
+    def ask(self, *_: object) -> None:
+        """Have a recording of each process written, as soon as may be."""
+        self._dump = True
+
+    def run(self, program: Program) -> None:
+        """Watch until the program has ended, and what it has left is told."""
+        ended_s = 0.0
+        while True:
+            self._step()
+            if program.ended():
+                ended_s = ended_s or time.monotonic()
+                if not self._rings and not self._reports and time.monotonic() - ended_s > _LINGER_S:
+                    break
+                if not self._reports and time.monotonic() - ended_s > 10 * _LINGER_S:
+                    break  # its children live on: they are watched no more
+        for one in self._rings:
+            one.ring.close()
+        self._reception.close()
+
+    def _say(self, text: str) -> None:
+        if not self._options.quiet and text not in self._said:
+            self._said.add(text)
+            with contextlib.suppress(OSError):
+                os.write(2, f"headway: {text}\n".encode())
+
+    def _begin(self, memory: int, pid: int) -> None:
+        for one in [one for one in self._rings if one.ring.pid == pid]:
+            self._over(one)  # it has executed another program
+        if len(self._rings) >= _MOST_RINGS:
+            self._say(f"process {pid} is not watched: {_MOST_RINGS} are watched already")
+            return
+        ring = Ring(memory, pid, self._options.limits)
+        if ring.pidfd >= 0:
+            self._reception.keep(ring.pidfd, ring.end)
+        if ring.blind:
+            self._say(f"process {pid}: the line of a loop's own code is not seen, as {ring.blind}")
+        self._rings.append(_Watched(ring))
+
+    def _step(self) -> None:
+        self._reception.answer(self._tick_s)
+        now_ns = time.monotonic_ns()
+        asked, self._dump = self._dump, False
+        for one in list(self._rings):
+            one.asked = one.asked or asked
+            self._look(one, now_ns)
+            if one.ring.gone:
+                self._over(one)
+        self._collect()
+
+    def _look(self, one: _Watched, now_ns: int) -> None:
+        waits = one.ring.look(now_ns)
+        if waits:
+            one.over_ns = one.over_ns or now_ns
+            one.waits = True
+        if now_ns - one.copied_ns >= _COPY_NS or one.ring.gone or one.asked:
+            one.copied_ns = now_ns
+            before = one.ring.laps
+            one.ring.copy(now_ns)
+            after = one.ring.laps
+            if (after.late_loops, after.late_pools) != (before.late_loops, before.late_pools):
+                one.over_ns = one.over_ns or now_ns
+            is_open = after.open_loops + after.open_pools > 0
+            one.open_ns = (one.open_ns or now_ns) if is_open else 0
+        due = (
+            one.asked
+            or (one.over_ns and now_ns - one.over_ns >= _GATHER_NS)
+            or (one.open_ns and now_ns - one.open_ns >= _GOES_ON_NS and not self._is_told(one))
+        )
+        if due and (one.asked or now_ns >= one.not_before_ns) and not any(r.watched is one for r in self._reports):
+            self._report(one, now_ns)
+
+    def _is_told(self, one: _Watched) -> bool:
+        return any(not over for over in one.keys.values())
+
+    def _report(self, one: _Watched, now_ns: int) -> None:
+        """Write a recording, and have it looked into."""
+        one.not_before_ns = now_ns + one.pause_ns
+        one.over_ns = one.open_ns = 0
+        asked, one.asked = one.asked, False
+        one.ring.copy(now_ns, hurry=True)
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + f".{time.time_ns() // 1_000_000 % 1000:03}Z"
+        path = self._folder / f"{self._options.name}-{stamp}-{one.ring.pid}.hwt"
+        told = {
+            "evidence": dataclasses.asdict(one.ring.evidence(now_ns)),
+            "limits": dataclasses.asdict(self._options.limits),
+            "keys": one.keys,
+            "log": str(self._folder / f"{self._options.name}.stalls.jsonl"),
+            "asked": asked,
+            "quiet": self._options.quiet,
+        }
+        try:
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                one.ring.save(file)
+            finally:
+                os.close(file)
+            process = subprocess.Popen(
+                [sys.executable, "-m", "headway.live.stalled", str(path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(told).encode())
+            process.stdin.close()
+        except OSError as error:
+            self._say(f"a recording could not be written in {self._folder}: {error.strerror or error}")
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return
+        self._reports.append(_Report(process, one, path, asked))
+
+    def _collect(self) -> None:
+        """Take what the processes say that have looked into recordings."""
+        for report in [one for one in self._reports if one.process.poll() is not None]:
+            self._reports.remove(report)
+            assert report.process.stdout is not None
+            with report.process.stdout as pipe:
+                text = pipe.read()
+            try:
+                found = json.loads(text)
+            except ValueError:
+                self._say(f"what stood still could not be told: {report.path} has the recording")
+                found = {"stalls": [], "keys": {}}
+            self._learn(report, found)
+
+    def _learn(self, report: _Report, found: dict[str, Any]) -> None:
+        one, now_ns = report.watched, time.monotonic_ns()
+        one.keys |= found["keys"]
+        while len(one.keys) > _MOST_KEYS:
+            one.keys.pop(next(iter(one.keys)))
+        for kind, cause, length_s in found["stalls"]:
+            count, sum_s = self.counts.get((kind, cause), (0, 0.0))
+            self.counts[kind, cause] = (count + 1, sum_s + length_s)
+        if found["stalls"] or report.asked:
+            self.recordings += 1
+            self._kept.append(report.path)
+            while len(self._kept) > self._options.keep:
+                with contextlib.suppress(OSError):
+                    self._kept.popleft().unlink()
+            one.told_ns.append(now_ns)
+            many = len(one.told_ns) == _MANY and now_ns - one.told_ns[0] < 10 * _RARELY_NS
+            one.pause_ns = _RARELY_NS // 3 if many else _AGAIN_NS
+        else:
+            with contextlib.suppress(OSError):
+                report.path.unlink()
+            one.pause_ns = min(_RARELY_NS, 2 * one.pause_ns)
+
+    def _over(self, one: _Watched) -> None:
+        """A process is gone: what it has left is told."""
+        if one.over_ns or one.asked:
+            self._report(one, time.monotonic_ns())
+        self._rings.remove(one)
+        if one.ring.pidfd >= 0:
+            self._reception.forget(one.ring.pidfd)
+        one.ring.close()
+
+
+def main(words: list[str]) -> int:
+    """Be the watcher: `python -m headway.live.watcher OPTIONS LISTENER FOLDER FAMILY`, started by headway.live.watching.
+
+    Prints the id of the process that watches, which is no child of who has started this.
+    """
+    options = Options.of(json.loads(words[0]))
+    listener, folder, family = int(words[1]), Path(words[2]), int(words[3])
+    program = Program(options.pid)
+
+    def work() -> None:
+        os.write(1, f"{os.getpid()}\n".encode())
+        said = None if options.quiet else os.dup(2)
+        moved, program.descriptor, said = alone(_NAME, listener, program.descriptor, said)
+        if said is not None:
+            os.dup2(said, 2)
+            os.close(said)
+        assert moved is not None
+        os.chdir(options.folder)
+        watcher = Watcher(Door.of(moved, folder, family), options)
+        signal.signal(signal.SIGUSR2, watcher.ask)
+        if options.listen:
+            from headway.live.served import serve
+
+            serve(watcher, options.listen)
+        watcher.run(program)
+
+    detached(work)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,110 @@
+"""A stall in words, in one line and with what to do about it; and as JSON."""
+
+import datetime as dt
+from typing import Any, Final
+
+from headway.printable import printable
+from headway.traces.analysis.stalls import Cause, Kept, Part, Stall, StallKind
+from headway.traces.analysis.words import duration, labels, place, share
+from headway.traces.frames import Frame
+from headway.traces.model import Trace
+
+__all__ = ["advice", "stall_json", "stall_line"]
+
+_TOLD: Final = 0.05
+"""Parts of a smaller share are not told in the line."""
+_NAMES: Final = {
+    StallKind.LOOP: "the event loop of {} stood still for {}",
+    StallKind.REQUEST: "a request in {} took {}",
+    StallKind.WAIT: "{} waited for the GIL for {}",
+}
+
+
+def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
+    """Return a part's cause in words."""
+    where = f" at {place(part.place)}" if part.place is not None else ""
+    itself = part.thread is None or part.thread == stall.thread
+    other = "" if part.thread is None else names[part.thread]
+    if part.cause is Cause.OWN:
+        return f"its own code{where or ' (line not known)'}"
+    if part.cause is Cause.GIL:
+        return f"the GIL held by {other}{where}{', in one call of C' if part.kept is Kept.C else ''}"
+    if part.cause is Cause.CORE:
+        return "it had no core" if itself else f"{other} held the GIL and had no core"
+    if part.cause is Cause.COLLECTION:
+        return f"a garbage collection{'' if itself else f' in {other}'}{where}"
+    if part.cause is Cause.BLOCKED:
+        return f"a blocking call{where}"
+    return "unexplained"
+
+
+def stall_line(trace: Trace, stall: Stall) -> str:
+    """Return a stall in one line: what stood still, for how long, and why."""
+    names = labels(trace.threads)
+    so_far = " so far" if stall.goes_on else ""
+    what = _NAMES[stall.kind].format(names[stall.thread], f"{duration(stall.length_ns)}{so_far}")
+    causes = [
+        f"{share(part.time_ns, stall.length_ns)} {_part(part, stall, names)}"
+        for part in stall.parts
+        if part.time_ns >= _TOLD * stall.length_ns
+    ]
+    program = printable(trace.process.program) or "process"
+    return f"{program} ({trace.process.pid}): {what}: {'; '.join(causes) or 'unexplained'}"
+
+
+def advice(kind: StallKind, cause: Cause, kept: Kept | None = None) -> str:
+    """Return what to do about a cause."""
+    if cause is Cause.OWN:
+        if kind is StallKind.LOOP:
+            return "take it off the loop: `asyncio.to_thread()` if it lets the GIL go, else a process; or cut it into pieces"
+        return "make it quicker, or run it in a process"
+    if cause is Cause.GIL:
+        if kept is Kept.C:
+            return "that call keeps the GIL until it is done, which no policy can change: run it in a process, or in pieces"
+        return "`headway run` gives the GIL to who waits for it at once; or run that thread's work in a process"
+    if cause is Cause.CORE:
+        return "give the process more CPU (its quota, its cores), or run less beside it"
+    if cause is Cause.COLLECTION:
+        return "`gc.freeze()` after start-up, a higher `gc.set_threshold()`, or `gc.collect()` when nothing waits"
+    if cause is Cause.BLOCKED:
+        if kind is StallKind.LOOP:
+            return "await it, or call it by `asyncio.to_thread()`"
+        return "that call waits for something outside: look there, and give it a time-out"
+    return "record more: `headway trace` has every event"
+
+
+def _frame(frame: Frame | None) -> dict[str, Any] | None:
+    return None if frame is None else {"file": frame.filename, "line": frame.line, "function": frame.function}
+
+
+def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
+    """Return a stall as JSON; times are in seconds, `began` is ISO 8601 in UTC."""
+    began_ns = trace.process.start_realtime_ns + stall.since_ns - trace.start_ns
+    began = dt.datetime.fromtimestamp(began_ns / 1e9, dt.UTC)
+    top = stall.parts[0] if stall.parts else None
+    return {
+        "began": began.isoformat(timespec="microseconds"),
+        "pid": trace.process.pid,
+        "program": trace.process.program,
+        "kind": stall.kind.value,
+        "thread": trace.threads[stall.thread].name,
+        "serial": trace.threads[stall.thread].serial,
+        "since_ns": stall.since_ns,
+        "length_s": stall.length_ns / 1e9,
+        "goes_on": stall.goes_on,
+        "cause": stall.cause.value,
+        "parts": [
+            {
+                "cause": part.cause.value,
+                "time_s": part.time_ns / 1e9,
+                "share": part.time_ns / max(1, stall.length_ns),
+                "thread": None if part.thread is None else trace.threads[part.thread].name,
+                "place": _frame(part.place),
+                "stack": [_frame(one) for one in part.frames],
+                "kept": None if part.kept is None else part.kept.value,
+            }
+            for part in stall.parts
+        ],
+        "advice": advice(stall.kind, stall.cause, None if top is None else top.kept),
+        "line": stall_line(trace, stall),
+    }
