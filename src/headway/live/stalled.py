@@ -5,20 +5,26 @@ stderr and in the log. Stalls that were told already, as the same ring showed th
 JSON, what was found.
 """
 
+import contextlib
 import json
 import os
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from headway.errors import HeadwayError
 from headway.traces.analysis.stall_words import stall_json
-from headway.traces.analysis.stalls import Thresholds, find_stalls
+from headway.traces.analysis.stalls import StallKind, Thresholds, find_stalls
 from headway.traces.frames import CoreTime, Evidence, Frame, Sample
 from headway.traces.notes import append_notes
 from headway.traces.reader import read
 
 __all__ = ["main"]
+
+_FEW = 3
+_NICE = 10
+"""Beside a service that needs its core, this takes a tenth of it."""
 
 
 def _evidence(found: dict[str, Any]) -> Evidence:
@@ -33,6 +39,8 @@ def _evidence(found: dict[str, Any]) -> Evidence:
 
 def main(path: Path) -> int:
     """Do it and return the exit code."""
+    with contextlib.suppress(OSError):
+        os.nice(_NICE)
     told = json.load(sys.stdin)
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
@@ -44,22 +52,36 @@ def main(path: Path) -> int:
     stalls = find_stalls(trace, Thresholds(limits["loop_ns"], limits["wait_ns"], limits["request_ns"]))
     found = []
     keys = {}
+    rows = []
     for stall in stalls:
         key = f"{trace.threads[stall.thread].serial}:{stall.since_ns}"
         if told["keys"].get(key) or (key in told["keys"] and stall.goes_on):
             continue  # it was told, and nothing new is known of it
         keys[key] = not stall.goes_on
         row = stall_json(trace, stall) | {"recording": path.name}
-        if not told["quiet"]:
-            os.write(2, f"headway: {row['line']} [{path.name}]\n".encode())
         with open(told["log"], "a", encoding="utf-8", opener=_private) as log:
             log.write(json.dumps(row) + "\n")
+        rows.append(row)
         if not stall.goes_on:
             found.append((stall.kind.value, stall.cause.value, stall.length_ns / 1e9))
+    if not told["quiet"]:
+        for line in _lines(rows):
+            os.write(2, f"headway: {line} [{path.name}]\n".encode())
     if told["asked"] and not told["quiet"]:
         os.write(2, f"headway: the last {(trace.end_ns - trace.start_ns) / 1e9:.1f} s are in {path.name}\n".encode())
     json.dump({"stalls": found, "keys": keys}, sys.stdout)
     return 0
+
+
+def _lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield what is said: a line for each stall, of many threads that waited at a time the longest one."""
+    waits = [row for row in rows if row["kind"] == StallKind.WAIT.value]
+    longest = max(waits, key=lambda row: float(row["length_s"]), default=None)
+    for row in rows:
+        if row["kind"] != StallKind.WAIT.value or len(waits) <= _FEW:
+            yield str(row["line"])
+        elif row is longest:
+            yield f"{row['line']}; {len(waits) - 1} further threads waited too long, as the log tells"
 
 
 def _private(name: str, flags: int) -> int:

@@ -12,7 +12,7 @@ from headway.traces.model import Trace
 __all__ = ["advice", "stall_json", "stall_line"]
 
 _TOLD: Final = 0.05
-"""Parts of a smaller share are not told in the line."""
+"""Causes of a smaller share are not told in the line."""
 _NAMES: Final = {
     StallKind.LOOP: "the event loop of {} stood still for {}",
     StallKind.REQUEST: "a request in {} took {}",
@@ -25,8 +25,10 @@ def _part(part: Part, stall: Stall, names: tuple[str, ...]) -> str:
     where = f" at {place(part.place)}" if part.place is not None else ""
     itself = part.thread is None or part.thread == stall.thread
     other = "" if part.thread is None else names[part.thread]
-    if part.cause is Cause.OWN:
+    if part.cause is Cause.OWN and part.thread is not None:
         return f"its own code{where or ' (line not known)'}"
+    if part.thread is None and part.cause is not Cause.UNEXPLAINED:
+        return f"{part.cause.value} in many small parts"
     if part.cause is Cause.GIL:
         return f"the GIL held by {other}{where}{', in one call of C' if part.kept is Kept.C else ''}"
     if part.cause is Cause.CORE:
@@ -43,13 +45,16 @@ def stall_line(trace: Trace, stall: Stall) -> str:
     names = labels(trace.threads)
     so_far = " so far" if stall.goes_on else ""
     what = _NAMES[stall.kind].format(names[stall.thread], f"{duration(stall.length_ns)}{so_far}")
-    causes = [
-        f"{share(part.time_ns, stall.length_ns)} {_part(part, stall, names)}"
-        for part in stall.parts
-        if part.time_ns >= _TOLD * stall.length_ns
-    ]
+    causes = []
+    for cause in dict.fromkeys(part.cause for part in stall.parts):
+        parts = [part for part in stall.parts if part.cause is cause]
+        sum_ns = sum(part.time_ns for part in parts)
+        if sum_ns >= _TOLD * stall.length_ns:
+            more = f", and {len(parts) - 1} more" if len(parts) > 1 else ""
+            causes.append((sum_ns, f"{share(sum_ns, stall.length_ns)} {_part(parts[0], stall, names)}{more}"))
+    told = [text for _, text in sorted(causes, key=lambda one: -one[0])]
     program = printable(trace.process.program) or "process"
-    return f"{program} ({trace.process.pid}): {what}: {'; '.join(causes) or 'unexplained'}"
+    return f"{program} ({trace.process.pid}): {what}: {'; '.join(told) or 'unexplained'}"
 
 
 def advice(kind: StallKind, cause: Cause, kept: Kept | None = None) -> str:
@@ -81,7 +86,7 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
     """Return a stall as JSON; times are in seconds, `began` is ISO 8601 in UTC."""
     began_ns = trace.process.start_realtime_ns + stall.since_ns - trace.start_ns
     began = dt.datetime.fromtimestamp(began_ns / 1e9, dt.UTC)
-    top = stall.parts[0] if stall.parts else None
+    top = next((part for part in stall.parts if part.cause is stall.cause), None)
     return {
         "began": began.isoformat(timespec="microseconds"),
         "pid": trace.process.pid,

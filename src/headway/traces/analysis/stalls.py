@@ -30,7 +30,7 @@ _SHORT_QUEUE_NS: Final = 1 * _MS
 _IN_C_NS: Final = 2 * _MS
 """Python code lets the GIL go within microseconds of being asked to."""
 _LEAST_SHARE: Final = 0.02
-"""Smaller parts are told together, as unexplained."""
+"""Smaller parts of one cause are told together."""
 
 
 class StallKind(Enum):
@@ -125,8 +125,11 @@ class Stall:
 
     @property
     def cause(self) -> Cause:
-        """The cause of its longest part."""
-        return self.parts[0].cause if self.parts else Cause.UNEXPLAINED
+        """The cause of most of it."""
+        sums: Counter[Cause] = Counter()
+        for part in self.parts:
+            sums[part.cause] += part.time_ns
+        return sums.most_common(1)[0][0] if sums else Cause.UNEXPLAINED
 
 
 def find_stalls(trace: Trace, thresholds: Thresholds = Thresholds()) -> list[Stall]:
@@ -226,7 +229,7 @@ class _Finder:
     def _kind(self, own: _Own, begin: int, end: int, home: Home | None) -> StallKind | None:
         """Return what a lap is: None where its thread has left its loop, and where a pool's thread does a job."""
         inside = slice(begin, end if end >= 0 else len(own))
-        if np.any(own.kind[inside] == Kind.EXIT):
+        if np.any(own.kind[inside] == Kind.EXIT) or (end < 0 and self._trace.process.ended):
             return None
         stacks = {int(stack) for stack in own.stack[inside][own.kind[inside] == Kind.RELEASE]} - {0}
         frames = [self._trace.stack(stack) for stack in stacks]
@@ -308,12 +311,11 @@ class _Finder:
         tid = self._trace.threads[thread].tid
         collected_ns = self._collected_ns(tid, begun_ns, over_ns)
         rest_ns = over_ns - begun_ns - collected_ns
-        found = [Part(Cause.COLLECTION, collected_ns, thread, self._where(tid, begun_ns, over_ns) or stack)]
+        found = self._placed(Cause.COLLECTION, collected_ns, thread, begun_ns, over_ns, stack)
         queued_ns = self._queued_ns(tid, begun_ns, over_ns)
         off_ns = round(rest_ns * (1 - share)) if share is not None else min(rest_ns, queued_ns or 0)
         found += self._off_core(thread, off_ns, queued_ns, stack)
-        found.append(Part(Cause.OWN, rest_ns - off_ns, thread, self._where(tid, begun_ns, over_ns) or stack))
-        return found
+        return found + self._placed(Cause.OWN, rest_ns - off_ns, thread, begun_ns, over_ns, stack)
 
     def _off_core(self, thread: int, off_ns: int, queued_ns: int | None, stack: tuple[Frame, ...]) -> list[Part]:
         """Return why a thread was not on a core, though it had the GIL."""
@@ -362,28 +364,47 @@ class _Finder:
         length_ns = until_ns - since_ns
         collected_ns = self._collected_ns(tid, since_ns, until_ns)
         stack = self._trace.stack(int(holds.stack[place]))
-        where = self._where(tid, since_ns, until_ns) or (stack if home_at(stack) is None else ())
+        known = stack if home_at(stack) is None else ()
         off_ns = round(length_ns * int(holds.off_core_ns[place]) / max(1, int(holds.length_ns[place])))
         queued_ns = min(off_ns, self._queued_ns(tid, since_ns, until_ns) or 0)
         queued_ns = min(queued_ns, length_ns - collected_ns) if queued_ns >= _SHORT_QUEUE_NS else 0
         kept = Kept.C if int(holds.overrun_ns[place]) >= _IN_C_NS else Kept.PYTHON
-        return [
-            Part(Cause.COLLECTION, collected_ns, holder, where),
-            Part(Cause.CORE, queued_ns, holder),
-            Part(Cause.GIL, length_ns - collected_ns - queued_ns, holder, where, kept),
-        ]
+        found = self._placed(Cause.COLLECTION, collected_ns, holder, since_ns, until_ns, known)
+        found.append(Part(Cause.CORE, queued_ns, holder))
+        rest_ns = length_ns - collected_ns - queued_ns
+        return found + self._placed(Cause.GIL, rest_ns, holder, since_ns, until_ns, known, kept)
 
     # ------------------------------------------------------------------ evidence
-    def _where(self, tid: int, since_ns: int, until_ns: int) -> tuple[Frame, ...]:
-        """Return where a thread was most of the time, as it was seen; (): it was not."""
-        seen = [one.frames for one in self._samples.get(tid, ()) if since_ns <= one.time_ns <= until_ns and one.frames]
-        functions = Counter((frames[0].filename, frames[0].function, frames[0].first_line) for frames in seen)
+    def _placed(
+        self,
+        cause: Cause,
+        time_ns: int,
+        thread: int,
+        since_ns: int,
+        until_ns: int,
+        stack: tuple[Frame, ...],
+        kept: Kept | None = None,
+    ) -> list[Part]:
+        """Return a part as those functions in which the thread was seen then; where it was not seen, at this stack."""
+        tid = self._trace.threads[thread].tid
+        seen = [
+            one.frames
+            for one in self._samples.get(tid, ())
+            if since_ns <= one.time_ns <= until_ns
+            and self._is_collecting(tid, one.time_ns) == (cause is Cause.COLLECTION)
+        ]
+        functions: dict[tuple[str, str, int], list[tuple[Frame, ...]]] = defaultdict(list)
+        for frames in seen:
+            functions[frames[0].filename, frames[0].function, frames[0].first_line].append(frames)
         if not functions:
-            return ()
-        most = functions.most_common(1)[0][0]
-        return Counter(
-            frames for frames in seen if (frames[0].filename, frames[0].function, frames[0].first_line) == most
-        ).most_common(1)[0][0]
+            return [Part(cause, time_ns, thread, stack, kept)]
+        return [
+            Part(cause, time_ns * len(some) // len(seen), thread, Counter(some).most_common(1)[0][0], kept)
+            for some in functions.values()
+        ]
+
+    def _is_collecting(self, tid: int, time_ns: int) -> bool:
+        return any(one.tid == tid and one.start_ns <= time_ns <= one.end_ns for one in self._trace.evidence.collections)
 
     def _queued_ns(self, tid: int, since_ns: int, until_ns: int) -> int | None:
         """Return for how long a thread could run and had no core, at most; None: nobody looked."""
@@ -405,7 +426,7 @@ class _Finder:
 
 
 def _merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
-    """Return parts of the same cause, thread and function as one, the longest first; small ones are unexplained."""
+    """Return parts of the same cause, thread and function as one, the longest first; small ones of a cause as one."""
     sums: dict[tuple[object, ...], int] = defaultdict(int)
     longest: dict[tuple[object, ...], Part] = {}
     for part in parts:
@@ -416,13 +437,12 @@ def _merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
         if key not in longest or part.time_ns > longest[key].time_ns:
             longest[key] = part
     found = []
-    small_ns = 0
+    small_ns: dict[Cause, int] = defaultdict(int)
     for key, time_ns in sums.items():
         part = longest[key]
         if part.cause is Cause.UNEXPLAINED or time_ns < _LEAST_SHARE * length_ns:
-            small_ns += time_ns
+            small_ns[part.cause] += time_ns
         else:
             found.append(Part(part.cause, time_ns, part.thread, part.frames, part.kept))
-    if small_ns:
-        found.append(Part(Cause.UNEXPLAINED, small_ns))
+    found += [Part(cause, time_ns) for cause, time_ns in small_ns.items() if time_ns]
     return tuple(sorted(found, key=lambda one: -one.time_ns))

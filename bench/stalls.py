@@ -1,0 +1,252 @@
+"""Stalls that are put into real servers, and what `headway watch` calls them: right, wrong, or not seen.
+
+Of each kind of server (asyncio, uvloop, gunicorn's threads, waitress, a Dask worker) a program is started under `headway
+watch`, and has stalls of known causes and lengths, one after the other (stalls_workload.py). A stall is told right where the
+watcher's log has one at that time whose cause is the one that was put there, and whose line is in the function that did it;
+of two causes at once both must be told, each with a share within 0.15 of its own.
+
+    python bench/stalls.py [--stalls 200] [--server asyncio ...] [--seed 1] [--over-ms 40] [--json]
+"""
+
+import argparse
+import dataclasses
+import json
+import math
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+from headway.lab import discover, select
+from headway.live.launch import original_environment
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+from locked_environment import locked_python  # noqa: E402
+
+WORKLOAD = Path(__file__).with_name("stalls_workload.py")
+LOCK = ROOT / "requirements" / "watched.lock"
+SERVERS = ("asyncio", "uvloop", "gthread", "waitress", "dask")
+OF_A_LOOP = (
+    "own_python",
+    "own_call",
+    "gc",
+    "gc_other",
+    "gil_call",
+    "gil_python",
+    "blocked_sleep",
+    "blocked_process",
+    "blocked_lock",
+    "blocked_socket",
+    "blocked_queue",
+    "core",
+    "core",
+    "core",
+    "own_python+blocked_sleep",
+    "gc+blocked_lock",
+)
+CAUSES = {"own": "own code", "gc": "garbage collection", "gil": "GIL", "blocked": "blocking call", "core": "no core"}
+FUNCTIONS = {"gc": "collect", "gc_other": "collect"}
+SHARE = 0.15
+SETTLE_S = 4.0
+PATIENCE_S = 120
+
+
+@dataclasses.dataclass(frozen=True)
+class Put:
+    """A stall that was put into a server."""
+
+    server: str
+    causes: tuple[str, ...]
+    since_ns: int
+    until_ns: int
+
+
+def cause_of(name: str) -> str:
+    """Return the cause that the watcher is to name."""
+    return CAUSES[name.split("_")[0]]
+
+
+def plan(server: str, count: int, draw: random.Random) -> list[list[Any]]:
+    """Return so many stalls: each cause in turn, of lengths from 60 ms to 1.5 s, and one of 5 s."""
+    kinds = [one for one in OF_A_LOOP if server in {"asyncio", "uvloop"} or one != "core"]
+    kinds = [
+        one
+        for one in kinds
+        if server != "dask" or one in {"own_python", "own_call", "blocked_sleep", "gil_call", "gc_other"}
+    ]
+    chosen = [kinds[place % len(kinds)] for place in range(count)]
+    draw.shuffle(chosen)
+    found = [[one, round(math.exp(draw.uniform(math.log(0.06), math.log(1.5))), 3)] for one in chosen]
+    found[0][1] = 5.0 if found[0][0] not in {"gc", "gc_other", "gc+blocked_lock"} else 1.0
+    # Of two causes each is to be long enough to be seen.
+    return [[one, max(seconds, 0.2) if "+" in one or one.startswith("gc") else seconds] for one, seconds in found]
+
+
+def free_port() -> int:
+    """Return a port that is free now."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return int(one.getsockname()[1])
+
+
+def wait_for(port: int) -> None:
+    """Wait until something listens there."""
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise SystemExit(f"nothing listens at {port}")
+
+
+def command(server: str, python: str, port: int, stalls: str) -> list[str]:
+    """Return what is started under the watcher."""
+    folder = str(Path(python).parent)
+    if server in {"asyncio", "uvloop"}:
+        return [python, str(WORKLOAD), server, stalls]
+    if server == "gthread":
+        options = ["-k", "gthread", "--threads", "4", "-w", "1", "-b", f"127.0.0.1:{port}", "--timeout", "120"]
+        return [f"{folder}/gunicorn", *options, "--chdir", str(WORKLOAD.parent), "stalls_workload:application"]
+    if server == "waitress":
+        return [f"{folder}/waitress-serve", f"--listen=127.0.0.1:{port}", "--threads=4", "stalls_workload:application"]
+    return [python, str(WORKLOAD.with_name("stalls_dask_workload.py")), "worker", str(port)]
+
+
+def run(
+    server: str, python: str, stalls: list[list[Any]], over_ms: int, folder: Path
+) -> tuple[list[Put], list[dict[str, Any]]]:
+    """Have a server stand still as planned, and return what was put there and what the watcher told."""
+    port = free_port()
+    env = original_environment() | {"STALLS_PORT": str(port), "PYTHONPATH": str(WORKLOAD.parent)}
+    watch = [sys.executable, "-m", "headway", "watch", "-o", str(folder), "--quiet", "--over", f"{over_ms}ms"]
+    watch += ["--requests-over", f"{over_ms}ms", "--keep", "1000", "--ring", "16MB", "--"]
+    text = json.dumps(stalls)
+    program = subprocess.Popen(
+        [*watch, *command(server, python, port, text)],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        if server in {"asyncio", "uvloop"}:
+            told, _ = program.communicate(timeout=len(stalls) * 10 + PATIENCE_S)
+        else:
+            if server != "dask":
+                wait_for(port)
+            asking = [python, str(WORKLOAD), "served", text]
+            if server == "dask":
+                asking = [python, str(WORKLOAD.with_name("stalls_dask_workload.py")), "client", str(port), text]
+            told = subprocess.run(
+                asking, env=env, capture_output=True, text=True, timeout=len(stalls) * 10 + PATIENCE_S, check=True
+            ).stdout
+            time.sleep(SETTLE_S)
+            os.killpg(program.pid, signal.SIGTERM)
+            program.wait(PATIENCE_S)
+    finally:
+        if program.poll() is None:
+            os.killpg(program.pid, signal.SIGKILL)
+    time.sleep(SETTLE_S)
+    put = [
+        Put(server, tuple(row["causes"]), row.get("begun_ns", row["since_ns"]), row["until_ns"])
+        for row in map(json.loads, told.splitlines())
+        if row["causes"] != ["setup"]
+    ]
+    rows = [json.loads(line) for log in folder.glob("*.stalls.jsonl") for line in log.read_text().splitlines()]
+    return put, rows
+
+
+def judge(one: Put, rows: list[dict[str, Any]]) -> tuple[str, str]:
+    """Return `right`, `wrong`, `line` or `not seen`, and what was told."""
+    length_ns = one.until_ns - one.since_ns
+    sums: dict[str, float] = defaultdict(float)
+    functions: dict[str, Counter[str]] = defaultdict(Counter)
+    told_s = 0.0
+    for row in rows:
+        if row["goes_on"] or row["kind"] == "thread":
+            continue
+        since_ns, until_ns = row["since_ns"], row["since_ns"] + row["length_s"] * 1e9
+        within = min(until_ns, one.until_ns) - max(since_ns, one.since_ns)
+        if within <= 0.5 * (until_ns - since_ns):
+            continue
+        told_s += row["length_s"]
+        for part in row["parts"]:
+            sums[part["cause"]] += part["time_s"]
+            names = {frame["function"] for frame in part["stack"]}
+            for name in names:
+                functions[part["cause"]][name] += 1
+    if not told_s:
+        return "not seen", "-"
+    text = ", ".join(f"{cause} {share / told_s:.2f}" for cause, share in sorted(sums.items(), key=lambda x: -x[1])[:3])
+    wanted = [cause_of(name) for name in one.causes]
+    if len(wanted) == 1:
+        if max(sums, key=lambda cause: sums[cause]) != wanted[0]:
+            return "wrong", text
+    elif any(abs(sums.get(cause, 0.0) * 1e9 / length_ns - 1 / len(wanted)) > SHARE for cause in wanted):
+        return "wrong", text
+    for name, cause in zip(one.causes, wanted, strict=True):
+        function = FUNCTIONS.get(name, name)
+        if cause != "no core" and not functions[cause][function]:
+            return "line", f"{text}; seen in {', '.join(functions[cause]) or 'no line'}"
+    return "right", text
+
+
+def main() -> None:
+    """Do it."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--stalls", type=int, default=200)
+    parser.add_argument("--server", action="append", choices=SERVERS)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--over-ms", type=int, default=40)
+    parser.add_argument("--interpreter", default="3.13")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    servers = options.server or list(SERVERS)
+    weights = {"asyncio": 0.3, "uvloop": 0.26, "gthread": 0.17, "waitress": 0.17, "dask": 0.1}
+    all_of_them = sum(weights[one] for one in servers)
+    python = locked_python(select(discover()[0], [options.interpreter])[0], LOCK, "watched")
+    draw = random.Random(options.seed)
+    outcomes: list[tuple[Put, str, str]] = []
+    for server in servers:
+        count = round(options.stalls * weights[server] / all_of_them)
+        with tempfile.TemporaryDirectory(prefix="stalls-") as folder:
+            print(f"{server}: {count} stalls", file=sys.stderr)
+            put, rows = run(server, python, plan(server, count, draw), options.over_ms, Path(folder))
+        outcomes += [(one, *judge(one, rows)) for one in put]
+    if options.json:
+        print(
+            json.dumps(
+                [dataclasses.asdict(one) | {"verdict": verdict, "told": text} for one, verdict, text in outcomes]
+            )
+        )
+        return
+    for one, verdict, text in outcomes:
+        if verdict != "right":
+            seconds = (one.until_ns - one.since_ns) / 1e9
+            print(f"{verdict:9} {one.server:9} {'+'.join(one.causes):26} {seconds:6.3f} s: {text}")
+    print(f"\n{'':26} {'stalls':>7} {'right':>7} {'line':>7} {'wrong':>7} {'not seen':>9}")
+    groups: dict[str, list[str]] = defaultdict(list)
+    for one, verdict, _ in outcomes:
+        groups[one.server].append(verdict)
+        groups["+".join(dict.fromkeys(cause_of(name) for name in one.causes))].append(verdict)
+        groups["all"].append(verdict)
+    for name, verdicts in groups.items():
+        counts = Counter(verdicts)
+        print(
+            f"{name:26} {len(verdicts):7} {counts['right']:7} {counts['line']:7} {counts['wrong']:7} {counts['not seen']:9}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""What stands still in bench/stalls.py: programs that have stalls put into them, of known causes, one after the other.
+
+    stalls_workload.py LOOP PLAN     LOOP is asyncio or uvloop
+    stalls_workload.py served PLAN   a thread that sends requests to the server at $STALLS_PORT, which has `application`
+
+PLAN is a JSON list of [cause, seconds]. Each stall, when it is over, is a line of JSON on stdout: its causes, when it began
+and ended by time.monotonic_ns(), and the function that did it. The functions below stand still in one way each.
+"""
+
+import asyncio
+import gc
+import itertools
+import json
+import os
+import queue
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+QUIET_S = 0.35
+"""Between two stalls."""
+
+
+def own_python(seconds):
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        sum(range(50))
+
+
+_PER_S = []
+
+
+def _rate():
+    """Return how many ones a call of C adds up in a second, keeping the GIL."""
+    if not _PER_S:
+        begun = time.perf_counter()
+        sum(itertools.repeat(1, 3_000_000))
+        _PER_S.append(3_000_000 / (time.perf_counter() - begun))
+    return _PER_S[0]
+
+
+def own_call(seconds):
+    sum(itertools.repeat(1, int(seconds * _rate())))
+
+
+class Node:
+    """Garbage, each with itself."""
+
+
+_NODES_PER_S = 6_000_000
+_garbage = []
+
+
+def prepare_garbage(seconds):
+    _garbage.clear()
+    gc.disable()
+    for _ in range(int(seconds * _NODES_PER_S)):
+        one = Node()
+        one.itself = one
+        _garbage.append(one)
+    gc.enable()
+
+
+def collect(seconds):
+    gc.collect()
+
+
+def blocked_sleep(seconds):
+    time.sleep(seconds)
+
+
+def blocked_process(seconds):
+    subprocess.run(["sleep", str(seconds)], check=True)
+
+
+def blocked_lock(seconds):
+    lock = threading.Lock()
+    lock.acquire()
+    threading.Timer(seconds, lock.release).start()
+    with lock:
+        pass
+
+
+def blocked_socket(seconds):
+    here, there = socket.socketpair()
+    threading.Timer(seconds, there.send, [b"x"]).start()
+    here.recv(1)
+
+
+def blocked_queue(seconds):
+    items = queue.Queue()
+    threading.Timer(seconds, items.put, [1]).start()
+    items.get()
+
+
+def gil_call(seconds):
+    """Another thread keeps the GIL in one call of C."""
+    sum(itertools.repeat(1, int(seconds * _rate())))
+
+
+def gil_python(seconds):
+    """One of many threads that compute in Python: the GIL comes round after all others."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        sum(range(50))
+
+
+MANY = 30
+IN_THE_WAY = {"gil_call": (gil_call, 1), "gil_python": (gil_python, MANY), "gc_other": (collect, 1)}
+
+
+def in_another_thread(cause, seconds):
+    """Return threads that will stand in the way, and the event for which they wait."""
+    work, count = IN_THE_WAY[cause]
+    go = threading.Event()
+    threads = [threading.Thread(target=lambda: (go.wait(), work(seconds)), name=f"other-{n}") for n in range(count)]
+    for thread in threads:
+        thread.start()
+    return threads, go
+
+
+def hog(seconds):
+    """Take the core that this process runs on, from outside: a process with a real-time priority."""
+    core = min(os.sched_getaffinity(0))
+    code = (
+        "import os, sys, time\n"
+        f"os.sched_setaffinity(0, [{core}])\n"
+        "print(flush=True); sys.stdin.readline()\n"
+        "os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))\n"
+        f"end = time.monotonic() + {seconds}\n"
+        "while time.monotonic() < end: pass\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    return process
+
+
+def stand_still(causes, seconds):
+    """Do it in this thread: of two causes each takes a half."""
+    for cause in causes:
+        {"gc": collect}.get(cause, globals().get(cause))(seconds / len(causes))
+
+
+def told(causes, begun_ns):
+    print(json.dumps({"causes": causes, "since_ns": begun_ns, "until_ns": time.monotonic_ns()}), flush=True)
+
+
+async def play(plan):
+    """Have the stalls of a plan in this event loop, which does something every 5 ms."""
+
+    async def tick():
+        while True:
+            await asyncio.sleep(0.005)
+
+    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])  # for `core`: the watcher runs where it likes
+    ticking = asyncio.create_task(tick())
+    _rate()
+    for cause, seconds in plan:
+        causes = cause.split("+")
+        begun_ns = time.monotonic_ns()
+        if any(one.startswith("gc") for one in causes):
+            prepare_garbage(seconds)
+        threads, go = in_another_thread(cause, seconds) if cause in IN_THE_WAY else ([], None)
+        process = hog(seconds) if cause == "core" else None
+        await asyncio.sleep(0)
+        told(["setup"], begun_ns)
+        await asyncio.sleep(QUIET_S)
+        begun_ns = time.monotonic_ns()
+        if process is not None:
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            while process.poll() is None:
+                await asyncio.sleep(0.005)
+        elif threads:
+            go.set()
+            while any(one.is_alive() for one in threads):
+                await asyncio.sleep(0.005)
+        else:
+            stand_still(causes, seconds)
+            await asyncio.sleep(0)
+        told(causes, begun_ns)
+    await asyncio.sleep(QUIET_S)
+    ticking.cancel()
+
+
+def application(environ, start_response):
+    """A WSGI application whose requests stand still as their path says: /CAUSE/SECONDS."""
+    _, cause, seconds = environ["PATH_INFO"].split("/")
+    causes, seconds = cause.split("+"), float(seconds)
+    _rate()
+    setup_ns = time.monotonic_ns()
+    if any(one.startswith("gc") for one in causes):
+        prepare_garbage(seconds)
+    threads, go = in_another_thread(cause, seconds) if cause in IN_THE_WAY else ([], None)
+    begun_ns = time.monotonic_ns()
+    if threads:
+        go.set()
+        while any(one.is_alive() for one in threads):
+            time.sleep(0.001)
+    elif cause != "nothing":
+        stand_still(causes, seconds)
+    text = json.dumps(
+        {"causes": causes, "since_ns": setup_ns, "begun_ns": begun_ns, "until_ns": time.monotonic_ns()}
+    ).encode()
+    start_response("200 OK", [("Content-Length", str(len(text)))])
+    return [text]
+
+
+def ask(plan):
+    """Send the requests of a plan to a server, one after the other."""
+    port = os.environ["STALLS_PORT"]
+    for cause, seconds in plan:
+        time.sleep(QUIET_S)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{cause}/{seconds}") as answer:
+            print(answer.read().decode(), flush=True)
+
+
+def main():
+    kind, plan = sys.argv[1], json.loads(sys.argv[2])
+    if kind == "served":
+        ask(plan)
+    elif kind == "uvloop":
+        import uvloop
+
+        uvloop.run(play(plan))
+    else:
+        asyncio.run(play(plan))
+
+
+if __name__ == "__main__":
+    main()

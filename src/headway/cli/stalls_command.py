@@ -1,0 +1,93 @@
+"""Sum up what stood still and why: by cause, by line, over time and by process.
+
+FILE is a log (NAME.stalls.jsonl) or a folder that `headway watch` has written, or any trace (FILE.hwt): its stalls are
+looked for anew, by --over and --requests-over.
+
+Examples:
+  headway stalls stalls/
+  headway stalls app.hwt --over 50ms
+  headway stalls /var/lib/*/stalls --json
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from headway.cli import console
+from headway.cli.options import add_json
+from headway.cli.watch_command import add_lengths
+from headway.errors import UsageError
+
+__all__ = ["prepare", "run"]
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="logs, folders with logs, or traces")
+    add_lengths(parser)
+    parser.add_argument("--all", action="store_true", help="all rows of each table")
+    parser.add_argument("--each", action="store_true", help="one line for each stall, and no tables")
+    add_json(parser)
+
+
+def _logs(path: Path) -> list[Path]:
+    """Return the logs that a path stands for. Raises UsageError."""
+    if path.is_dir():
+        found = sorted(path.glob("*.stalls.jsonl"))
+        if not found and not sorted(path.glob("*.hwt")):
+            raise UsageError(f"{path} has no log of stalls", hint="name a folder that `headway watch -o` wrote to")
+        return found
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}", hint="name a log, a folder of `headway watch`, or a trace")
+    return [path]
+
+
+def _rows(path: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from headway.traces.analysis.stall_sums import told_rows
+    from headway.traces.analysis.stall_words import stall_json
+    from headway.traces.analysis.stalls import Thresholds, find_stalls
+    from headway.traces.reader import read
+
+    if path.suffix == ".hwt":
+        trace = read(path)
+        thresholds = Thresholds(arguments.over, arguments.over, arguments.requests_over)
+        return [stall_json(trace, one) | {"recording": path.name} for one in find_stalls(trace, thresholds)]
+    with path.open(encoding="utf-8", errors="replace") as file:
+        found, bad = told_rows(file)
+    if bad:
+        console.say(f"{path}: {bad} lines make no sense, and are left out")
+    return found
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do it."""
+    from headway.traces.analysis.stall_sums import sum_up
+
+    rows: list[dict[str, Any]] = []
+    for path in arguments.files:
+        for log in _logs(path):
+            rows += _rows(log, arguments)
+    sums = sum_up(rows)
+    if arguments.json:
+        console.print_json(
+            {
+                "stalls": sums.rows,
+                "by_cause": [
+                    {"kind": kind, "cause": cause, **vars(one)} for (kind, cause), one in sums.by_cause.items()
+                ],
+                "by_line": [{"cause": cause, "line": line, **vars(one)} for (cause, line), one in sums.by_line.items()],
+                "by_process": [
+                    {"program": program, "pid": pid, **vars(one)} for (program, pid), one in sums.by_process.items()
+                ],
+                "over_time": [{"since": since, **vars(one)} for since, one in sums.over_time.items()],
+                "bin_s": sums.bin_s,
+            }
+        )
+    elif arguments.each:
+        for row in sums.rows:
+            console.print_plain(f"{row['began']} {row.get('line', '')}")
+    else:
+        from headway.report.stalls import render_stalls
+
+        console.print_rendered(render_stalls(sums, every=arguments.all))
+    return 0

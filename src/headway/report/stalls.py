@@ -1,0 +1,54 @@
+"""The tables of `headway stalls`: by cause, by line, over time, by process."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from headway.printable import printable
+from headway.report.figures import Table
+from headway.report.layout import bold, render_table
+from headway.traces.analysis.stall_sums import StallSums, Sum
+from headway.traces.analysis.words import duration, number, share
+
+__all__ = ["render_stalls"]
+
+_FEW = 10
+
+
+def _cells(one: Sum, all_s: float) -> tuple[str, ...]:
+    return (f"{one.count:,}", duration(one.time_s * 1e9), share(one.time_s, all_s), duration(one.longest_s * 1e9))
+
+
+_COLUMNS = ("stalls", "time", "of all", "longest")
+
+
+def _table(
+    title: str, names: tuple[str, ...], sums: Mapping[Any, Sum], all_s: float, caption: str, few: int
+) -> list[RenderableType]:
+    if not sums:
+        return []
+    rows = [tuple(map(printable, key)) + _cells(one, all_s) for key, one in list(sums.items())[:few]]
+    if len(sums) > few:
+        caption += f"\n... and {len(sums) - few:,} more: `--all` shows them"
+    return [bold(title), render_table(Table(caption, (*names, *_COLUMNS), tuple(rows), len(names)))]
+
+
+def render_stalls(found: StallSums, *, every: bool = False) -> RenderableType:
+    """Return the report."""
+    few = 1 << 30 if every else _FEW
+    all_s = sum(float(row["length_s"]) for row in found.rows)
+    parts: list[RenderableType] = [
+        Text(f"{number(len(found.rows), 'stall')}, {duration(all_s * 1e9)} in all"),
+    ]
+    parts += _table("Why", ("what", "cause"), found.by_cause, all_s, "a stall counts for each of its causes", few)
+    advice = [
+        f"{cause}: {one.advice}" for (_, cause), one in found.by_cause.items() if one.advice and cause != "unexplained"
+    ]
+    parts += [Text(f"  {line}") for line in dict.fromkeys(advice)]
+    parts += _table("Where", ("cause", "line"), found.by_line, all_s, "the program's own line, where there is one", few)
+    over_time = {(begin,): one for begin, one in found.over_time.items()}
+    parts += _table("When (UTC)", ("since",), over_time, all_s, f"in stretches of {duration(found.bin_s * 1e9)}", few)
+    parts += _table("Which process", ("program", "process"), found.by_process, all_s, "", few)
+    return Group(*parts)

@@ -1,0 +1,115 @@
+"""Many stalls in a few sums: by cause, by line, over time, by process."""
+
+import datetime as dt
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+__all__ = ["StallSums", "Sum", "sum_up", "told_rows"]
+
+_MOST_BINS = 12
+_BINS_S = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400)
+
+
+@final
+@dataclass
+class Sum:
+    """Some stalls, or parts of them."""
+
+    count: int = 0
+    time_s: float = 0.0
+    longest_s: float = 0.0
+    advice: str = ""
+
+    def add(self, time_s: float, advice: str = "") -> None:
+        """Count one more."""
+        self.count += 1
+        self.time_s += time_s
+        if time_s > self.longest_s:
+            self.longest_s, self.advice = time_s, advice
+
+
+@final
+@dataclass
+class StallSums:
+    """What there was, in sums; each by its name, what took longest first.
+
+    Attributes:
+        rows: The stalls, by their beginnings, as `stall_json` has them.
+        by_cause: By what stood still and the cause of a part. A stall counts for each of its parts.
+        by_line: By cause and place.
+        by_process: By program and process id.
+        over_time: By the beginning of a stretch of time.
+        bin_s: How long such a stretch is.
+    """
+
+    rows: list[dict[str, Any]]
+    by_cause: dict[tuple[str, str], Sum] = field(default_factory=dict)
+    by_line: dict[tuple[str, str], Sum] = field(default_factory=dict)
+    by_process: dict[tuple[str, str], Sum] = field(default_factory=dict)
+    over_time: dict[str, Sum] = field(default_factory=dict)
+    bin_s: int = 0
+
+
+def told_rows(lines: Iterable[str]) -> tuple[list[dict[str, Any]], int]:
+    """Return the stalls that a log's lines tell, and how many lines make no sense, as one that was cut off."""
+    found = []
+    bad = 0
+    for line in lines:
+        try:
+            row = json.loads(line)
+            dt.datetime.fromisoformat(row["began"])
+            float(row["length_s"])
+            for part in row["parts"]:
+                float(part["time_s"])
+                str(part["cause"])
+            found.append(row)
+        except (ValueError, TypeError, KeyError):
+            bad += 1
+    return found, bad
+
+
+def sum_up(rows: Sequence[dict[str, Any]]) -> StallSums:
+    """Return the sums of stalls. One that was told while it went on, and again when it was over, counts once."""
+    last: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        key = (row.get("pid"), row.get("serial"), row.get("since_ns"))
+        if key not in last or not row.get("goes_on"):
+            last[key] = row
+    kept = sorted(last.values(), key=lambda row: str(row["began"]))
+    causes: dict[tuple[str, str], Sum] = defaultdict(Sum)
+    lines: dict[tuple[str, str], Sum] = defaultdict(Sum)
+    processes: dict[tuple[str, str], Sum] = defaultdict(Sum)
+    for row in kept:
+        processes[str(row.get("program")), str(row.get("pid"))].add(float(row["length_s"]))
+        for part in row["parts"]:
+            advice = str(row.get("advice", "")) if part["cause"] == row.get("cause") else ""
+            causes[str(row.get("kind")), str(part["cause"])].add(float(part["time_s"]), advice)
+            lines[str(part["cause"]), _place(part)].add(float(part["time_s"]))
+    found = StallSums(kept, _ordered(causes), _ordered(lines), _ordered(processes))
+    _over_time(found)
+    return found
+
+
+def _place(part: dict[str, Any]) -> str:
+    where = part.get("place")
+    if isinstance(where, dict):
+        return f"{where.get('file')}:{where.get('line')} {where.get('function')}"
+    return "?"
+
+
+def _ordered(sums: dict[tuple[str, str], Sum]) -> dict[tuple[str, str], Sum]:
+    return dict(sorted(sums.items(), key=lambda one: -one[1].time_s))
+
+
+def _over_time(found: StallSums) -> None:
+    if not found.rows:
+        return
+    times = [dt.datetime.fromisoformat(row["began"]) for row in found.rows]
+    span_s = (times[-1] - times[0]).total_seconds()
+    found.bin_s = next((one for one in _BINS_S if span_s / one <= _MOST_BINS), _BINS_S[-1])
+    for row, time in zip(found.rows, times, strict=True):
+        begin = dt.datetime.fromtimestamp(time.timestamp() // found.bin_s * found.bin_s, dt.UTC)
+        found.over_time.setdefault(begin.isoformat(sep=" ")[:19], Sum()).add(float(row["length_s"]))
