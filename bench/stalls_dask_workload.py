@@ -13,7 +13,7 @@ import stalls_workload as stalls
 
 
 async def worker(port):
-    from distributed import Scheduler, Worker
+    from distributed import Worker
 
     scheduler = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -48,7 +48,7 @@ def in_a_task(cause, seconds):
         stalls._rate()
         begun_ns = time.monotonic_ns()
         getattr(stalls, cause)(seconds)
-    return {"causes": [cause], "begun_ns": begun_ns, "since_ns": begun_ns, "until_ns": time.monotonic_ns()}
+    return stalls.record([cause], begun_ns, ())
 
 
 async def on_the_loop(cause, seconds):
@@ -58,7 +58,7 @@ async def on_the_loop(cause, seconds):
     begun_ns = time.monotonic_ns()
     stalls.stand_still([cause], seconds)
     await asyncio.sleep(0)
-    return {"causes": [cause], "begun_ns": begun_ns, "since_ns": begun_ns, "until_ns": time.monotonic_ns()}
+    return stalls.record([cause], begun_ns, ())
 
 
 def ask(port, plan):

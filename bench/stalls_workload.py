@@ -64,7 +64,7 @@ def prepare_garbage(seconds):
     gc.enable()
 
 
-def collect(seconds):
+def collect(_seconds):
     gc.collect()
 
 
@@ -139,13 +139,22 @@ def hog(seconds):
 
 
 def stand_still(causes, seconds):
-    """Do it in this thread: of two causes each takes a half."""
+    """Do it in this thread, and return how long each cause took: of two each takes about a half."""
+    took = []
     for cause in causes:
+        begun = time.perf_counter()
         {"gc": collect}.get(cause, globals().get(cause))(seconds / len(causes))
+        took.append(time.perf_counter() - begun)
+    return took
 
 
-def told(causes, begun_ns):
-    print(json.dumps({"causes": causes, "since_ns": begun_ns, "until_ns": time.monotonic_ns()}), flush=True)
+def record(causes, begun_ns, took):
+    """Return what was put there; `took`: how long each cause took, in s."""
+    return {"causes": causes, "since_ns": begun_ns, "until_ns": time.monotonic_ns(), "took": took}
+
+
+def told(causes, begun_ns, took=()):
+    print(json.dumps(record(causes, begun_ns, took)), flush=True)
 
 
 async def play(plan):
@@ -168,7 +177,7 @@ async def play(plan):
         await asyncio.sleep(0)
         told(["setup"], begun_ns)
         await asyncio.sleep(QUIET_S)
-        begun_ns = time.monotonic_ns()
+        begun_ns, took = time.monotonic_ns(), ()
         if process is not None:
             process.stdin.write(b"\n")
             process.stdin.flush()
@@ -179,42 +188,48 @@ async def play(plan):
             while any(one.is_alive() for one in threads):
                 await asyncio.sleep(0.005)
         else:
-            stand_still(causes, seconds)
+            took = stand_still(causes, seconds)
             await asyncio.sleep(0)
-        told(causes, begun_ns)
+        told(causes, begun_ns, took)
     await asyncio.sleep(QUIET_S)
     ticking.cancel()
 
 
+_ready = {}
+
+
 def application(environ, start_response):
-    """A WSGI application whose requests stand still as their path says: /CAUSE/SECONDS."""
-    _, cause, seconds = environ["PATH_INFO"].split("/")
+    """A WSGI application whose requests stand still as their path says: /setup/CAUSE/SECONDS, then /CAUSE/SECONDS."""
+    *setup, cause, seconds = environ["PATH_INFO"].strip("/").split("/")
     causes, seconds = cause.split("+"), float(seconds)
-    _rate()
-    setup_ns = time.monotonic_ns()
-    if any(one.startswith("gc") for one in causes):
-        prepare_garbage(seconds)
-    threads, go = in_another_thread(cause, seconds) if cause in IN_THE_WAY else ([], None)
-    begun_ns = time.monotonic_ns()
-    if threads:
-        go.set()
-        while any(one.is_alive() for one in threads):
-            time.sleep(0.001)
-    elif cause != "nothing":
-        stand_still(causes, seconds)
-    text = json.dumps(
-        {"causes": causes, "since_ns": setup_ns, "begun_ns": begun_ns, "until_ns": time.monotonic_ns()}
-    ).encode()
+    if setup:
+        _rate()
+        if any(one.startswith("gc") for one in causes):
+            prepare_garbage(seconds)
+        _ready["threads"] = in_another_thread(cause, seconds) if cause in IN_THE_WAY else None
+        text = b""
+    else:
+        begun_ns, took = time.monotonic_ns(), ()
+        if _ready["threads"]:
+            threads, go = _ready["threads"]
+            go.set()
+            while any(one.is_alive() for one in threads):
+                time.sleep(0.001)
+        else:
+            took = stand_still(causes, seconds)
+        text = json.dumps(record(causes, begun_ns, took)).encode()
     start_response("200 OK", [("Content-Length", str(len(text)))])
     return [text]
 
 
 def ask(plan):
     """Send the requests of a plan to a server, one after the other."""
-    port = os.environ["STALLS_PORT"]
+    address = f"http://127.0.0.1:{os.environ['STALLS_PORT']}"
     for cause, seconds in plan:
+        with urllib.request.urlopen(f"{address}/setup/{cause}/{seconds}") as answer:
+            answer.read()
         time.sleep(QUIET_S)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{cause}/{seconds}") as answer:
+        with urllib.request.urlopen(f"{address}/{cause}/{seconds}") as answer:
             print(answer.read().decode(), flush=True)
 
 

@@ -35,8 +35,10 @@ _GOES_ON_NS: Final = 300_000_000
 """One that goes on is told when it is so much longer than it may be."""
 _AGAIN_NS: Final = 2_000_000_000
 """Between two reports of a process, at first; ..."""
+_SOON_NS: Final = 500_000_000
+"""... before one that goes on, ..."""
 _RARELY_NS: Final = 60_000_000_000
-"""... and at most, where they find nothing, or are many."""
+"""... and at most, where they find nothing; a third of it where they are many."""
 _MANY: Final = 20
 _LINGER_S: Final = 1.0
 _MOST_RINGS: Final = 256
@@ -83,12 +85,17 @@ class _Watched:
 
     ring: Ring
     copied_ns: int = 0
-    waits: bool = False
     over_ns: int = 0
-    """When a stall was over that is not told; 0: there is none."""
+    """When a loop's stall was over that is not told; 0: there is none."""
     open_ns: int = 0
-    """Since when one goes on that is not told."""
+    """Since when one goes on."""
+    is_told: bool = False
+    """That one is told."""
+    doubtful_ns: int = 0
+    """When something was seen that may be a stall: a wait of a thread that computes is none, nor a job of a pool's thread."""
     not_before_ns: int = 0
+    doubtful_not_before_ns: int = 0
+    doubtful_pause_ns: int = _AGAIN_NS
     pause_ns: int = _AGAIN_NS
     asked: bool = False
     """Somebody wants a recording, stall or not."""
@@ -183,34 +190,38 @@ class Watcher:
         self._collect()
 
     def _look(self, one: _Watched, now_ns: int) -> None:
-        waits = one.ring.look(now_ns)
-        if waits:
-            one.over_ns = one.over_ns or now_ns
-            one.waits = True
+        if one.ring.look(now_ns):
+            one.doubtful_ns = one.doubtful_ns or now_ns
         if now_ns - one.copied_ns >= _COPY_NS or one.ring.gone or one.asked:
             one.copied_ns = now_ns
             before = one.ring.laps
             one.ring.copy(now_ns)
             after = one.ring.laps
-            if (after.late_loops, after.late_pools) != (before.late_loops, before.late_pools):
+            if after.late_loops != before.late_loops:
                 one.over_ns = one.over_ns or now_ns
-            is_open = after.open_loops + after.open_pools > 0
-            one.open_ns = (one.open_ns or now_ns) if is_open else 0
-        due = (
+            if after.late_pools != before.late_pools or after.open_pools > before.open_pools:
+                one.doubtful_ns = one.doubtful_ns or now_ns
+            one.open_ns = (one.open_ns or now_ns) if after.open_loops else 0
+            one.is_told = one.is_told and after.open_loops > 0
+        if any(report.watched is one for report in self._reports):
+            return
+        sure = one.over_ns and now_ns - one.over_ns >= _GATHER_NS
+        goes_on = one.open_ns and now_ns - one.open_ns >= _GOES_ON_NS and not one.is_told
+        doubtful = one.doubtful_ns and now_ns - one.doubtful_ns >= _GATHER_NS
+        if (
             one.asked
-            or (one.over_ns and now_ns - one.over_ns >= _GATHER_NS)
-            or (one.open_ns and now_ns - one.open_ns >= _GOES_ON_NS and not self._is_told(one))
-        )
-        if due and (one.asked or now_ns >= one.not_before_ns) and not any(r.watched is one for r in self._reports):
+            or (sure and now_ns >= one.not_before_ns)
+            or (goes_on and now_ns >= one.not_before_ns - one.pause_ns + _SOON_NS * one.pause_ns // _AGAIN_NS)
+            or (doubtful and now_ns >= max(one.not_before_ns, one.doubtful_not_before_ns))
+        ):
             self._report(one, now_ns)
-
-    def _is_told(self, one: _Watched) -> bool:
-        return any(not over for over in one.keys.values())
 
     def _report(self, one: _Watched, now_ns: int) -> None:
         """Write a recording, and have it looked into."""
         one.not_before_ns = now_ns + one.pause_ns
-        one.over_ns = one.open_ns = 0
+        one.doubtful_not_before_ns = now_ns + one.doubtful_pause_ns
+        one.is_told = one.open_ns > 0
+        one.over_ns = one.doubtful_ns = 0
         asked, one.asked = one.asked, False
         one.ring.copy(now_ns, hurry=True)
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + f".{time.time_ns() // 1_000_000 % 1000:03}Z"
@@ -275,14 +286,15 @@ class Watcher:
             one.told_ns.append(now_ns)
             many = len(one.told_ns) == _MANY and now_ns - one.told_ns[0] < 10 * _RARELY_NS
             one.pause_ns = _RARELY_NS // 3 if many else _AGAIN_NS
+            one.doubtful_pause_ns = _AGAIN_NS
         else:
             with contextlib.suppress(OSError):
                 report.path.unlink()
-            one.pause_ns = min(_RARELY_NS, 2 * one.pause_ns)
+            one.doubtful_pause_ns = min(_RARELY_NS, 2 * one.doubtful_pause_ns)
 
     def _over(self, one: _Watched) -> None:
         """A process is gone: what it has left is told."""
-        if one.over_ns or one.asked:
+        if one.over_ns or one.doubtful_ns or one.asked:
             self._report(one, time.monotonic_ns())
         self._rings.remove(one)
         if one.ring.pidfd >= 0:

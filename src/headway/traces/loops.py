@@ -15,7 +15,7 @@ from typing import Final
 
 from headway.traces.frames import Frame
 
-__all__ = ["Home", "home_at", "is_library", "is_within", "serves_requests"]
+__all__ = ["Home", "home_at", "is_library", "is_standard", "is_within", "serves_requests", "waits_for_a_lock"]
 
 
 class Home(Enum):
@@ -125,9 +125,23 @@ def serves_requests(frames: Sequence[Frame]) -> bool:
     return any(part in frame.filename for frame in frames for part in _SERVERS)
 
 
+_LOCKS: Final = {"threading.py", "queue.py", "_base.py", "synchronize.py"}
+
+
+def waits_for_a_lock(frames: Sequence[Frame]) -> bool:
+    """Return whether a thread that lets go of the GIL here waits for a lock of Python's, as far as the frames tell."""
+    return bool(frames) and os.path.basename(frames[0].filename) in _LOCKS
+
+
+_STANDARD: Final = re.compile(r"/lib/python\d+\.\d+/(?!(site|dist)-packages/)|^<frozen ")
 _LIBRARIES: Final = re.compile(r"/(site|dist)-packages/|/lib/python\d+\.\d+/|^<frozen ")
 
 
 def is_library(frame: Frame) -> bool:
     """Return whether a frame is of the standard library or of an installed package, and not of the program itself."""
     return _LIBRARIES.search(frame.filename) is not None
+
+
+def is_standard(frame: Frame) -> bool:
+    """Return whether a frame is of the standard library."""
+    return _STANDARD.search(frame.filename) is not None

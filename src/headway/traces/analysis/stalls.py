@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces.analysis.intervals import Holds, recorded
-from headway.traces.loops import Home, home_at, is_library, is_within, serves_requests
+from headway.traces.loops import Home, home_at, is_library, is_standard, is_within, serves_requests, waits_for_a_lock
 from headway.traces.model import RAN_ALL, RAN_SHIFT, CoreTime, Flag, Frame, Kind, Sample, Trace
 
 __all__ = ["Cause", "Kept", "Part", "Stall", "StallKind", "Thresholds", "find_stalls"]
@@ -94,8 +94,16 @@ class Part:
 
     @property
     def place(self) -> Frame | None:
-        """The line of the program's own code, else the innermost one; None: not known."""
-        return next((one for one in self.frames if not is_library(one)), self.frames[0] if self.frames else None)
+        """The line of the program's own code that the loop or pool has called, else of a package, else the innermost one.
+
+        None: not known.
+        """
+        called = list(itertools.takewhile(lambda one: not is_within([one]), self.frames))
+        for is_other in (is_library, is_standard):
+            for one in called:
+                if not is_other(one):
+                    return one
+        return self.frames[0] if self.frames else None
 
 
 @final
@@ -332,10 +340,22 @@ class _Finder:
         ran_ns = round(length_ns * (share or 0.0))
         tid = self._trace.threads[thread].tid
         queued_ns = min(length_ns - ran_ns, self._queued_ns(tid, begun_ns, over_ns) or 0)
+        found = [Part(Cause.OWN, ran_ns, thread, stack), Part(Cause.CORE, queued_ns, thread)]
+        rest_ns = length_ns - ran_ns - queued_ns
+        if waits_for_a_lock(stack):
+            kept = self._kept(thread, self._of(thread).gil, begun_ns, over_ns)
+            kept_ns = sum(part.time_ns for part in kept)
+            if kept_ns <= rest_ns:
+                found += kept
+                rest_ns -= kept_ns
+        return [*found, Part(Cause.BLOCKED, rest_ns, thread, stack)]
+
+    def _kept(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
+        """Return who kept the GIL in one call of C meanwhile: no lock of Python's could be let go by anybody else."""
         return [
-            Part(Cause.OWN, ran_ns, thread, stack),
-            Part(Cause.CORE, queued_ns, thread),
-            Part(Cause.BLOCKED, length_ns - ran_ns - queued_ns, thread, stack),
+            part
+            for part in self._waiting(thread, gil, begun_ns, over_ns)
+            if part.cause is Cause.COLLECTION or part.kept is Kept.C
         ]
 
     def _waiting(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
@@ -414,7 +434,10 @@ class _Finder:
         before = before or (times[0] if times else None)
         if before is None or after is None or after.time_ns <= before.time_ns:
             return None
-        return max(0, min(after.queued_ns - before.queued_ns, until_ns - since_ns))
+        queued_ns, looked_ns = after.queued_ns - before.queued_ns, after.time_ns - before.time_ns
+        if 2 * (until_ns - since_ns) < looked_ns:  # the rest of it was before or after
+            queued_ns = queued_ns * (until_ns - since_ns) // looked_ns
+        return max(0, min(queued_ns, until_ns - since_ns))
 
     def _collected_ns(self, tid: int, since_ns: int, until_ns: int) -> int:
         """Return for how long a thread collected garbage."""
