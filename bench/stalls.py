@@ -46,9 +46,7 @@ OF_A_LOOP = (
     "blocked_lock",
     "blocked_socket",
     "blocked_queue",
-    "core",
-    "core",
-    "core",
+    *("core",) * 7,
     "own_python+blocked_sleep",
     "gc+blocked_lock",
 )

@@ -15,14 +15,14 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 from headway.live.door import watch_process
 from headway.live.files import begin_ticks
 from headway.live.sampling import Looker, core_time
 from headway.live.stacks import Stacks
 from headway.native import CHUNK_BYTES, HOME_LOOP, HOME_NONE, HOME_POOL, Collection, CollectionState, Laps
-from headway.traces.frames import CoreTime, Evidence, Sample
+from headway.traces.frames import CoreTime, Frame, Sample
 from headway.traces.loops import Home, home_at
 
 __all__ = ["Limits", "Ring", "Slot"]
@@ -128,6 +128,7 @@ class Ring:
         self._sampled_ns: dict[int, int] = {}
         self._used_slots = 64
         self._long_waits: dict[int, int] = {}
+        self._queued_ns: dict[int, int] = {}
 
     def _look_inside(self, memory: int) -> Looker | None:
         try:
@@ -169,8 +170,12 @@ class Ring:
         """Return how many of a thread's waits had which bit length, by the place of its slot."""
         return struct.unpack_from(f"<{BUCKETS}I", self._slots, self._slots_at + place * SLOT_BYTES + BUCKETS_OFFSET)
 
-    def look(self, now_ns: int) -> bool:
-        """See where threads are that hold the GIL for long; return whether one waits for it for too long, or has done so."""
+    def look(self, now_ns: int) -> tuple[bool, bool]:
+        """See where threads are that hold the GIL for long, and what the system does with event loops.
+
+        Returns:
+            Whether an event loop had no core for too long, and whether a thread waits for the GIL for too long, or has done so.
+        """
         loops = set(self.laps.loops)
         looked_at: dict[int, None] = {}
         waits = False
@@ -188,13 +193,18 @@ class Ring:
             if worst_ns >= self._limits.wait_ns and self._long_waits.get(slot.serial, 0) != worst_ns:
                 self._long_waits[slot.serial] = worst_ns
                 waits = True
+        queued = False
         for tid in list(looked_at)[:_MOST_TIDS]:
             seen = core_time(self.pid, tid, now_ns)
             if seen is not None:
                 self._core_times.append(seen)
-        if len(self._long_waits) > _MOST_SLOTS:
-            self._long_waits.clear()
-        return waits
+                before_ns = self._queued_ns.get(tid, seen.queued_ns)
+                queued = queued or seen.queued_ns - before_ns >= self._limits.loop_ns
+                self._queued_ns[tid] = seen.queued_ns
+        for kept in (self._long_waits, self._queued_ns):
+            if len(kept) > _MOST_SLOTS:
+                kept.clear()
+        return queued, waits
 
     def _sample(self, slot: Slot, now_ns: int) -> None:
         """Look where the holder of the GIL is: often at first, then more rarely."""
@@ -226,13 +236,22 @@ class Ring:
         self.laps = self._collection.laps(now_ns)
 
     # ------------------------------------------------------------------ keeping
-    def evidence(self, now_ns: int) -> Evidence:
-        """Return what was seen in the last seconds."""
+    def evidence(self, now_ns: int) -> dict[str, Any]:
+        """Return what was seen in the last seconds, as notes have it (headway.traces.notes)."""
         since_ns = now_ns - _EVIDENCE_NS
-        return Evidence(
-            samples=tuple(one for one in self._samples if one.time_ns >= since_ns),
-            core_times=tuple(one for one in self._core_times if one.time_ns >= since_ns),
-        )
+        frames: dict[Frame, int] = {}
+        samples = [
+            [one.time_ns, one.tid, [frames.setdefault(frame, len(frames)) for frame in one.frames]]
+            for one in self._samples
+            if one.time_ns >= since_ns
+        ]
+        return {
+            "frames": [[one.filename, one.line, one.function, one.first_line] for one in frames],
+            "samples": samples,
+            "core_times": [
+                [one.time_ns, one.tid, one.ran_ns, one.queued_ns] for one in self._core_times if one.time_ns >= since_ns
+            ],
+        }
 
     def save(self, file: int) -> None:
         """Copy the ring into a file, which is then a trace; `file` is a descriptor. Raises OSError."""

@@ -16,8 +16,7 @@ from typing import Any
 from headway.errors import HeadwayError
 from headway.traces.analysis.stall_words import stall_json
 from headway.traces.analysis.stalls import StallKind, Thresholds, find_stalls
-from headway.traces.frames import CoreTime, Evidence, Frame, Sample
-from headway.traces.notes import append_notes
+from headway.traces.notes import append_notes, evidence_of
 from headway.traces.reader import read
 
 __all__ = ["main"]
@@ -27,16 +26,6 @@ _NICE = 10
 """Beside a service that needs its core, this takes a tenth of it."""
 
 
-def _evidence(found: dict[str, Any]) -> Evidence:
-    return Evidence(
-        samples=tuple(
-            Sample(one["time_ns"], one["tid"], tuple(Frame(**frame) for frame in one["frames"]))
-            for one in found["samples"]
-        ),
-        core_times=tuple(CoreTime(**one) for one in found["core_times"]),
-    )
-
-
 def main(path: Path) -> int:
     """Do it and return the exit code."""
     with contextlib.suppress(OSError):
@@ -44,12 +33,13 @@ def main(path: Path) -> int:
     told = json.load(sys.stdin)
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        append_notes(file, _evidence(told["evidence"]))
+        append_notes(file, evidence_of([json.dumps(told["evidence"]).encode()])[0])
     finally:
         os.close(file)
     limits = told["limits"]
     trace = read(path)
-    stalls = find_stalls(trace, Thresholds(limits["loop_ns"], limits["wait_ns"], limits["request_ns"]))
+    thresholds = Thresholds(limits["loop_ns"], limits["wait_ns"], limits["request_ns"])
+    stalls = find_stalls(trace, thresholds, since_ns=told["since_ns"])
     found = []
     keys = {}
     rows = []

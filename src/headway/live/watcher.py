@@ -40,6 +40,8 @@ _SOON_NS: Final = 500_000_000
 _RARELY_NS: Final = 60_000_000_000
 """... and at most, where they find nothing; a third of it where they are many."""
 _MANY: Final = 20
+_OVERLAP_NS: Final = 1_000_000_000
+"""What was over so long before the last report, was told in it."""
 _LINGER_S: Final = 1.0
 _MOST_RINGS: Final = 256
 _MOST_KEYS: Final = 256
@@ -85,6 +87,7 @@ class _Watched:
 
     ring: Ring
     copied_ns: int = 0
+    reported_ns: int = 0
     over_ns: int = 0
     """When a loop's stall was over that is not told; 0: there is none."""
     open_ns: int = 0
@@ -190,7 +193,10 @@ class Watcher:
         self._collect()
 
     def _look(self, one: _Watched, now_ns: int) -> None:
-        if one.ring.look(now_ns):
+        queued, waits = one.ring.look(now_ns)
+        if queued:
+            one.over_ns = one.over_ns or now_ns
+        if waits:
             one.doubtful_ns = one.doubtful_ns or now_ns
         if now_ns - one.copied_ns >= _COPY_NS or one.ring.gone or one.asked:
             one.copied_ns = now_ns
@@ -219,6 +225,7 @@ class Watcher:
     def _report(self, one: _Watched, now_ns: int) -> None:
         """Write a recording, and have it looked into."""
         one.not_before_ns = now_ns + one.pause_ns
+        reported_ns, one.reported_ns = one.reported_ns, now_ns
         one.doubtful_not_before_ns = now_ns + one.doubtful_pause_ns
         one.is_told = one.open_ns > 0
         one.over_ns = one.doubtful_ns = 0
@@ -227,9 +234,10 @@ class Watcher:
         stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime()) + f".{time.time_ns() // 1_000_000 % 1000:03}Z"
         path = self._folder / f"{self._options.name}-{stamp}-{one.ring.pid}.hwt"
         told = {
-            "evidence": dataclasses.asdict(one.ring.evidence(now_ns)),
+            "evidence": one.ring.evidence(now_ns),
             "limits": dataclasses.asdict(self._options.limits),
             "keys": one.keys,
+            "since_ns": reported_ns - _OVERLAP_NS,
             "log": str(self._folder / f"{self._options.name}.stalls.jsonl"),
             "asked": asked,
             "quiet": self._options.quiet,

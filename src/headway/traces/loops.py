@@ -62,6 +62,7 @@ _SERVERS: Final = (
 )
 
 
+@functools.lru_cache(maxsize=8192)
 def _at(frame: Frame) -> tuple[str, str]:
     """Return the last folders of a frame's file, and its function."""
     parts = frame.filename.rsplit("/", 3)
@@ -69,6 +70,7 @@ def _at(frame: Frame) -> tuple[str, str]:
     return "/".join(parts[-depth:]), frame.function
 
 
+@functools.lru_cache(maxsize=8192)
 def _runs_a_loop(frame: Frame) -> bool:
     """Return whether a frame calls an event loop that is not written in Python: libraries' by name, else as the line says."""
     if is_library(frame):
@@ -137,6 +139,7 @@ _STANDARD: Final = re.compile(r"/lib/python\d+\.\d+/(?!(site|dist)-packages/)|^<
 _LIBRARIES: Final = re.compile(r"/(site|dist)-packages/|/lib/python\d+\.\d+/|^<frozen ")
 
 
+@functools.lru_cache(maxsize=8192)
 def is_library(frame: Frame) -> bool:
     """Return whether a frame is of the standard library or of an installed package, and not of the program itself."""
     return _LIBRARIES.search(frame.filename) is not None

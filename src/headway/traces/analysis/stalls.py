@@ -6,6 +6,7 @@ meanwhile (`Trace.evidence`), where a long hold was, what the operating system d
 garbage collection. What none of these explains stays unexplained.
 """
 
+import bisect
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ _MS: Final = 1_000_000
 _FREE_NS: Final = 1 * _MS
 """A GIL that is free for less while somebody wants it is on its way to the next one."""
 _SHORT_QUEUE_NS: Final = 1 * _MS
+_ELSEWHERE_NS: Final = 10 * _MS
 _IN_C_NS: Final = 2 * _MS
 """Python code lets the GIL go within microseconds of being asked to."""
 _LEAST_SHARE: Final = 0.02
@@ -140,14 +142,15 @@ class Stall:
         return sums.most_common(1)[0][0] if sums else Cause.UNEXPLAINED
 
 
-def find_stalls(trace: Trace, thresholds: Thresholds = Thresholds()) -> list[Stall]:
+def find_stalls(trace: Trace, thresholds: Thresholds = Thresholds(), *, since_ns: int = 0) -> list[Stall]:
     """Return a trace's stalls, by their beginnings.
 
     Args:
         trace: Of a process with a GIL.
         thresholds: What is too long.
+        since_ns: Those that were over before this time are left out.
     """
-    finder = _Finder(trace)
+    finder = _Finder(trace, since_ns)
     found: list[Stall] = []
     for thread in range(len(trace.threads)):
         mine = list(finder.laps(thread, thresholds))
@@ -183,10 +186,12 @@ class _Own:
 class _Finder:
     """Looks for the stalls of one trace."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, over_since_ns: int) -> None:
         self._trace = trace
+        self._over_since_ns = over_since_ns
         self._recorded = recorded(trace)
         self._homes: dict[int, Home | None] = {0: None}
+        self._stacks: dict[int, tuple[Frame, ...]] = {}
         self._own: dict[int, _Own] = {}
         self._samples: dict[int, list[Sample]] = defaultdict(list)
         self._core_times: dict[int, list[CoreTime]] = defaultdict(list)
@@ -207,8 +212,13 @@ class _Finder:
 
     def _home(self, stack: int) -> Home | None:
         if stack not in self._homes:
-            self._homes[stack] = home_at(self._trace.stack(stack))
+            self._homes[stack] = home_at(self._stack(stack))
         return self._homes[stack]
+
+    def _stack(self, stack: int) -> tuple[Frame, ...]:
+        if stack not in self._stacks:
+            self._stacks[stack] = self._trace.stack(stack)
+        return self._stacks[stack]
 
     # ------------------------------------------------------------------ what stood still
     def laps(self, thread: int, thresholds: Thresholds) -> Iterator[Stall]:
@@ -224,7 +234,8 @@ class _Finder:
         ends = np.append(at_home[1:], -1)[: len(begins)]
         ends_ns = np.where(ends >= 0, own.time_ns[ends], self._trace.end_ns)
         least_ns = min(thresholds.loop_ns, thresholds.request_ns)
-        for place in np.flatnonzero(ends_ns - own.time_ns[begins] >= least_ns).tolist():
+        long = (ends_ns - own.time_ns[begins] >= least_ns) & (ends_ns >= self._over_since_ns)
+        for place in np.flatnonzero(long).tolist():
             begin, end = int(begins[place]), int(ends[place])
             kind = self._kind(own, begin, end, self._home(int(own.stack[begin - 1])))
             length_ns = int(ends_ns[place] - own.time_ns[begin])
@@ -240,7 +251,7 @@ class _Finder:
         if np.any(own.kind[inside] == Kind.EXIT) or (end < 0 and self._trace.process.ended):
             return None
         stacks = {int(stack) for stack in own.stack[inside][own.kind[inside] == Kind.RELEASE]} - {0}
-        frames = [self._trace.stack(stack) for stack in stacks]
+        frames = [self._stack(stack) for stack in stacks]
         if not all(is_within(one) for one in frames):
             return None
         if home is Home.LOOP:
@@ -255,7 +266,11 @@ class _Finder:
         for before, after in itertools.pairwise(times):
             queued_ns = after.queued_ns - before.queued_ns
             since_ns = max(before.time_ns, after.time_ns - queued_ns)
-            if queued_ns < least_ns or any(one.since_ns < after.time_ns and since_ns < one.until_ns for one in known):
+            if (
+                queued_ns < least_ns
+                or after.time_ns < self._over_since_ns
+                or any(one.since_ns < after.time_ns and since_ns < one.until_ns for one in known)
+            ):
                 continue
             last = int(np.searchsorted(own.time_ns, after.time_ns)) - 1
             released = np.flatnonzero(own.kind[: last + 1] == Kind.RELEASE)
@@ -272,7 +287,8 @@ class _Finder:
             since_ns, until_ns = int(own.time_ns[begin]), int(own.time_ns[begin + 1])
             interrupted = begin > 0 and own.flags[begin - 1] & Flag.FORCED and own.kind[begin - 1] == Kind.RELEASE
             inside = any(one.since_ns <= since_ns and until_ns <= one.until_ns for one in known)
-            if until_ns - since_ns >= least_ns and not interrupted and not inside:
+            late = until_ns - since_ns >= least_ns and until_ns >= self._over_since_ns
+            if late and not interrupted and not inside:
                 found.append(self._stall(StallKind.WAIT, thread, begin, begin + 1, until_ns, goes_on=False))
         last = len(own) - 1
         if last >= 0 and own.kind[last] == Kind.WAIT:
@@ -306,11 +322,14 @@ class _Finder:
             return self._waiting(thread, own.gil, begun_ns, over_ns)
         share = None if following is None else own.ran(following)
         if kind == Kind.ACQUIRE:
-            # In a call that has just let the GIL go the thread is where it was in the end.
-            stack = self._trace.stack(int(own.stack[following])) if following is not None else ()
-            known = following is not None and self._home(int(own.stack[following])) is None
-            return self._holding(thread, begun_ns, over_ns, stack if known else (), share)
-        return self._away(thread, begun_ns, over_ns, self._trace.stack(int(own.stack[event])), share)
+            forced = following is not None and bool(own.flags[following] & Flag.FORCED)
+            stack = (
+                self._let_go_at(int(own.stack[following]), over_ns - begun_ns, forced=forced)
+                if following is not None
+                else ()
+            )
+            return self._holding(thread, begun_ns, over_ns, stack, share)
+        return self._away(thread, begun_ns, over_ns, self._stack(int(own.stack[event])), share)
 
     def _holding(
         self, thread: int, begun_ns: int, over_ns: int, stack: tuple[Frame, ...], share: float | None
@@ -324,6 +343,15 @@ class _Finder:
         off_ns = round(rest_ns * (1 - share)) if share is not None else min(rest_ns, queued_ns or 0)
         found += self._off_core(thread, off_ns, queued_ns, stack)
         return found + self._placed(Cause.OWN, rest_ns - off_ns, thread, begun_ns, over_ns, stack)
+
+    def _let_go_at(self, stack: int, length_ns: int, *, forced: bool) -> tuple[Frame, ...]:
+        """Return where a hold was, as far as the place tells at which it ended; (): it does not.
+
+        Who is asked lets go at once, or right after a call of C. Who lets go by itself after a long hold was elsewhere before.
+        """
+        if self._home(stack) is not None or (length_ns >= _ELSEWHERE_NS and not forced):
+            return ()
+        return self._stack(stack)
 
     def _off_core(self, thread: int, off_ns: int, queued_ns: int | None, stack: tuple[Frame, ...]) -> list[Part]:
         """Return why a thread was not on a core, though it had the GIL."""
@@ -383,8 +411,7 @@ class _Finder:
         tid = self._trace.threads[holder].tid
         length_ns = until_ns - since_ns
         collected_ns = self._collected_ns(tid, since_ns, until_ns)
-        stack = self._trace.stack(int(holds.stack[place]))
-        known = stack if home_at(stack) is None else ()
+        known = self._let_go_at(int(holds.stack[place]), int(holds.length_ns[place]), forced=bool(holds.forced[place]))
         off_ns = round(length_ns * int(holds.off_core_ns[place]) / max(1, int(holds.length_ns[place])))
         queued_ns = min(off_ns, self._queued_ns(tid, since_ns, until_ns) or 0)
         queued_ns = min(queued_ns, length_ns - collected_ns) if queued_ns >= _SHORT_QUEUE_NS else 0
@@ -429,10 +456,11 @@ class _Finder:
     def _queued_ns(self, tid: int, since_ns: int, until_ns: int) -> int | None:
         """Return for how long a thread could run and had no core, at most; None: nobody looked."""
         times = self._core_times.get(tid, [])
-        before = next((one for one in reversed(times) if one.time_ns <= since_ns), None)
-        after = next((one for one in times if one.time_ns >= until_ns), times[-1] if times else None)
-        before = before or (times[0] if times else None)
-        if before is None or after is None or after.time_ns <= before.time_ns:
+        if not times:
+            return None
+        before = times[max(0, bisect.bisect_right(times, since_ns, key=_time_ns) - 1)]
+        after = times[min(len(times) - 1, bisect.bisect_left(times, until_ns, key=_time_ns))]
+        if after.time_ns <= before.time_ns:
             return None
         queued_ns, looked_ns = after.queued_ns - before.queued_ns, after.time_ns - before.time_ns
         if 2 * (until_ns - since_ns) < looked_ns:  # the rest of it was before or after
@@ -448,14 +476,22 @@ class _Finder:
         )
 
 
+def _time_ns(one: CoreTime) -> int:
+    return one.time_ns
+
+
 def _merged(parts: Sequence[Part], length_ns: int) -> tuple[Part, ...]:
     """Return parts of the same cause, thread and function as one, the longest first; small ones of a cause as one."""
     sums: dict[tuple[object, ...], int] = defaultdict(int)
     longest: dict[tuple[object, ...], Part] = {}
+    functions: dict[int, tuple[str, str] | None] = {}  # by the identity of a stack: there are few
     for part in parts:
-        spot = part.place
-        function = None if spot is None else (spot.filename, spot.function)
-        key: tuple[object, ...] = (part.cause, part.thread, function, part.kept)
+        if part.time_ns <= 0:
+            continue
+        if id(part.frames) not in functions:
+            spot = part.place
+            functions[id(part.frames)] = None if spot is None else (spot.filename, spot.function)
+        key: tuple[object, ...] = (part.cause, part.thread, functions[id(part.frames)], part.kept)
         sums[key] += part.time_ns
         if key not in longest or part.time_ns > longest[key].time_ns:
             longest[key] = part
