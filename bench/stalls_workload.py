@@ -191,6 +191,7 @@ async def play(plan):
             took = stand_still(causes, seconds)
             await asyncio.sleep(0)
         told(causes, begun_ns, took)
+        await asyncio.sleep(0.05)  # what prepares the next one is another lap
     await asyncio.sleep(QUIET_S)
     ticking.cancel()
 

@@ -18,7 +18,8 @@
 
 struct runner {
     uint32_t serial; /* 0: free */
-    uint8_t home;    /* where it is now, or was before its lap; HW_HOME_NONE: never seen there */
+    uint8_t home;    /* where it is now, or was before its lap; HW_HOME_NONE: never seen there; 0:
+                        has had no event */
     bool away;       /* in a lap */
     int64_t begun_ns, last_ns;
 };
@@ -101,16 +102,23 @@ static int home_of(struct hw__laps *laps, uint32_t stack) {
     return *kind == UNSEEN || *kind == TOLD ? HW_HOME_NONE : *kind;
 }
 
+/* A thread of a pool that was at home when the recording began is seen from its first work on. */
 static void leaves(struct runner *runner, int64_t time_ns) {
-    if (runner->home != HW_HOME_NONE && !runner->away) {
+    if (runner->home == 0) {
+        runner->home = HW_HOME_NONE;
+        runner->begun_ns = time_ns;
+    } else if (runner->home != HW_HOME_NONE && !runner->away) {
         runner->away = true;
         runner->begun_ns = time_ns;
     }
 }
 
 static void comes_home(struct hw__laps *laps, struct runner *runner, int home, int64_t time_ns) {
+    int64_t length_ns = time_ns - runner->begun_ns;
+    if (runner->home == HW_HOME_NONE && home == HW_HOME_POOL) {
+        laps->told.late[home] += length_ns >= laps->least_ns[home];
+    }
     if (runner->away) {
-        int64_t length_ns = time_ns - runner->begun_ns;
         laps->told.late[runner->home] += length_ns >= laps->least_ns[runner->home];
         if (runner->home == HW_HOME_LOOP && length_ns >= 0) {
             int bits = length_ns == 0 ? 0 : 64 - __builtin_clzll((uint64_t)length_ns);

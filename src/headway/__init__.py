@@ -3,6 +3,7 @@
 from headway import lab
 with headway.trace() as t: ...
 headway.gil_times()
+headway.watch()
 with headway.schedule("fair"): ...
 def test_it(headway: headway.Bench): ...
 """
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from headway.live.schedule import Schedule as Schedule
     from headway.live.schedule import schedule as schedule
     from headway.live.schedule import thread_priority as thread_priority
+    from headway.live.watching import Watch as Watch
+    from headway.live.watching import watch as watch
     from headway.measure.bench import Bench as Bench
 
 __all__ = [
@@ -24,12 +27,14 @@ __all__ = [
     "GilTimes",
     "Recording",
     "Schedule",
+    "Watch",
     "__version__",
     "gil_times",
     "lab",
     "schedule",
     "thread_priority",
     "trace",
+    "watch",
 ]
 
 __version__ = "0.1.0"
@@ -38,6 +43,7 @@ _PLACES = {
     "Bench": "measure.bench",
     **dict.fromkeys(("GilTimes", "Recording", "gil_times", "trace"), "live.recording"),
     **dict.fromkeys(("Schedule", "schedule", "thread_priority"), "live.schedule"),
+    **dict.fromkeys(("Watch", "watch"), "live.watching"),
 }
 
 

@@ -25,7 +25,7 @@ from headway.traces.analysis import Analysis, analyse
 from headway.traces.model import Trace
 from headway.traces.reader import read
 
-__all__ = ["GilTimes", "Recording", "gil_times", "trace"]
+__all__ = ["GilTimes", "Recording", "gil_times", "the_recorder", "trace"]
 
 
 DEFAULT_BYTES = 64 << 20
@@ -45,7 +45,8 @@ _recorder: Recorder | None = None
 _lock = threading.Lock()  # protects _recorder's making, and that a session starts or stops
 
 
-def _the_recorder() -> Recorder:
+def the_recorder() -> Recorder:
+    """Return this process's recorder. Raises RecordingError, NativeError."""
     global _recorder  # noqa: PLW0603 there is one per process
     if _recorder is None:
         try:
@@ -68,7 +69,7 @@ def gil_times() -> GilTimes:
     recorder = _recorder
     if recorder is None or not recorder.active:
         with _lock:
-            recorder = _the_recorder()
+            recorder = the_recorder()
             if not recorder.active:
                 _start(recorder, 0)
     return GilTimes(*recorder.times())
@@ -97,7 +98,7 @@ class Recording:
 
     def __enter__(self) -> "Recording":
         with _lock:
-            recorder = _the_recorder()
+            recorder = the_recorder()
             self._counted = recorder.counts_only
             if self._counted:
                 recorder.stop()
@@ -123,7 +124,7 @@ class Recording:
         self._until_ns = time.monotonic_ns()
         if self._memory >= 0:
             with _lock:
-                recorder = _the_recorder()
+                recorder = the_recorder()
                 recorder.stop()
                 self._save(self._memory)
                 os.close(self._memory)
@@ -147,7 +148,7 @@ class Recording:
     def _bring_up_to_date(self) -> None:
         """Have what was recorded up to now in our file."""
         with _lock:
-            recorder = _the_recorder()
+            recorder = the_recorder()
             if recorder.memory_file >= 0:
                 self._save(recorder.memory_file)
                 return

@@ -139,6 +139,11 @@ class Watcher:
         self._tick_s = min(_MOST_TICK_S, max(_LEAST_TICK_S, tick_s))
 
     @property
+    def log(self) -> Path:
+        """Where stalls are written to, a line each."""
+        return self._folder / f"{self._options.name}.stalls.jsonl"
+
+    @property
     def rings(self) -> list[Ring]:
         """Those of the processes that live."""
         return [one.ring for one in self._rings]
@@ -238,7 +243,7 @@ class Watcher:
             "limits": dataclasses.asdict(self._options.limits),
             "keys": one.keys,
             "since_ns": reported_ns - _OVERLAP_NS,
-            "log": str(self._folder / f"{self._options.name}.stalls.jsonl"),
+            "log": str(self.log),
             "asked": asked,
             "quiet": self._options.quiet,
         }

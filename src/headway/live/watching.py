@@ -3,16 +3,23 @@
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import final
 
+from headway.agent.headway_agent.library import UnfitError
+from headway.agent.headway_agent.recorder import let_watch
 from headway.errors import RecordingError, UsageError
 from headway.live.door import Door
+from headway.live.recording import the_recorder
+from headway.live.ring import Limits
 from headway.live.watcher import Options
 
-__all__ = ["check_address", "check_folder", "start_watcher"]
+__all__ = ["Watch", "check_address", "check_folder", "start_watcher", "watch"]
 
 _PATIENCE_S = 20
 
@@ -77,3 +84,90 @@ def start_watcher(options: Options) -> tuple[dict[str, str], int]:
     with contextlib.suppress(OSError):
         door.socket.close()  # the watcher has it
     return {**door.environment(), "HEADWAY_TRACE_WATCHER": str(pid)}, pid
+
+
+@final
+class Watch:
+    """That this process is watched, as `watch()` gives it."""
+
+    def __init__(self, folder: Path, watcher: int) -> None:
+        """Take `watch`."""
+        self.folder = folder
+        """Where recordings and the log of stalls go."""
+        self.watcher = watcher
+        """The id of the process that watches; 0: another one does, which this process was started under."""
+
+    def record(self) -> None:
+        """Have a recording of the last seconds written, stall or not. It is there a moment later."""
+        with contextlib.suppress(ProcessLookupError):
+            if self.watcher:
+                os.kill(self.watcher, signal.SIGUSR2)
+
+    def stop(self) -> None:
+        """Be watched no more. What stood still until now is told."""
+        if self.watcher:
+            the_recorder().stop()
+
+
+_watch: Watch | None = None
+_lock = threading.Lock()  # protects _watch
+os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]  # noqa: SLF001 as threading's own do
+
+
+def watch(
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    name: str | None = None,
+    over_s: float = 0.1,
+    requests_over_s: float = 1.0,
+    ring_bytes: int = 4 << 20,
+    keep: int = 20,
+    quiet: bool = False,
+    listen: str = "",
+) -> Watch:
+    """Have this process watched from now on, with the children that it forks: as `headway watch` does from outside.
+
+    Another process is started, which keeps the last seconds of GIL events; when an event loop is late, a thread waits too
+    long for the GIL or a request takes too long, it writes them as a trace and says in one line on stderr why. Calling it again
+    does nothing more; nor does it where this process is watched or traced already.
+
+    Args:
+        folder: For recordings and the log; else $HEADWAY_WATCH, else `stalls`.
+        name: What their names begin with; else the script's name.
+        over_s: An event loop's lap, or a wait for the GIL, of so many seconds is a stall.
+        requests_over_s: The same of a request in a server's thread.
+        ring_bytes: Memory for events.
+        keep: So many recordings are kept.
+        quiet: Say nothing on stderr; the log has it.
+        listen: Where metrics and `/dump` are served, as 127.0.0.1:9464; "": nowhere.
+
+    Raises:
+        UsageError: The folder or the address cannot be used.
+        RecordingError: This interpreter cannot be recorded, or no process can be started.
+        NativeError: The native library is missing or does not fit.
+    """
+    global _watch  # noqa: PLW0603 there is one per process
+    with _lock:
+        where = check_folder(Path(folder or os.environ.get("HEADWAY_WATCH") or "stalls"))
+        recorder = the_recorder()
+        if recorder.active and not recorder.counts_only:
+            if _watch is None:
+                _watch = Watch(where, 0)
+            return _watch
+        limits = Limits(round(over_s * 1e9), round(over_s * 1e9), round(requests_over_s * 1e9), ring_bytes)
+        script = name or Path(sys.argv[0] if sys.argv else "").stem or "python"
+        listen = check_address(listen) if listen else ""
+        options = Options(str(where), script, os.getpid(), limits, keep, quiet, listen)
+        variables, watcher = start_watcher(options)
+        recorder.stop()  # counters only
+        try:
+            recorder.start(
+                variables["HEADWAY_TRACE_DOOR"],
+                int(variables["HEADWAY_TRACE_FAMILY"]),
+                int(variables["HEADWAY_TRACE_BYTES"]),
+            )
+            let_watch(recorder, watcher)
+        except UnfitError as error:
+            raise RecordingError(f"this process cannot be watched: {error}") from error
+        _watch = Watch(where, watcher)
+        return _watch

@@ -232,12 +232,15 @@ class _Finder:
         at_home = released[np.array([home is not None for home in homes])[which]]
         begins = at_home[at_home + 1 < len(own)] + 1
         ends = np.append(at_home[1:], -1)[: len(begins)]
+        if self._home(int(own.stack[at_home[0]])) is Home.POOL:
+            # It was at home when the recording began: its first work is seen from its first event on.
+            begins, ends = np.append(0, begins), np.append(at_home[0], ends)
         ends_ns = np.where(ends >= 0, own.time_ns[ends], self._trace.end_ns)
         least_ns = min(thresholds.loop_ns, thresholds.request_ns)
         long = (ends_ns - own.time_ns[begins] >= least_ns) & (ends_ns >= self._over_since_ns)
         for place in np.flatnonzero(long).tolist():
             begin, end = int(begins[place]), int(ends[place])
-            kind = self._kind(own, begin, end, self._home(int(own.stack[begin - 1])))
+            kind = self._kind(own, begin, end, self._home(int(own.stack[begin - 1 if begin else end])))
             length_ns = int(ends_ns[place] - own.time_ns[begin])
             if kind is None or length_ns < (thresholds.loop_ns if kind is StallKind.LOOP else thresholds.request_ns):
                 continue

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+/* Laps of event loops and of pools' threads, as they are told from events. */
+#include "t.h"
+#include "trace/format.h"
+#include "trace/laps.h"
+
+#define MS 1000000
+#define POLL 7  /* a loop's stack */
+#define QUEUE 8 /* a pool's */
+#define SEND 9  /* neither */
+
+static struct hw__laps *laps;
+static struct hw__event events[64];
+static uint32_t count, told;
+
+static void begin(void) {
+    int64_t least_ns[HW_HOMES] = {[HW_HOME_LOOP] = 100 * MS, [HW_HOME_POOL] = 200 * MS};
+    laps = hw__laps_new(least_ns);
+    T_TRUE(laps != NULL);
+    count = told = 0;
+    /* Each stack is told once, and is no home before it is settled. */
+    const struct hw__event seen[] = {{1, POLL, HW__RELEASE, 0, 0},
+                                     {2, QUEUE, HW__RELEASE, 0, 0},
+                                     {3, SEND, HW__HOLD, 0, 1},
+                                     {4, POLL, HW__RELEASE, 0, 0}};
+    uint32_t start = 0, stacks[8];
+    hw__laps_see(laps, 1000, (const char *)seen, sizeof seen, &start);
+    T_EQ(sizeof seen, start);
+    T_EQ(3, hw__laps_fresh(laps, stacks, 8));
+    T_EQ(0, hw__laps_fresh(laps, stacks, 8));
+    hw__laps_settle(laps, POLL, HW_HOME_LOOP);
+    hw__laps_settle(laps, QUEUE, HW_HOME_POOL);
+    hw__laps_settle(laps, SEND, HW_HOME_NONE);
+}
+
+static void event(int64_t time_ms, uint32_t kind, uint32_t value, uint32_t flags) {
+    events[count++] = (struct hw__event){time_ms * MS, value, (uint8_t)kind, 0, (uint16_t)flags};
+}
+
+static struct hw_laps told_at(int64_t now_ms) {
+    hw__laps_see(laps, 1, (const char *)events, count * (uint32_t)sizeof events[0], &told);
+    struct hw_laps found;
+    hw__laps_tell(laps, now_ms * MS, &found);
+    return found;
+}
+
+/* From the event after a poll to the next poll, whatever the thread lets go for in between. */
+static void test_a_late_loop(void) {
+    begin();
+    event(10, HW__RELEASE, POLL, 0);
+    event(20, HW__WAIT, POLL, 0);
+    event(90, HW__ACQUIRE, 0, 0);
+    event(95, HW__RELEASE, SEND, 0);
+    event(96, HW__ACQUIRE, 0, 0);
+    event(119, HW__RELEASE, POLL, 0); /* 99 ms: in time */
+    T_EQ(0, told_at(119).late[HW_HOME_LOOP]);
+    event(130, HW__ACQUIRE, 0, 0);
+    event(230, HW__RELEASE, POLL, 0); /* 100 ms: late */
+    struct hw_laps found = told_at(231);
+    T_EQ(1, found.late[HW_HOME_LOOP]);
+    T_EQ(0, found.open[HW_HOME_LOOP]);
+    T_EQ(1, found.loop_count);
+    T_EQ(1, found.loops[0]);
+    T_EQ(199 * (uint64_t)MS, found.lengths_ns);
+    uint64_t lengths = 0;
+    for (int i = 0; i < HW_LAP_BUCKETS; i++) {
+        lengths += found.lengths[i];
+    }
+    T_EQ(2, lengths);
+    hw__laps_free(laps);
+}
+
+/* One that goes on is open, though its chunk is looked at again and again. */
+static void test_an_open_lap(void) {
+    begin();
+    event(10, HW__RELEASE, POLL, 0);
+    event(20, HW__ACQUIRE, 0, 0);
+    T_EQ(0, told_at(119).open[HW_HOME_LOOP]);
+    T_EQ(1, told_at(120).open[HW_HOME_LOOP]);
+    T_EQ(1, told_at(500).open[HW_HOME_LOOP]);
+    /* The ACQUIRE becomes a HOLD in place: at home. */
+    events[count - 1].kind = HW__HOLD;
+    events[count - 1].value = POLL;
+    events[count - 1].flags = 50;
+    struct hw_laps found = told_at(501);
+    T_EQ(0, found.open[HW_HOME_LOOP]);
+    T_EQ(0, found.late[HW_HOME_LOOP]);
+    hw__laps_free(laps);
+}
+
+/* Who is asked to let go is at no home, wherever that is; nor does another GIL's event count. */
+static void test_what_is_no_way_home(void) {
+    begin();
+    event(10, HW__RELEASE, POLL, 0);
+    event(20, HW__ACQUIRE, 0, 0);
+    event(30, HW__RELEASE, POLL, HW__FORCED);
+    event(40, HW__RELEASE, POLL, 0);
+    events[count - 1].gil = 1;
+    T_EQ(1, told_at(150).open[HW_HOME_LOOP]);
+    event(160, HW__EXIT, 0, 0);
+    struct hw_laps found = told_at(400);
+    T_EQ(0, found.open[HW_HOME_LOOP]);
+    T_EQ(0, found.loop_count);
+    hw__laps_free(laps);
+}
+
+/* A pool's thread that was at its queue when the recording began: its first work counts. */
+static void test_a_pool(void) {
+    begin();
+    event(10, HW__ACQUIRE, 0, 0);
+    event(260, HW__RELEASE, QUEUE, 0);
+    T_EQ(1, told_at(261).late[HW_HOME_POOL]);
+    event(300, HW__ACQUIRE, 0, 0);
+    event(499, HW__RELEASE, QUEUE, 0);
+    struct hw_laps found = told_at(500);
+    T_EQ(1, found.late[HW_HOME_POOL]);
+    T_EQ(0, found.loop_count);
+    T_EQ(0, found.lengths_ns);
+    hw__laps_free(laps);
+}
+
+/* Whatever numbers a hostile process makes up, nothing is written elsewhere. */
+static void test_made_up_numbers(void) {
+    begin();
+    uint64_t random = 1;
+    uint32_t stacks[64];
+    for (int round = 0; round < 2000; round++) {
+        struct hw__event some[16];
+        unsigned char *bytes = (unsigned char *)some;
+        for (size_t i = 0; i < sizeof some; i++) {
+            random = random * UINT64_C(6364136223846793005) + 1442695040888963407; /* Knuth, MMIX */
+            bytes[i] = (unsigned char)(random >> 56);
+        }
+        for (int i = 0; i < 16; i++) {
+            some[i].gil = 0;
+            some[i].kind %= 12;
+        }
+        uint32_t start = 0;
+        hw__laps_see(laps, (uint32_t)(random >> 30), bytes == NULL ? NULL : (char *)some,
+                     (uint32_t)sizeof some - (round % 16), &start);
+        int fresh = hw__laps_fresh(laps, stacks, 64);
+        for (int i = 0; i < fresh; i++) {
+            hw__laps_settle(laps, stacks[i], (int)(random >> 60));
+        }
+        struct hw_laps found;
+        hw__laps_tell(laps, (int64_t)random, &found);
+        T_TRUE(found.loop_count <= HW_LAP_LOOPS);
+    }
+    hw__laps_free(laps);
+}
+
+int main(void) {
+    test_a_late_loop();
+    test_an_open_lap();
+    test_what_is_no_way_home();
+    test_a_pool();
+    test_made_up_numbers();
+    return 0;
+}

@@ -1,0 +1,112 @@
+"""Notes in a trace: what was seen from outside comes back, and damage is passed over."""
+
+import os
+
+import pytest
+from told_traces import convoy
+
+from headway.live import ring, sampling, stacks
+from headway.traces import format as hwt
+from headway.traces.frames import CoreTime, Evidence, Frame, Sample
+from headway.traces.notes import append_notes, evidence_of
+from headway.traces.reader import read
+from headway.traces.writer import write
+
+
+def evidence(samples=3, depth=5):
+    frames = [Frame(f"/app/m{n}.py", n, f"f{n}", n) for n in range(depth)]
+    return Evidence(
+        samples=tuple(Sample(1000 + n, 101, tuple(frames[: 1 + n % depth])) for n in range(samples)),
+        core_times=tuple(CoreTime(1000 + n, 101, 5 * n, 7 * n) for n in range(samples)),
+    )
+
+
+@pytest.mark.parametrize("samples", [0, 3, 5000])
+def test_notes_come_back(tmp_path, samples):
+    """However many chunks they take; the events are as they were."""
+    path = write(convoy(), tmp_path / "x.hwt")
+    before = read(path)
+    with open(path, "r+b") as file:
+        append_notes(file.fileno(), evidence(samples))
+    after = read(path)
+
+    assert after.evidence == evidence(samples)
+    assert after.loss == before.loss
+    assert (after.events == before.events).all()
+    assert after.threads == before.threads
+
+
+def test_a_stack_that_fits_no_chunk_is_cut(tmp_path):
+    """At its outer end."""
+    path = write(convoy(), tmp_path / "x.hwt")
+    deep = tuple(Frame("/app/" + "x" * 500 + f"{n}.py", n, "f") for n in range(128))
+    with open(path, "r+b") as file:
+        append_notes(file.fileno(), Evidence(samples=(Sample(1, 101, deep), Sample(2, 101, deep[:1]))))
+    first, second = read(path).evidence.samples
+
+    assert 0 < len(first.frames) < 128
+    assert first.frames == deep[: len(first.frames)]
+    assert second.frames == deep[:1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"\xff",
+        b'{"samples": [[1, 2, [0]]]}',
+        b'{"frames": [["a", -1, "f", 0]]}',
+        b'{"frames": [["a", 1, "f", 0]], "samples": [[1, 2, [1]]]}',
+        b'{"core_times": [[1, 2, 3]]}',
+        b'{"core_times": [[1, 2, 3, 1e99]]}',
+        b'{"core_times": 7}',
+        b"[" * 100000,
+    ],
+)
+def test_damage_is_passed_over(text):
+    """What makes no sense is counted, and the other notes stand."""
+    good = b'{"core_times": [[1, 2, 3, 4]]}'
+
+    found, damaged = evidence_of([text, good])
+
+    assert found.core_times == (CoreTime(1, 2, 3, 4),)
+    assert damaged == len(text) or text == b""
+
+
+def test_the_watcher_s_numbers_are_the_format_s():
+    """What the watcher reads without numpy stands where the format has it."""
+    slot, header = hwt.SLOT_DTYPE, hwt.HEADER_DTYPE
+
+    assert slot.itemsize == ring.SLOT_BYTES
+    assert slot.fields["wait_buckets"][1] == ring.BUCKETS_OFFSET
+    assert ring.BUCKETS == hwt.WAIT_BUCKETS
+    assert ring.Slot._fields == slot.names[: len(ring.Slot._fields)]
+    assert ring.SLOT.size == slot.fields["worst_hold_ns"][1]
+    assert (ring.WAITING, ring.HOLDING) == (hwt.SLOT_WAITING, hwt.SLOT_HOLDING)
+    assert header.fields["slot_count"][1] == ring._SLOTS_AT
+    assert header.fields["slots_offset"][1] == ring._SLOTS_AT + 8
+    assert (
+        header.fields["chunk_count"][1],
+        header.fields["chunks_offset"][1],
+    ) == (stacks._CHUNK_COUNT, stacks._CHUNKS_OFFSET)
+    assert (stacks.CHUNK_BYTES, stacks.CHUNK_HEADER_BYTES) == (hwt.CHUNK_BYTES, hwt.CHUNK_HEADER_BYTES)
+    assert stacks._CHUNK.size == hwt.CHUNK_DTYPE.fields["sequence"][1] + 8
+    assert sampling.LAYOUT_OFFSET + sampling._LAYOUT.size <= hwt.HEADER_BYTES
+
+
+def test_stacks_are_read_as_the_reader_does(tmp_path):
+    """Without numpy, one by one."""
+    trace = convoy()
+    path = write(trace, tmp_path / "x.hwt")
+    file = os.open(path, os.O_RDONLY)
+    try:
+        found = stacks.Stacks(file)
+        found.update()
+        told = {found.frames(number) for number in range(1, 8)} - {()}
+    finally:
+        os.close(file)
+    used = {int(value) for value in trace.events["value"][trace.events["kind"] == 3]} - {0}
+
+    assert {trace.stack(one) for one in used} <= told
+    assert found.gil == trace.gils[0].address

@@ -1,0 +1,262 @@
+"""Stalls and their causes, from traces whose truth is known; where loops and pools wait; sums and words."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from made_traces import MS, START_NS
+from told_traces import AT_COMPUTE, Script
+
+from headway.traces.analysis.stall_sums import sum_up, told_rows
+from headway.traces.analysis.stall_words import stall_json, stall_line
+from headway.traces.analysis.stalls import Cause, Kept, StallKind, Thresholds, find_stalls
+from headway.traces.frames import Collected, CoreTime, Evidence, Frame, Sample
+from headway.traces.loops import Home, home_at, is_within, serves_requests
+from headway.traces.model import Kind
+
+LIB = "/usr/lib/python3.13"
+SELECT = Frame(f"{LIB}/selectors.py", 452, "EpollSelector.select", 440)
+RUN_ONCE = Frame(f"{LIB}/asyncio/base_events.py", 1989, "BaseEventLoop._run_once", 1960)
+FOREVER = Frame(f"{LIB}/asyncio/base_events.py", 679, "BaseEventLoop.run_forever", 670)
+HANDLER = Frame("/app/app.py", 42, "handler", 40)
+SLEEP = Frame("/app/app.py", 50, "nap", 48)
+WAIT = Frame(f"{LIB}/threading.py", 359, "Condition.wait", 320)
+WORKER = Frame(f"{LIB}/concurrent/futures/thread.py", 89, "_worker", 70)
+GUNICORN = Frame("/v/lib/python3.13/site-packages/gunicorn/workers/gthread.py", 300, "ThreadWorker.handle", 290)
+COMPUTE = Frame("/app/app.py", 12, "compute", 10)
+
+STACKS = [
+    (),
+    (COMPUTE,),
+    (SELECT, RUN_ONCE, FOREVER),
+    (SLEEP, HANDLER, RUN_ONCE, FOREVER),
+    (WORKER,),
+    (HANDLER, GUNICORN, WORKER),
+    (WAIT, HANDLER, RUN_ONCE, FOREVER),
+]
+AT_POLL, AT_SLEEP, AT_QUEUE, AT_REQUEST, AT_LOCK = 2, 3, 4, 5, 6
+
+
+def with_stacks(trace, **evidence):
+    """Return a trace whose stacks are those above."""
+    frames, parents, innermost, ids = [Frame("", 0, "?")], [0], [0], {}
+    places = {0: 0}
+    for number, stack in enumerate(STACKS):
+        at = 0
+        for frame in reversed(stack):
+            if (at, frame) not in ids:
+                if frame not in frames:
+                    frames.append(frame)
+                parents.append(at)
+                innermost.append(frames.index(frame))
+                ids[at, frame] = len(parents) - 1
+            at = ids[at, frame]
+        places[number] = at
+    events = trace.events.copy()
+    of_a_stack = np.isin(events["kind"], (Kind.WAIT, Kind.RELEASE))
+    events["value"][of_a_stack] = [places[value] for value in events["value"][of_a_stack]]
+    return dataclasses.replace(
+        trace,
+        events=events,
+        frames=tuple(frames),
+        stack_parent=np.array(parents),
+        stack_frame=np.array(innermost),
+        evidence=Evidence(**evidence),
+    )
+
+
+def at(time_ms):
+    return START_NS + round(time_ms * MS)
+
+
+def loop(script, start_ms=0):
+    """Add a loop's first look at its connections."""
+    return script.hold(0, start_ms, start_ms + 1, stack=AT_POLL)
+
+
+def only(trace, thresholds=None):
+    (found,) = find_stalls(trace, thresholds or Thresholds(50 * MS, 50 * MS, 50 * MS))
+    return found
+
+
+def parts(stall):
+    return [(one.cause, round(one.time_ns / MS), one.place) for one in stall.parts]
+
+
+def test_a_blocking_call_in_the_loop():
+    """A loop that lets the GIL go in a handler, for long, is in a blocking call there."""
+    script = loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 211, 212, stack=AT_POLL)
+    stall = only(with_stacks(script.trace(300, "MainThread")))
+
+    assert (stall.kind, stall.since_ns, stall.until_ns, stall.goes_on) == (StallKind.LOOP, at(10), at(212), False)
+    assert parts(stall) == [(Cause.BLOCKED, 200, SLEEP), (Cause.OWN, 2, None)]
+
+
+def test_own_code_is_where_it_was_seen():
+    """Of a long hold the release tells no line; samples do, and each function has its share."""
+    script = loop(Script()).hold(0, 10, 210, stack=AT_POLL)
+    trace = script.trace(300, "MainThread")
+    frames = {(COMPUTE, HANDLER, RUN_ONCE): 3, (SLEEP, HANDLER, RUN_ONCE): 1}
+    stacks = [stack for stack, count in frames.items() for _ in range(count)]
+    samples = tuple(Sample(at(20 + 40 * n), 101, stack) for n, stack in enumerate(stacks))
+
+    assert parts(only(with_stacks(trace))) == [(Cause.OWN, 200, None)]
+    assert parts(only(with_stacks(trace, samples=samples))) == [(Cause.OWN, 150, COMPUTE), (Cause.OWN, 50, SLEEP)]
+
+
+def test_the_gil_in_one_call_of_c():
+    """Who keeps the GIL though it was asked is in a call of C; its line is that at which it let go when it could."""
+    script = loop(Script()).wait(0, 10, stack=AT_POLL, asks_ms=15)
+    script.hold(1, 5, 205, stack=AT_COMPUTE, forced=True).hold(0, 205, 206, stack=AT_POLL)
+    stall = only(with_stacks(script.trace(300, "MainThread", "cruncher")))
+
+    assert stall.cause is Cause.GIL
+    assert (stall.parts[0].thread, stall.parts[0].kept, stall.parts[0].place) == (1, Kept.C, COMPUTE)
+    assert stall_line(with_stacks(script.trace(300, "MainThread", "cruncher")), stall).endswith(
+        "99 % the GIL held by cruncher at /app/app.py:12 compute, in one call of C"
+    )
+
+
+def test_many_holders_are_one_cause():
+    """Parts that are small by themselves add up to their cause."""
+    script = loop(Script()).wait(0, 10, stack=AT_POLL)
+    for n in range(100):
+        script.hold(1 + n % 60, 10 + 2 * n, 12 + 2 * n, stack=AT_COMPUTE, forced=True)
+    script.hold(0, 210, 211, stack=AT_POLL)
+    stall = only(with_stacks(script.trace(300, "MainThread", *(f"cpu-{n}" for n in range(60)))))
+
+    assert stall.cause is Cause.GIL
+    assert sum(one.time_ns for one in stall.parts if one.cause is Cause.GIL) == 200 * MS
+
+
+def test_a_garbage_collection():
+    """It is named also where another thread made it."""
+    collection = Collected(102, at(20), at(200), 2)
+    script = loop(Script()).wait(0, 10, stack=AT_POLL)
+    script.hold(1, 5, 205, stack=AT_COMPUTE).hold(0, 205, 206, stack=AT_POLL)
+    stall = only(with_stacks(script.trace(300, "MainThread", "cruncher"), collections=(collection,)))
+
+    assert (stall.cause, stall.parts[0].thread, stall.parts[0].time_ns) == (Cause.COLLECTION, 1, 180 * MS)
+
+
+def test_no_core():
+    """What the system says of a thread tells a hold without a core from one that ran."""
+    script = loop(Script()).hold(0, 10, 210, stack=AT_POLL)
+    times = tuple(CoreTime(at(ms), 101, 0, queued * MS) for ms, queued in ((5, 0), (100, 80), (215, 150)))
+    stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
+
+    assert stall.cause is Cause.CORE
+    assert stall.parts[0].time_ns == 150 * MS
+
+
+def test_a_loop_that_woke_late():
+    """It had something to do and no core, before it wanted the GIL: no lap shows that."""
+    script = loop(Script()).hold(0, 250, 251, stack=AT_POLL)
+    times = tuple(CoreTime(at(ms), 101, 0, queued * MS) for ms, queued in ((5, 0), (25, 0), (245, 200)))
+    stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
+
+    assert (stall.kind, stall.cause, stall.since_ns, stall.until_ns) == (StallKind.LOOP, Cause.CORE, at(45), at(245))
+
+
+def test_a_lock_that_nobody_can_let_go():
+    """While one call of C keeps the GIL, who waits for a lock of Python's waits for that call."""
+    script = loop(Script()).hold(0, 10, 11, stack=AT_LOCK).wait(2, 12, asks_ms=17)
+    script.hold(1, 12, 192, stack=AT_COMPUTE, forced=True).hold(2, 192, 193).hold(0, 213, 214, stack=AT_POLL)
+    stall = only(
+        with_stacks(script.trace(300, "MainThread", "cruncher", "owner")), Thresholds(50 * MS, 900 * MS, 900 * MS)
+    )
+
+    assert parts(stall)[:2] == [(Cause.GIL, 180, COMPUTE), (Cause.BLOCKED, 22, HANDLER)]
+
+
+def test_requests_and_jobs():
+    """A pool's thread that answers a request is a request; one that does a job is none, however long it takes."""
+
+    def work(stack):
+        script = Script().hold(0, 0, 1, stack=AT_QUEUE).hold(0, 10, 11, stack=stack).hold(0, 400, 401, stack=AT_QUEUE)
+        return find_stalls(with_stacks(script.trace(500, "pool_0")), Thresholds(50 * MS, 50 * MS, 50 * MS))
+
+    assert [(one.kind, one.cause) for one in work(AT_REQUEST)] == [(StallKind.REQUEST, Cause.BLOCKED)]
+    assert work(AT_QUEUE) == []
+
+
+def test_a_loop_that_is_left_is_none():
+    """What a thread does when its loop has ended is no lap."""
+    script = loop(Script()).hold(0, 10, 11, stack=AT_COMPUTE).hold(0, 400, 401, stack=AT_POLL)
+
+    assert find_stalls(with_stacks(script.trace(500, "MainThread"))) == []
+
+
+def test_waits_of_threads_that_compute_are_none():
+    """Who was asked to let go waits for its turn; who comes from elsewhere is kept waiting."""
+
+    def waits(forced):
+        script = Script().hold(0, 0, 10, stack=AT_COMPUTE, forced=forced).wait(0, 10, stack=AT_COMPUTE)
+        script.hold(1, 10, 210, stack=AT_COMPUTE).hold(0, 210, 211, stack=AT_COMPUTE)
+        return find_stalls(with_stacks(script.trace(300, "one", "other")))
+
+    assert [one.kind for one in waits(forced=False)] == [StallKind.WAIT]
+    assert waits(forced=True) == []
+
+
+def test_one_that_goes_on():
+    """At the end of a recording of a process that runs, a lap that is too long is told; of one that has ended it is none."""
+    script = loop(Script()).add(10, 0, Kind.ACQUIRE)
+    running = with_stacks(script.trace(200, "MainThread", ended=False))
+
+    assert only(running).goes_on
+    assert find_stalls(with_stacks(script.trace(200, "MainThread"))) == []
+    assert "stood still for 190 ms so far" in stall_line(running, only(running))
+
+
+@pytest.mark.parametrize(
+    ("frames", "home"),
+    [
+        ((SELECT, RUN_ONCE, FOREVER), Home.LOOP),
+        ((SELECT, Frame(f"{LIB}/socketserver.py", 1, "BaseServer.serve_forever")), None),
+        ((Frame(f"{LIB}/asyncio/runners.py", 118, "Runner.run"),), Home.LOOP),
+        ((Frame("/x/site-packages/trio/_core/_io_epoll.py", 200, "EpollIOManager.get_events"),), Home.LOOP),
+        ((WORKER,), Home.POOL),
+        ((Frame(f"{LIB}/queue.py", 171, "Queue.get"), WORKER), Home.POOL),
+        ((WAIT, Frame("/x/site-packages/waitress/task.py", 80, "ThreadedTaskDispatcher.handler_thread")), Home.POOL),
+        ((WAIT, HANDLER, WORKER), None),
+        ((HANDLER, WORKER), None),
+        ((), None),
+    ],
+)
+def test_homes(frames, home):
+    """Where loops and pools wait is told by their own frames."""
+    assert home_at(frames) is home
+
+
+def test_a_line_that_runs_a_loop(tmp_path):
+    """A loop that is not in Python is told by the line that calls it, in the program's own code."""
+    file = tmp_path / "app.py"
+    file.write_text("import x\nloop.run_forever()\nloop.stop()\n")
+
+    assert home_at((Frame(str(file), 2, "<module>"),)) is Home.LOOP
+    assert home_at((Frame(str(file), 3, "<module>"),)) is None
+    assert home_at((Frame(str(file), 99, "<module>"),)) is None
+    assert is_within((HANDLER, Frame(str(file), 2, "<module>")))
+    assert not is_within((HANDLER,))
+    assert serves_requests((HANDLER, GUNICORN))
+
+
+def test_json_and_sums():
+    """A stall that was told while it went on counts once, with what was known in the end; lines that are cut off are counted."""
+    script = loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 211, 212, stack=AT_POLL)
+    trace = with_stacks(script.trace(300, "MainThread"))
+    row = stall_json(trace, only(trace))
+    early = row | {"goes_on": True, "length_s": 0.1}
+    sums = sum_up([early, row, row | {"pid": 1, "length_s": 1.0}])
+
+    assert row["parts"][0]["place"] == {"file": "/app/app.py", "line": 50, "function": "nap"}
+    assert row["advice"].startswith("await it")
+    assert [one["goes_on"] for one in sums.rows] == [False, False]
+    assert sums.by_cause["event loop", "blocking call"].count == 2
+    assert list(sums.by_process) == [("app.py", "1"), ("app.py", "4242")]
+    assert sums.by_line["blocking call", "/app/app.py:50 nap"].count == 2
+    assert told_rows(['{"began": "2026-01-01T00:00:00+00:00", "length_s": 1, "parts": []}', '{"began": "20']) == (
+        [{"began": "2026-01-01T00:00:00+00:00", "length_s": 1, "parts": []}],
+        1,
+    )
