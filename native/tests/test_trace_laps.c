@@ -22,7 +22,8 @@ static void begin(void) {
     const struct hw__event seen[] = {{1, POLL, HW__RELEASE, 0, 0},
                                      {2, QUEUE, HW__RELEASE, 0, 0},
                                      {3, SEND, HW__HOLD, 0, 1},
-                                     {4, POLL, HW__RELEASE, 0, 0}};
+                                     {4, POLL, HW__RELEASE, 0, 0},
+                                     {5, 0, HW__EXIT, 0, 0}};
     uint32_t start = 0, stacks[8];
     hw__laps_see(laps, 1000, (const char *)seen, sizeof seen, &start);
     T_EQ(sizeof seen, start);
@@ -104,6 +105,35 @@ static void test_what_is_no_way_home(void) {
     hw__laps_free(laps);
 }
 
+/* A thread that was last seen at a stack which is settled only now is at home there, or has left
+ * it. */
+static void test_settled_late(void) {
+    int64_t least_ns[HW_HOMES] = {[HW_HOME_LOOP] = 100 * MS, [HW_HOME_POOL] = 200 * MS};
+    for (int left = 0; left < 2; left++) {
+        laps = hw__laps_new(least_ns);
+        count = told = 0;
+        event(10, HW__RELEASE, POLL, 0);
+        if (left) {
+            event(20, HW__ACQUIRE, 0, 0);
+        }
+        if (left) {
+            event(21, HW__RELEASE, SEND, 0); /* not settled either, and no home */
+            event(22, HW__ACQUIRE, 0, 0);
+        }
+        T_EQ(0, told_at(25).loop_count);
+        hw__laps_settle(laps, SEND, HW_HOME_NONE);
+        hw__laps_settle(laps, POLL, HW_HOME_LOOP);
+        T_EQ(1, told_at(26).loop_count);
+        if (!left) {
+            event(20, HW__ACQUIRE, 0, 0);
+        }
+        T_EQ(1, told_at(130).open[HW_HOME_LOOP]);
+        event(140, HW__RELEASE, POLL, 0);
+        T_EQ(1, told_at(141).late[HW_HOME_LOOP]);
+        hw__laps_free(laps);
+    }
+}
+
 /* A pool's thread that was at its queue when the recording began: its first work counts. */
 static void test_a_pool(void) {
     begin();
@@ -137,7 +167,7 @@ static void test_made_up_numbers(void) {
         }
         uint32_t start = 0;
         hw__laps_see(laps, (uint32_t)(random >> 30), bytes == NULL ? NULL : (char *)some,
-                     (uint32_t)sizeof some - (round % 16), &start);
+                     (uint32_t)sizeof some - (uint32_t)(round % 16), &start);
         int fresh = hw__laps_fresh(laps, stacks, 64);
         for (int i = 0; i < fresh; i++) {
             hw__laps_settle(laps, stacks[i], (int)(random >> 60));
@@ -153,6 +183,7 @@ int main(void) {
     test_a_late_loop();
     test_an_open_lap();
     test_what_is_no_way_home();
+    test_settled_late();
     test_a_pool();
     test_made_up_numbers();
     return 0;

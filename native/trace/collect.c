@@ -532,7 +532,7 @@ void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state
     };
 }
 
-int hw_collect_watch(struct hw_collection *to, const int64_t *least_ns) {
+int hw_collect_watch(struct hw_collection *to, const int64_t least_ns[HW_HOMES]) {
     hw__laps_free(to->laps);
     to->laps = hw__laps_new(least_ns);
     return to->laps == NULL ? -ENOMEM : 0;

@@ -142,9 +142,9 @@ struct hw__chunk {
 /* What an ACQUIRE becomes where it fits, as most do: also a RELEASE `flags` ns later, of this
  * value, which nobody had asked for. */
 #define HW__HOLD 9u
-/* A garbage collection of this thread. value: 0 where it begins, else the microseconds that it took,
- * at its end; flags: the generation. Short ones are not told, nor the beginnings of those of young
- * generations. */
+/* A garbage collection of this thread. value: 0 where it begins, else the microseconds that it
+ * took, at its end; flags: the generation. Short ones are not told, nor the beginnings of those of
+ * young generations. */
 #define HW__COLLECTED 10u
 
 /* event.flags */

@@ -11,16 +11,22 @@
 #define MOST_FRESH 4096        /* that wait to be settled; further ones are told when seen again */
 #define THREADS 4096           /* a power of two; of further ones no laps are told */
 #define PROBES 16
+#define PENDING 8 /* stacks of a thread that wait to be settled */
 
 /* Of a stack, in `kinds`: HW_HOME_*, and ... */
 #define UNSEEN 0
 #define TOLD 255 /* the caller has it, and has not settled it */
+#define UNSETTLED 0
 
 struct runner {
     uint32_t serial; /* 0: free */
     uint8_t home;    /* where it is now, or was before its lap; HW_HOME_NONE: never seen there; 0:
                         has had no event */
     bool away;       /* in a lap */
+    struct pending {
+        uint32_t stack;  /* not settled yet, at which it has let go; 0: none */
+        int64_t left_ns; /* when it went on from there; 0: it has not */
+    } pending[PENDING];  /* the newest first */
     int64_t begun_ns, last_ns;
 };
 
@@ -99,11 +105,14 @@ static int home_of(struct hw__laps *laps, uint32_t stack) {
         *kind = TOLD;
         laps->fresh[laps->fresh_count++] = stack;
     }
-    return *kind == UNSEEN || *kind == TOLD ? HW_HOME_NONE : *kind;
+    return *kind == UNSEEN || *kind == TOLD ? UNSETTLED : *kind;
 }
 
 /* A thread of a pool that was at home when the recording began is seen from its first work on. */
 static void leaves(struct runner *runner, int64_t time_ns) {
+    if (runner->pending[0].stack != 0 && runner->pending[0].left_ns == 0) {
+        runner->pending[0].left_ns = time_ns;
+    }
     if (runner->home == 0) {
         runner->home = HW_HOME_NONE;
         runner->begun_ns = time_ns;
@@ -128,6 +137,7 @@ static void comes_home(struct hw__laps *laps, struct runner *runner, int home, i
     }
     runner->home = (uint8_t)home;
     runner->away = false;
+    memset(runner->pending, 0, sizeof runner->pending);
 }
 
 void hw__laps_see(struct hw__laps *laps, uint32_t serial, const char *events, uint32_t bytes,
@@ -148,7 +158,11 @@ void hw__laps_see(struct hw__laps *laps, uint32_t serial, const char *events, ui
             leaves(runner, event.time_ns);
         }
         int home = ends ? home_of(laps, event.value) : HW_HOME_NONE;
-        if (home != HW_HOME_NONE) {
+        if (home == UNSETTLED) {
+            memmove(runner->pending + 1, runner->pending,
+                    sizeof runner->pending - sizeof runner->pending[0]);
+            runner->pending[0] = (struct pending){.stack = event.value};
+        } else if (home != HW_HOME_NONE) {
             comes_home(laps, runner, home,
                        event.time_ns + (event.kind == HW__HOLD ? event.flags : 0));
         }
@@ -170,8 +184,22 @@ int hw__laps_fresh(struct hw__laps *laps, uint32_t *stacks, int max) {
 }
 
 void hw__laps_settle(struct hw__laps *laps, uint32_t stack, int home) {
-    if (stack < laps->kind_room && home >= HW_HOME_NONE && home < HW_HOMES) {
-        laps->kinds[stack] = (uint8_t)home;
+    if (stack >= laps->kind_room || home < HW_HOME_NONE || home >= HW_HOMES) {
+        return;
+    }
+    laps->kinds[stack] = (uint8_t)home;
+    for (uint32_t i = 0; home != HW_HOME_NONE && i < THREADS; i++) {
+        struct runner *runner = &laps->runners[i];
+        for (int k = 0; k < PENDING; k++) {
+            if (runner->pending[k].stack == stack) {
+                runner->home = (uint8_t)home;
+                runner->away = runner->pending[k].left_ns != 0;
+                runner->begun_ns = runner->pending[k].left_ns;
+                /* It has come to the others since. */
+                memset(runner->pending + k, 0, (size_t)(PENDING - k) * sizeof *runner->pending);
+                break;
+            }
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 The C limits run inside launches, where the agent binds the functions it needs; this module finds the file and checks
 its ABI once, so that a plan knows before it starts whether the native cells can run.
+
+One file: it is the only one that knows how functions of the library are called from Python.
 """
 
 import ctypes

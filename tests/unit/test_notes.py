@@ -85,6 +85,11 @@ def test_the_watcher_s_numbers_are_the_format_s():
     assert ring.SLOT.size == slot.fields["worst_hold_ns"][1]
     assert (ring.WAITING, ring.HOLDING) == (hwt.SLOT_WAITING, hwt.SLOT_HOLDING)
     assert header.fields["slot_count"][1] == ring._SLOTS_AT
+    assert (
+        header.fields["flags"][1],
+        hwt.FREE_THREADED,
+        hwt.GIL_ENABLED,
+    ) == (ring._FLAGS_AT, ring._FREE_THREADED, ring._GIL_ENABLED)
     assert header.fields["slots_offset"][1] == ring._SLOTS_AT + 8
     assert (
         header.fields["chunk_count"][1],

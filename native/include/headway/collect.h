@@ -65,7 +65,7 @@ HW_API void hw_collect_pass(struct hw_collection *collection, int last,
 /* Laps of threads: from when one leaves such a place until it is back. Counts are of the whole
  * time. */
 struct hw_laps {
-    uint64_t late[HW_HOMES]; /* that took too long, by where they began */
+    uint64_t late[HW_HOMES];          /* that took too long, by where they began */
     uint64_t lengths[HW_LAP_BUCKETS]; /* [i] counts event loops' laps with bit length i in ns */
     uint64_t lengths_ns;              /* of all of these */
     uint32_t open[HW_HOMES];          /* that take too long already, and go on */
@@ -86,8 +86,7 @@ HW_API int hw_collect_fresh(struct hw_collection *collection, uint32_t *stacks, 
 HW_API void hw_collect_settle(struct hw_collection *collection, uint32_t stack, int home);
 
 /* Tells the laps up to the last pass. */
-HW_API void hw_collect_laps(struct hw_collection *collection, int64_t now_ns,
-                            struct hw_laps *told);
+HW_API void hw_collect_laps(struct hw_collection *collection, int64_t now_ns, struct hw_laps *told);
 
 /* Has the next pass copy all that there is, also what threads are still writing to. */
 HW_API void hw_collect_hurry(struct hw_collection *collection);

@@ -94,9 +94,9 @@ HW_API int hw_trace_memory(void);
  * nothing. */
 HW_API void hw_trace_name(int32_t tid, const char *name);
 
-/* Tells that the calling thread collects garbage, with the GIL of the main interpreter held: that it
- * begins to (`length_ns` below 0), or that it has done so for so long. Without a session, and for a
- * thread that is not known to hold a GIL, it does nothing. */
+/* Tells that the calling thread collects garbage, with the GIL of the main interpreter held: that
+ * it begins to (`length_ns` below 0), or that it has done so for so long. Without a session, and
+ * for a thread that is not known to hold a GIL, it does nothing. */
 HW_API void hw_trace_collection(uint32_t generation, int64_t length_ns);
 
 /* How long the calling thread has held a GIL and waited for one in this session, the hold that goes

@@ -45,6 +45,8 @@ SLOT_BYTES = 320
 BUCKETS_OFFSET, BUCKETS = 160, 40
 _SLOTS = struct.Struct("<IIQ")
 _SLOTS_AT = 64
+_FLAGS_AT = 36
+_FREE_THREADED, _GIL_ENABLED = 1, 2
 WAITING, HOLDING = 2, 3
 _MOST_SLOTS = 32768
 
@@ -131,12 +133,16 @@ class Ring:
         self._queued_ns: dict[int, int] = {}
 
     def _look_inside(self, memory: int) -> Looker | None:
+        (flags,) = struct.unpack("<I", os.pread(memory, 4, _FLAGS_AT))
+        if flags & _FREE_THREADED and not flags & _GIL_ENABLED:
+            self.blind = "it runs without a GIL: what stands still there is not told"
+            return None
         try:
             return Looker(self.pid, memory)
         except ValueError:
-            self.blind = "CPython before 3.11 does not tell where threads are"
+            self.blind = "its Python tells no stacks (before 3.11): only waits for the GIL are told, and no lines"
         except OSError as error:
-            self.blind = f"its memory may not be read: {error.strerror or error}"
+            self.blind = f"its memory may not be read ({error.strerror or error}): lines of long calls are not told"
         return None
 
     def end(self) -> None:

@@ -37,7 +37,7 @@ def watch_worker(**options: Any) -> bool:
         watch(**options)
     except (HeadwayError, OSError) as error:
         if not _said and sys.stderr is not None:
-            print(f"headway: process {os.getpid()} is not watched: {error}", file=sys.stderr)
+            sys.stderr.write(f"headway: process {os.getpid()} is not watched: {error}\n")
         _said = True
         return False
     return True

@@ -82,5 +82,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main(Path(sys.argv[1])))
     except (HeadwayError, OSError) as error:
-        print(f"headway: {sys.argv[1]}: {error}", file=sys.stderr)
+        sys.stderr.write(f"headway: {sys.argv[1]}: {error}\n")
         sys.exit(1)

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -183,7 +184,7 @@ class Watcher:
         if ring.pidfd >= 0:
             self._reception.keep(ring.pidfd, ring.end)
         if ring.blind:
-            self._say(f"process {pid}: the line of a loop's own code is not seen, as {ring.blind}")
+            self._say(f"process {pid}: {ring.blind}")
         self._rings.append(_Watched(ring))
 
     def _step(self) -> None:
@@ -253,14 +254,13 @@ class Watcher:
                 one.ring.save(file)
             finally:
                 os.close(file)
-            process = subprocess.Popen(
-                [sys.executable, "-m", "headway.live.stalled", str(path)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-            )
-            assert process.stdin is not None
-            process.stdin.write(json.dumps(told).encode())
-            process.stdin.close()
+            # Not by a pipe, which would have us wait until the process has started and reads.
+            with tempfile.TemporaryFile() as asking:
+                asking.write(json.dumps(told).encode())
+                asking.seek(0)
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "headway.live.stalled", str(path)], stdin=asking, stdout=subprocess.PIPE
+                )
         except OSError as error:
             self._say(f"a recording could not be written in {self._folder}: {error.strerror or error}")
             with contextlib.suppress(OSError):

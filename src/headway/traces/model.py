@@ -181,7 +181,8 @@ class Trace:
     Attributes:
         process: Who was traced.
         start_ns: When tracing began.
-        end_ns: When it ended; the last event's time where the process was killed or runs on. Never before an event.
+        end_ns: When it ended; the last event's time where the process was killed, and until when all is known where it runs on.
+            Never before an event.
         events: EVENT_DTYPE, sorted by time; per thread in the order in which they happened, also at equal times. Of
             two events of one GIL at the same time, the RELEASE stands before the ACQUIRE that it made possible.
         threads: By index.

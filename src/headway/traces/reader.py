@@ -242,7 +242,7 @@ class _Reading:
         self._place_values(events, tables)
 
         last_ns = int(events["time_ns"][-1]) if len(events) else self._start_ns
-        end_ns = max(self._end_ns, last_ns)
+        end_ns = max(self._end_ns, last_ns, known_until_ns)
         evidence, damaged_bytes = evidence_of(self._records.notes)
         self._damaged_bytes += damaged_bytes
         return Trace(

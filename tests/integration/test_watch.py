@@ -1,0 +1,332 @@
+"""`headway watch`, `headway.watch()` and `headway stalls`: what stands still is named, whatever the process does meanwhile."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headway.lab import discover
+from headway.native import library_path
+from headway.traces.invariants import violations
+from headway.traces.reader import read
+
+HEADWAY = str(Path(sys.executable).with_name("headway"))
+LIMIT_S = 60
+BY_NAME = {one.name: one for one in discover()[0]}
+WITH_STACKS = ("3.11", "3.12", "3.13", "3.14", "3.15")
+SOURCES = str(Path(__file__).resolve().parents[2] / "src")
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = '''
+import asyncio, ctypes, gc, os, sys, threading, time
+
+class Node:
+    pass
+
+def compute():
+    until = time.perf_counter() + 0.4
+    while time.perf_counter() < until:
+        sum(range(50))
+
+def nap():
+    time.sleep(0.4)
+
+def collect():
+    gc.collect()
+
+def keeps_the_gil():
+    """In one call of C, until somebody writes to stdin."""
+    ctypes.PyDLL(None).read(0, ctypes.create_string_buffer(1), 1)
+
+async def main(kind):
+    await asyncio.sleep(0.3)  # the loop is known to be one
+    if kind == "keeps_the_gil":
+        thread = threading.Thread(target=keeps_the_gil, name="keeper")
+        thread.start()
+        while thread.is_alive():
+            await asyncio.sleep(0.005)
+    elif kind == "collect":
+        gc.disable()
+        for _ in range(700000):
+            one = Node()
+            one.itself = one
+        await asyncio.sleep(0.3)
+        collect()
+    else:
+        globals()[kind]()
+    await asyncio.sleep(0.1)
+    print("done", flush=True)
+
+if sys.argv[1] == "forked":
+    pid = os.fork()
+    if pid:
+        os.waitpid(pid, 0)
+    else:
+        asyncio.run(main("nap"))
+    sys.exit(7)
+asyncio.run(main(sys.argv[1]))
+'''
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """The current folder, with the program."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith(("PYTHON", "HEADWAY_WATCH"))]:
+        monkeypatch.delenv(name)
+    Path("app.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def wait_for(condition, what):
+    """Wait until something is true; fail where it never is."""
+    deadline = time.monotonic() + LIMIT_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+    return found
+
+
+def rows(folder="stalls"):
+    """Return what the logs of a folder tell."""
+    found = []
+    for log in Path(folder).glob("*.stalls.jsonl"):
+        found += [json.loads(line) for line in log.read_text().splitlines() if line.endswith("}")]
+    return found
+
+
+def parts(cause, folder="stalls"):
+    """Return the parts of that cause, of stalls that are over."""
+    return [
+        (row, part) for row in rows(folder) if not row["goes_on"] for part in row["parts"] if part["cause"] == cause
+    ]
+
+
+def watch(*arguments, python=sys.executable, options=(), **more):
+    """Start a program under the watcher."""
+    command = [HEADWAY, "watch", *options, "--python", python, "app.py", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+
+
+CAUSES = [("compute", "own code"), ("nap", "blocking call"), ("collect", "garbage collection")]
+
+
+@pytest.mark.matrix("name")
+@pytest.mark.parametrize("name", WITH_STACKS)
+@pytest.mark.parametrize(("kind", "cause"), CAUSES)
+def test_a_cause_is_named_with_its_line(here, name, kind, cause):
+    """The loop's own code, a blocking call in it and a garbage collection, each in the function that did it."""
+    program = watch(kind, python=BY_NAME[name].executable)
+    out, said = program.communicate(timeout=LIMIT_S)
+
+    assert (program.returncode, out) == (0, "done\n")
+    found = wait_for(lambda: [one for one in parts(cause) if one[1]["time_s"] > 0.05], said)
+    assert any(part["place"] and part["place"]["function"].endswith(kind) for _, part in found)
+    row = found[0][0]
+    assert row["recording"] in os.listdir("stalls")
+    assert violations(read(Path("stalls", row["recording"]))) == []
+    assert "the event loop of MainThread stood still for" in said + row["line"]
+
+
+@pytest.mark.matrix("name")
+@pytest.mark.parametrize("name", WITH_STACKS)
+def test_it_is_told_while_the_gil_is_held(here, name):
+    """Who keeps the GIL in one call of C is named before that call is over; and once more, when it is."""
+    with watch("keeps_the_gil", python=BY_NAME[name].executable, stdin=subprocess.PIPE) as program:
+        going_on = wait_for(
+            lambda: [row for row in rows() if row["goes_on"] and row["cause"] == "GIL"], "nothing was told"
+        )
+        program.stdin.write("x")
+        program.stdin.close()
+        assert program.wait(LIMIT_S) == 0
+    first = next(part for part in going_on[0]["parts"] if part["cause"] == "GIL")
+
+    assert first["thread"] == "keeper"
+    assert first["place"]["function"] == "keeps_the_gil"
+    over = wait_for(lambda: parts("GIL"), "its end was not told")
+    assert over[0][1]["kept"] == "in one call of C"
+
+
+def test_children_are_watched(here):
+    """A forked child has a ring of its own; the program's exit code is its own."""
+    program = watch("forked")
+    _, said = program.communicate(timeout=LIMIT_S)
+
+    assert program.returncode == 7
+    found = wait_for(lambda: parts("blocking call"), said)
+    assert found[0][0]["pid"] not in (program.pid, os.getpid())
+
+
+def test_without_a_gil_it_says_so(here):
+    """A free-threaded process runs; nothing of it is told."""
+    program = watch("nap", python=BY_NAME["3.13t"].executable)
+    out, said = program.communicate(timeout=LIMIT_S)
+
+    assert (program.returncode, out) == (0, "done\n")
+    assert "it runs without a GIL" in said
+
+
+def test_before_3_11_waits_are_told(here):
+    """Without stacks there are no loops: it says so, and the program runs."""
+    program = watch("nap", python=BY_NAME["3.10"].executable)
+    out, said = program.communicate(timeout=LIMIT_S)
+
+    assert (program.returncode, out) == (0, "done\n")
+    assert "only waits for the GIL are told" in said
+
+
+IN_PROCESS = """
+import asyncio, os, sys, time
+import headway
+
+def nap():
+    time.sleep(0.4)
+
+async def main():
+    mine = headway.watch("mine", name="it", listen=sys.argv[1], keep=1)
+    assert headway.watch("mine") is mine
+    await asyncio.sleep(0.3)
+    nap()
+    await asyncio.sleep(0.1)
+    print(mine.watcher, flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    mine.record()
+    await asyncio.to_thread(sys.stdin.readline)
+
+asyncio.run(main())
+"""
+
+
+def test_in_process(here):
+    """`headway.watch()`: the stall, metrics, a recording on demand by call and by HTTP, and how many are kept."""
+    Path("it.py").write_text(IN_PROCESS)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    env = os.environ | {"HEADWAY_NATIVE": str(library_path())}
+    with subprocess.Popen(
+        [sys.executable, "it.py", f"127.0.0.1:{port}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
+    ) as program:
+        watcher = int(program.stdout.readline())
+        wait_for(lambda: parts("blocking call", "mine"), "nothing was told")
+
+        def served(path):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+        counted = 'headway_stalls_total{kind="event loop",cause="blocking call"} 1'
+        wait_for(lambda: counted in served("/metrics")[1], "it was not counted")
+        assert 'asyncio_eventloop_delay_seconds_bucket{pid="' in served("/metrics")[1]
+        assert json.loads(served("/stalls")[1].splitlines()[0])["cause"] == "blocking call"
+        assert served("/nothing")[0] == 404
+
+        for ask in (
+            lambda: os.kill(watcher, signal.SIGUSR2),
+            lambda: served("/dump"),
+            lambda: (program.stdin.write("\n"), program.stdin.flush()),
+        ):
+            before = set(Path("mine").glob("*.hwt"))
+            ask()
+            wait_for(lambda old=before: set(Path("mine").glob("*.hwt")) - old, "no recording was written")
+            wait_for(lambda old=before: not set(Path("mine").glob("*.hwt")) & old, "more than one is kept")
+        program.stdin.write("\n")
+        program.stdin.close()
+        assert program.wait(LIMIT_S) == 0
+    wait_for(lambda: not Path(f"/proc/{watcher}").exists(), "the watcher is still there")
+
+
+def test_stalls_are_summed_up(here):
+    """A folder, a log and a recording, as tables, lines and JSON."""
+    program = watch("nap")
+    _, said = program.communicate(timeout=LIMIT_S)
+    wait_for(lambda: parts("blocking call"), said)
+    wait_for(
+        lambda: not any(path.name.endswith(".partial") for path in Path("stalls").iterdir()), "it is being written"
+    )
+    (log,) = Path("stalls").glob("*.jsonl")
+    recording = Path("stalls", rows()[0]["recording"])
+
+    for file in ("stalls", log, recording):
+        done = subprocess.run([HEADWAY, "stalls", "--json", str(file)], capture_output=True, text=True, check=True)
+        found = json.loads(done.stdout)
+        assert any(one["cause"] == "blocking call" for one in found["by_cause"])
+        assert any(one["line"].endswith(" nap") for one in found["by_line"])
+    shown = subprocess.run([HEADWAY, "stalls", "stalls"], capture_output=True, text=True, check=True).stdout
+    assert "await it, or call it by `asyncio.to_thread()`" in shown
+    with log.open("a") as file:
+        file.write('{"began": "20')
+    each = subprocess.run([HEADWAY, "stalls", "--each", str(log)], capture_output=True, text=True, check=True)
+    assert "1 lines make no sense" in each.stderr
+    assert each.stdout.count("\n") == len(rows())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--over", "3ms"], "'3ms' is no time from 10ms to 600s"),
+        (["--ring", "2GB"], "'2GB' is no size from 1MB to 1024MB"),
+        (["--keep", "0"], "--keep 0 is too few"),
+        (["--listen", "9464"], "'9464' is no address"),
+        (["-o", "app.py/x"], "cannot be made: Not a directory"),
+    ],
+)
+def test_bad_input(here, options, said):
+    """One message, and nothing is started."""
+    program = watch("nap", options=options)
+    out, told = program.communicate(timeout=LIMIT_S)
+
+    assert (program.returncode, out) == (2, "")
+    assert said in told
+    assert "hint: " in told
+
+
+def test_a_port_that_is_taken(here):
+    """It is said before the program starts."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        program = watch("nap", options=["--listen", f"127.0.0.1:{taken.getsockname()[1]}"])
+        out, told = program.communicate(timeout=LIMIT_S)
+
+    assert (program.returncode, out) == (2, "")
+    assert "nothing can be served at" in told
+
+
+@pytest.mark.parametrize("file", ["nothing", "empty"])
+def test_nothing_to_sum_up(here, file):
+    """A file that is not there, and a folder without a log."""
+    Path("empty").mkdir()
+    done = subprocess.run([HEADWAY, "stalls", file], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "hint: " in done.stderr
+
+
+SERVICES = {
+    "wsgi": "app = watched_wsgi(lambda environ, start: (start('200 OK', []), [b'hi'])[1])\napp({}, lambda *_: None)",
+    "asgi": "import asyncio\nasync def ok(*_): pass\nasyncio.run(watched_asgi(ok)({}, None, None))",
+    "worker": "assert not watch_worker()",
+    "gunicorn": "post_fork(None, None)",
+}
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_without_the_native_library_a_service_runs(here, service):
+    """Each line says once that nothing is watched."""
+    code = f"from headway.live.services import *\n{SERVICES[service]}\nwatch_worker()\nprint('runs')"
+    env = os.environ | {"HEADWAY_NATIVE": "/nowhere/libheadway.so"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
+
+    assert done.stdout == "runs\n"
+    assert done.stderr.count("is not watched") == 1
