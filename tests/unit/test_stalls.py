@@ -7,9 +7,10 @@ import pytest
 from made_traces import MS, START_NS
 from told_traces import AT_COMPUTE, Script
 
+from headway.traces.analysis.stall_model import Cause, Kept, StallKind, Thresholds
 from headway.traces.analysis.stall_sums import sum_up, told_rows
 from headway.traces.analysis.stall_words import stall_json, stall_line
-from headway.traces.analysis.stalls import Cause, Kept, StallKind, Thresholds, find_stalls
+from headway.traces.analysis.stalls import find_stalls
 from headway.traces.frames import Collected, CoreTime, Evidence, Frame, Sample
 from headway.traces.loops import Home, home_at, is_within, serves_requests
 from headway.traces.model import Kind

@@ -43,9 +43,10 @@ def _logs(path: Path) -> list[Path]:
 
 
 def _rows(path: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    from headway.traces.analysis.stall_model import Thresholds
     from headway.traces.analysis.stall_sums import told_rows
     from headway.traces.analysis.stall_words import stall_json
-    from headway.traces.analysis.stalls import Thresholds, find_stalls
+    from headway.traces.analysis.stalls import find_stalls
     from headway.traces.reader import read
 
     if path.suffix == ".hwt":

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, final
 
 from headway.live.door import watch_process
 from headway.live.files import begin_ticks
-from headway.live.sampling import Looker, core_time
+from headway.live.sampling import Accounts, Looker
 from headway.live.stacks import Stacks
 from headway.native import CHUNK_BYTES, HOME_LOOP, HOME_NONE, HOME_POOL, Collection, CollectionState, Laps
 from headway.traces.frames import CoreTime, Frame, Sample
@@ -29,6 +29,7 @@ __all__ = ["Limits", "Ring", "Slot"]
 
 _MEMORY_CHUNKS: Final = 128
 """What a process may have in its own memory, of 16 KiB each: it is copied ten times a second."""
+_FRAMES_OF_A_HOME: Final = 4
 _EVIDENCE_NS: Final = 15_000_000_000
 _MOST_SAMPLES, _MOST_CORE_TIMES = 1500, 4000
 _SAMPLED_NS: Final = 10_000_000
@@ -48,7 +49,7 @@ _SLOTS_AT = 64
 _FLAGS_AT = 36
 _FREE_THREADED, _GIL_ENABLED = 1, 2
 WAITING, HOLDING = 2, 3
-_MOST_SLOTS = 32768
+_FEW_SLOTS, _MOST_SLOTS = 8, 32768
 
 
 class Slot(NamedTuple):
@@ -128,7 +129,8 @@ class Ring:
         self._samples: deque[Sample] = deque(maxlen=_MOST_SAMPLES)
         self._core_times: deque[CoreTime] = deque(maxlen=_MOST_CORE_TIMES)
         self._sampled_ns: dict[int, int] = {}
-        self._used_slots = 64
+        self._used_slots = _FEW_SLOTS
+        self._accounts = Accounts(pid)
         self._long_waits: dict[int, int] = {}
         self._queued_ns: dict[int, int] = {}
 
@@ -158,6 +160,7 @@ class Ring:
             os.close(self.pidfd)
         if self._looker is not None:
             self._looker.close()
+        self._accounts.close()
 
     # ------------------------------------------------------------------ looking
     def slots(self) -> Iterator[Slot]:
@@ -201,7 +204,7 @@ class Ring:
                 waits = True
         queued = False
         for tid in list(looked_at)[:_MOST_TIDS]:
-            seen = core_time(self.pid, tid, now_ns)
+            seen = self._accounts.of(tid, now_ns)
             if seen is not None:
                 self._core_times.append(seen)
                 before_ns = self._queued_ns.get(tid, seen.queued_ns)
@@ -237,7 +240,7 @@ class Ring:
         if fresh or not self.stacks.gil:
             self.stacks.update()
         for stack in fresh:
-            home = home_at(self.stacks.frames(stack))
+            home = home_at(self.stacks.frames(stack, _FRAMES_OF_A_HOME))
             self._collection.settle(stack, {None: HOME_NONE, Home.LOOP: HOME_LOOP, Home.POOL: HOME_POOL}[home])
         self.laps = self._collection.laps(now_ns)
 

@@ -18,7 +18,7 @@ from headway.live.memory import ILL_FORMED
 from headway.traces.frames import CoreTime, Frame, text
 from headway.traces.linetable import lines
 
-__all__ = ["LAYOUT_OFFSET", "Looker", "core_time"]
+__all__ = ["LAYOUT_OFFSET", "Accounts", "Looker"]
 
 LAYOUT_OFFSET = 3864
 """Of `struct hw__control` and its `layout` (native/trace/control.h) in a recording's memory."""
@@ -32,6 +32,7 @@ _TABLE_BYTES = 65536
 _FRAME_BYTES = 160
 _CODE_BYTES = 256
 _MOST_CODES = 8192
+_MOST_ACCOUNTS = 64
 _ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 
 
@@ -219,13 +220,31 @@ class Looker:
         return text(self._read(data, size), _ENCODINGS[kind]) if size else ""
 
 
-def core_time(pid: int, tid: int, now_ns: int) -> CoreTime | None:
-    """Return what the system has given a thread up to now; None: it is gone, or the kernel does not tell."""
-    with contextlib.suppress(OSError, ValueError):
-        file = os.open(f"/proc/{pid}/task/{tid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+@final
+class Accounts:
+    """What the system has given threads of one process. Their files are kept open: they are read many times a second."""
+
+    def __init__(self, pid: int) -> None:
+        """Open nothing yet."""
+        self._pid = pid
+        self._files: dict[int, int] = {}
+
+    def of(self, tid: int, now_ns: int) -> CoreTime | None:
+        """Return what a thread was given up to now; None: it is gone, or the kernel does not tell."""
         try:
-            ran, queued, _ = os.read(file, 100).split()
-        finally:
-            os.close(file)
+            if tid not in self._files:
+                if len(self._files) >= _MOST_ACCOUNTS:
+                    self.close()
+                self._files[tid] = os.open(f"/proc/{self._pid}/task/{tid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+            ran, queued, _ = os.pread(self._files[tid], 100, 0).split()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, KeyError):
+                os.close(self._files.pop(tid))
+            return None
         return CoreTime(now_ns, tid, int(ran), int(queued))
-    return None
+
+    def close(self) -> None:
+        """Close what is open."""
+        for file in self._files.values():
+            os.close(file)
+        self._files.clear()

@@ -47,6 +47,7 @@ class Stacks:
         self._file = file
         self._codes: dict[int, _Code] = {}
         self._nodes: dict[int, tuple[int, int, int]] = {}
+        self._frames: dict[tuple[int, int], Frame] = {}
         self._read_until: dict[int, int] = {}
         """By the chunk's place in the file: what is known of it."""
         self.gil = 0
@@ -98,15 +99,18 @@ class Stacks:
             record[function_end : function_end + table_bytes],
         )
 
-    def frames(self, number: int) -> tuple[Frame, ...]:
-        """Return a stack's frames, the innermost first; (): it is not known."""
+    def frames(self, number: int, most: int = _DEPTH) -> tuple[Frame, ...]:
+        """Return a stack's frames, the innermost first, `most` of them; (): it is not known."""
         found: list[Frame] = []
-        while number and len(found) < _DEPTH:
+        while number and len(found) < most:
             parent, code, where = self._nodes.get(number, (0, 0, 0))
             known = self._codes.get(code)
             if known is None:
                 break
-            line = lines(known.linetable, known.first_line, [where])[where]
-            found.append(Frame(known.filename, line, known.function, known.first_line))
+            place = (code, where)
+            if place not in self._frames:
+                line = lines(known.linetable, known.first_line, [where])[where]
+                self._frames[place] = Frame(known.filename, line, known.function, known.first_line)
+            found.append(self._frames[place])
             number = parent if parent < number else 0
         return tuple(found)

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from headway.errors import HeadwayError
+from headway.traces.analysis.stall_model import StallKind, Thresholds
 from headway.traces.analysis.stall_words import stall_json
-from headway.traces.analysis.stalls import StallKind, Thresholds, find_stalls
+from headway.traces.analysis.stalls import find_stalls
 from headway.traces.notes import append_notes, evidence_of
 from headway.traces.reader import read
 

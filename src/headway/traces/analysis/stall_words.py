@@ -4,7 +4,7 @@ import datetime as dt
 from typing import Any, Final
 
 from headway.printable import printable
-from headway.traces.analysis.stalls import Cause, Kept, Part, Stall, StallKind
+from headway.traces.analysis.stall_model import Cause, Kept, Part, Stall, StallKind
 from headway.traces.analysis.words import duration, labels, place, share
 from headway.traces.frames import Frame
 from headway.traces.model import Trace
