@@ -1,5 +1,6 @@
 """`headway watch`, `headway.watch()` and `headway stalls`: what stands still is named, whatever the process does meanwhile."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -222,10 +223,10 @@ def test_in_process(here):
         wait_for(lambda: parts("blocking call", "mine"), "nothing was told")
 
         def served(path):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
+            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)) as connection:
+                connection.request("GET", path)
+                answer = connection.getresponse()
+                return answer.status, answer.read().decode()
 
         counted = 'headway_stalls_total{kind="event loop",cause="blocking call"} 1'
         wait_for(lambda: counted in served("/metrics")[1], "it was not counted")
