@@ -1,12 +1,13 @@
-"""What `headway watch` costs a service: requests/s, p99 and memory, watched beside bare, in turns.
+"""What watching costs a service: requests/s, p99 and memory.
 
 Services: Starlette under uvicorn, Flask under waitress, and an echo server with four connections, whose core is saturated and
 which lets the GIL go twice in some 7 us. Each launch is a fresh process on one core; our C client asks it from another one.
-The sides take turns in drawn order; "bare again" is a bare launch, too, and what it seems to lose is noise. Ratios are of a
-block's launches, with the interval of the sign test. The watcher runs where the system puts it, which is on one of these two
-cores where there are two. Targets: 1 % of requests/s of the two servers, 3 % of the echo server's, p99 unchanged, 5 MB.
+In it `headway.watch()` is switched on and off, next to each other in drawn order: a shared machine changes its speed by a half
+every few seconds, so that launches beside each other tell no per cent. "off again" is the same with nothing switched on, and what
+it seems to lose is noise. The watcher runs where the system puts it, which is on one of these two cores where there are two.
+Targets: 1 % of requests/s of the two servers, 3 % of the echo server's, p99 unchanged, 5 MB.
 
-    python bench/watch_overhead.py [--launches 9] [--seconds 1.5] [--service echo ...] [--json]
+    python bench/watch_overhead.py [--launches 4] [--pairs 10] [--seconds 0.5] [--service echo ...] [--json]
 """
 
 import argparse
@@ -23,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from agent_overhead import median_interval
 
@@ -39,12 +40,12 @@ from headway_agent.load import LoadClient  # noqa: E402
 from locked_environment import locked_python  # noqa: E402
 from policy_corpus import REQUEST, whole_answer  # noqa: E402
 
-SERVERS = Path(__file__).with_name("policy_corpus_server_workload.py")
-ECHO = Path(__file__).with_name("watch_overhead_workload.py")
+WORKLOAD = Path(__file__).with_name("watch_overhead_workload.py")
 ECHOED = "x" * 64
 SERVICES = ("uvicorn", "waitress", "echo")
-SIDES = ("bare", "bare again", "watched")
-WARM_UP_S = 1.5
+SIDES = ("off again", "on")
+SETTLE_S = 0.4
+"""After each switch, under load: the watcher learns where loops wait."""
 PATIENCE_S = 30
 
 
@@ -85,41 +86,59 @@ def answer_bytes(port: int, request: str) -> int:
             time.sleep(0.05)
 
 
-def launch(service: str, side: str, python: str, client: LoadClient, core: int, seconds: float) -> dict[str, float]:
-    """Return what one launch does."""
-    port = free_port()
-    request = ECHOED if service == "echo" else REQUEST
-    program = [python, str(ECHO), str(port)] if service == "echo" else [python, str(SERVERS), service, str(port), "0"]
-    with tempfile.TemporaryDirectory(prefix="watch-overhead-") as folder:
-        watch = [sys.executable, "-m", "headway", "watch", "-o", folder, "--"] if side == "watched" else []
-        said = Path(folder, "said")
-        with said.open("w") as file:
-            process = subprocess.Popen(
-                [*watch, *program],
-                env=original_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=file,
-                start_new_session=True,
-            )
-        try:
-            size = answer_bytes(port, request)
-            for thread in os.listdir(f"/proc/{process.pid}/task"):
-                with contextlib.suppress(ProcessLookupError):
-                    os.sched_setaffinity(int(thread), [core])
-            watcher = int(said.read_text().partition("kill -USR2 ")[2].partition("`")[0] or 0)
-            load: dict[str, Any] = {"port": port, "request": request, "response_bytes": size, "connections": 4}
-            client.run({**load, "duration_s": WARM_UP_S})
-            before_s = cpu_s(watcher) if watcher else 0.0
-            result = client.run({**load, "duration_s": seconds})
-            found = {"rate": result["requests_per_s"], "p99": result["p99_s"], "kib": memory_kib(process.pid)}
-            if watcher:
-                found |= {"watcher_kib": memory_kib(watcher), "watcher_cores": (cpu_s(watcher) - before_s) / seconds}
-                found["stalls"] = len(list(Path(folder).glob("*.hwt")))
-            return found
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+class Service:
+    """A launch. Use it in a `with`."""
+
+    def __init__(self, service: str, python: str, client: LoadClient, core: int, folder: str) -> None:
+        """Start it."""
+        self._client = client
+        self._request = ECHOED if service == "echo" else REQUEST
+        self._port, control = free_port(), free_port()
+        env = original_environment() | {"HEADWAY_NATIVE": str(library_path())}
+        env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(WORKLOAD.parent)])
+        self.process = subprocess.Popen(
+            [python, str(WORKLOAD), service, str(self._port), str(control), folder],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._size = answer_bytes(self._port, self._request)
+        self._control = socket.create_connection(("127.0.0.1", control), PATIENCE_S)
+        self._answers = self._control.makefile("r")
+        for thread in os.listdir(f"/proc/{self.process.pid}/task"):
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(int(thread), [core])
+        self._load(1.0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._answers.close()
+        self._control.close()
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def _load(self, seconds: float) -> dict[str, Any]:
+        load = {"port": self._port, "request": self._request, "response_bytes": self._size, "connections": 4}
+        found: dict[str, Any] = self._client.run({**load, "duration_s": seconds})
+        return found
+
+    def measured(self, switch: str, seconds: float) -> dict[str, float]:
+        """Switch, and return what it does then."""
+        self._control.sendall(f"{switch}\n".encode())
+        watcher = int(self._answers.readline())
+        if watcher:  # it has what cores its parent had: the service's one
+            os.sched_setaffinity(watcher, os.sched_getaffinity(0))
+        self._load(SETTLE_S)
+        before_s = cpu_s(watcher) if watcher else 0.0
+        result = self._load(seconds)
+        found = {"rate": result["requests_per_s"], "p99": result["p99_s"], "kib": float(memory_kib(self.process.pid))}
+        if watcher:
+            found |= {"watcher_kib": memory_kib(watcher), "watcher_cores": (cpu_s(watcher) - before_s) / seconds}
+        return found
 
 
 def told(values: Sequence[float]) -> str:
@@ -131,8 +150,9 @@ def told(values: Sequence[float]) -> str:
 def main() -> None:
     """Do it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--launches", type=int, default=9)
-    parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--launches", type=int, default=4)
+    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--service", action="append", choices=SERVICES)
     parser.add_argument("--interpreter", default="3.13")
     parser.add_argument("--json", action="store_true")
@@ -140,34 +160,39 @@ def main() -> None:
     interpreter = select(discover()[0], [options.interpreter])[0]
     python = locked_python(interpreter, ROOT / "requirements" / "corpus.lock", "corpus")
     cores = sorted(os.sched_getaffinity(0))
-    found: dict[str, list[dict[str, dict[str, float]]]] = {}
+    found: dict[str, dict[str, list[dict[str, dict[str, float]]]]] = {}
     with LoadClient(str(library_path()), [cores[-1]]) as client:
         for service in options.service or SERVICES:
-            blocks = found.setdefault(service, [])
-            for _ in range(options.launches):
-                sides = random.sample(SIDES, len(SIDES))
-                blocks.append(
-                    {side: launch(service, side, python, client, cores[0], options.seconds) for side in sides}
-                )
-                print(f"{service}: {len(blocks)} of {options.launches}", file=sys.stderr)
+            pairs = found.setdefault(service, {side: [] for side in SIDES})
+            for launch in range(options.launches):
+                with (
+                    tempfile.TemporaryDirectory(prefix="watch-overhead-") as folder,
+                    Service(service, python, client, cores[0], folder) as one,
+                ):
+                    for pair in range(2 * options.pairs):
+                        side = SIDES[pair % 2]
+                        sides = random.sample(["off", side], 2)
+                        pairs[side].append(
+                            {name: one.measured("on" if name == "on" else "off", options.seconds) for name in sides}
+                        )
+                print(f"{service}: launch {launch + 1} of {options.launches}", file=sys.stderr)
     if options.json:
         print(json.dumps(found))
         return
-    print(f"{'':24} {'requests/s':>24} {'p99':>24} {'service, KiB':>14} {'watcher, KiB':>13} {'of a core':>10}")
-    for service, blocks in found.items():
-        for side in SIDES[1:]:
-            rates = [one[side]["rate"] / one["bare"]["rate"] for one in blocks]
-            late = [one[side]["p99"] / one["bare"]["p99"] for one in blocks]
-            more = statistics.median(one[side]["kib"] - one["bare"]["kib"] for one in blocks)
-            line = f"{service + ', ' + side:24} {told(rates):>24} {told(late):>24} {more:+14,.0f}"
-            if side == "watched":
-                line += f" {statistics.median(one[side]['watcher_kib'] for one in blocks):13,.0f}"
-                line += f" {statistics.median(one[side]['watcher_cores'] for one in blocks):10.3f}"
+    print(f"{'':24} {'requests/s':>22} {'p99':>22} {'service, KiB':>13} {'watcher, KiB':>13} {'of a core':>10}")
+    for service, sides_of in found.items():
+        for side, pairs_of in sides_of.items():
+            rates = [one[side]["rate"] / one["off"]["rate"] for one in pairs_of]
+            late = [one[side]["p99"] / one["off"]["p99"] for one in pairs_of]
+            line = f"{service + ', ' + side:24} {told(rates):>22} {told(late):>22}"
+            if side == "on":
+                first = min(one["off"]["kib"] for one in pairs_of)
+                more = statistics.median(one["on"]["kib"] for one in pairs_of) - first
+                line += f" {more:+13,.0f} {statistics.median(one['on']['watcher_kib'] for one in pairs_of):13,.0f}"
+                line += f" {statistics.median(one['on']['watcher_cores'] for one in pairs_of):10.3f}"
             print(line)
-        bare = statistics.median(one["bare"]["rate"] for one in blocks)
-        print(
-            f"{'':24} bare {bare:,.0f}/s; recordings while watched: {sum(one['watched']['stalls'] for one in blocks):.0f}"
-        )
+        bare = statistics.median(one["off"]["rate"] for one in sides_of["on"])
+        print(f"{'':24} off {bare:,.0f}/s")
 
 
 if __name__ == "__main__":

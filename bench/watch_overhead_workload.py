@@ -1,4 +1,10 @@
-"""An echo server with a thread for each connection, for bench/watch_overhead.py: watch_overhead_workload.py PORT."""
+"""Services that bench/watch_overhead.py asks, in which watching is switched on and off.
+
+    watch_overhead_workload.py SERVICE PORT CONTROL FOLDER
+
+SERVICE is `echo`, a thread for each connection, or a server of policy_corpus_server_workload.py. Each line that comes to the
+port CONTROL, `on` or `off`, is done and answered: with the watcher's process, or 0.
+"""
 
 import socket
 import sys
@@ -11,11 +17,37 @@ def serve(one):
         one.sendall(data)
 
 
-def main():
-    with socket.create_server(("127.0.0.1", int(sys.argv[1])), backlog=64) as listener:
+def echo(port):
+    with socket.create_server(("127.0.0.1", port), backlog=64) as listener:
         while True:
             connection, _ = listener.accept()
             threading.Thread(target=serve, args=[connection], daemon=True).start()
+
+
+def obey(control, folder):
+    """Switch as told."""
+    import headway
+
+    watch = None
+    with socket.create_server(("127.0.0.1", control)) as listener:
+        connection, _ = listener.accept()
+        with connection, connection.makefile("r") as lines:
+            for line in lines:
+                if watch is not None:
+                    watch.stop()
+                watch = headway.watch(folder, quiet=True) if line.strip() == "on" else None
+                connection.sendall(f"{watch.watcher if watch else 0}\n".encode())
+
+
+def main():
+    service, port, control, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    threading.Thread(target=obey, args=[control, folder], daemon=True, name="control").start()
+    if service == "echo":
+        echo(port)
+    else:
+        import policy_corpus_server_workload
+
+        policy_corpus_server_workload.SERVERS[service](port, 0)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 
-from headway.live.door import watch_process
+from headway.live.door import PROCESS_MEMORY_BYTES, watch_process
 from headway.live.files import begin_ticks
 from headway.live.sampling import Accounts, Looker
 from headway.live.stacks import Stacks
@@ -27,9 +27,10 @@ from headway.traces.loops import Home, home_at
 
 __all__ = ["Limits", "Ring", "Slot"]
 
-_MEMORY_CHUNKS: Final = 128
+_MEMORY_CHUNKS: Final = 256
 """What a process may have in its own memory, of 16 KiB each: it is copied ten times a second."""
 _FRAMES_OF_A_HOME: Final = 4
+_MOST_MEMORY_CHUNKS: Final = PROCESS_MEMORY_BYTES // CHUNK_BYTES
 _EVIDENCE_NS: Final = 15_000_000_000
 _MOST_SAMPLES, _MOST_CORE_TIMES = 1500, 4000
 _SAMPLED_NS: Final = 10_000_000
@@ -106,8 +107,6 @@ class Ring:
             failed.callback(os.close, self._file)
             self._collection = Collection(memory, self._file, Path("headway watch"))
             failed.callback(self._collection.close)
-            self._collection.limit(limits.ring_bytes // CHUNK_BYTES)
-            self._collection.share(_MEMORY_CHUNKS)
             self._collection.watch(loop_ns=limits.loop_ns, pool_ns=limits.request_ns)
             slot_count, slot_bytes, self._slots_at = _SLOTS.unpack(os.pread(memory, _SLOTS.size, _SLOTS_AT))
             if slot_bytes != SLOT_BYTES or not 0 < self._slots_at < 1 << 24:
@@ -123,6 +122,7 @@ class Ring:
         self.stacks = Stacks(self._file)
         self.state = CollectionState(False, 0, 0, 0, 0, 0, 0)
         self.laps: Laps = self._collection.laps(0)
+        """What its threads' laps were up to the last copy."""
         self.blind = ""
         """Why it cannot be seen where threads are; "" where it can."""
         self._looker = self._look_inside(memory)
@@ -130,8 +130,10 @@ class Ring:
         self._core_times: deque[CoreTime] = deque(maxlen=_MOST_CORE_TIMES)
         self._sampled_ns: dict[int, int] = {}
         self._used_slots = _FEW_SLOTS
+        self._room_for = 0
         self._accounts = Accounts(pid)
         self._long_waits: dict[int, int] = {}
+        self._have_room()
         self._queued_ns: dict[int, int] = {}
 
     def _look_inside(self, memory: int) -> Looker | None:
@@ -210,6 +212,7 @@ class Ring:
                 before_ns = self._queued_ns.get(tid, seen.queued_ns)
                 queued = queued or seen.queued_ns - before_ns >= self._limits.loop_ns
                 self._queued_ns[tid] = seen.queued_ns
+        self._have_room()
         for kept in (self._long_waits, self._queued_ns):
             if len(kept) > _MOST_SLOTS:
                 kept.clear()
@@ -243,6 +246,19 @@ class Ring:
             home = home_at(self.stacks.frames(stack, _FRAMES_OF_A_HOME))
             self._collection.settle(stack, {None: HOME_NONE, Home.LOOP: HOME_LOOP, Home.POOL: HOME_POOL}[home])
         self.laps = self._collection.laps(now_ns)
+
+    def _have_room(self) -> None:
+        """Let each thread have a chunk that it writes to, in memory and in the ring, however many there are."""
+        if self._room_for != self._used_slots:
+            self._room_for = self._used_slots
+            open_chunks = 2 * self._used_slots
+            self._collection.limit(max(self._limits.ring_bytes // CHUNK_BYTES, open_chunks))
+            self._collection.share(min(_MOST_MEMORY_CHUNKS, _MEMORY_CHUNKS + open_chunks))
+
+    @property
+    def threads(self) -> int:
+        """How many threads are looked at, at most."""
+        return self._used_slots
 
     # ------------------------------------------------------------------ keeping
     def evidence(self, now_ns: int) -> dict[str, Any]:

@@ -307,6 +307,7 @@ def let_watch(recorder, watcher):
     import gc
 
     library = recorder._library
+    gc.callbacks[:] = [one for one in gc.callbacks if not isinstance(one, _Collections)]
     gc.callbacks.append(_Collections(library.collection))
     # Only where it is needed: a filter of the program's own may end it for this call.
     if os.path.exists(_YAMA):
