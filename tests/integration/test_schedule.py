@@ -148,8 +148,8 @@ nothing = os.open(os.devnull, os.O_RDONLY)
 def trips(times):
     for _ in range(times):
         os.read(nothing, 0)
+rested = 0
 for round in range(3):
-    rested = scheduler.counts()["rests"]
     acquired = -1
     while scheduler.counts()["acquires"] != acquired:  # the other thread is still on its way out
         acquired = scheduler.counts()["acquires"]
@@ -164,6 +164,7 @@ for round in range(3):
     thread.start()
     while scheduler.counts()["granted"] < before["granted"] + 10:  # for ever, where nothing is scheduled
         time.sleep(0.001)
+    rested = scheduler.counts()["rests"]  # while two want it: with one it may rest again at once
     stop = True
     thread.join()
 assert scheduler.active == sys.argv[2]

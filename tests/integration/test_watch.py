@@ -151,6 +151,7 @@ def test_it_is_told_while_the_gil_is_held(here, name):
     first = next(part for part in going_on[0]["parts"] if part["cause"] == "GIL")
 
     assert first["thread"] == "keeper"
+    assert going_on[0]["recording"] in os.listdir("stalls")
     assert first["place"]["function"] == "keeps_the_gil"
     over = wait_for(lambda: parts("GIL"), "its end was not told")
     assert over[0][1]["kept"] == "in one call of C"

@@ -20,12 +20,13 @@ from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.recorder import Recorder
 from headway.errors import RecordingError
 from headway.live.files import check_new
-from headway.native import Collection, library_path
+from headway.live.own_recorder import present_recorder, the_recorder
+from headway.native import Collection
 from headway.traces.analysis import Analysis, analyse
 from headway.traces.model import Trace
 from headway.traces.reader import read
 
-__all__ = ["GilTimes", "Recording", "gil_times", "the_recorder", "trace"]
+__all__ = ["GilTimes", "Recording", "gil_times", "trace"]
 
 
 DEFAULT_BYTES = 64 << 20
@@ -41,19 +42,7 @@ class GilTimes(NamedTuple):
     waited_ns: int
 
 
-_recorder: Recorder | None = None
-_lock = threading.Lock()  # protects _recorder's making, and that a session starts or stops
-
-
-def the_recorder() -> Recorder:
-    """Return this process's recorder. Raises RecordingError, NativeError."""
-    global _recorder  # noqa: PLW0603 there is one per process
-    if _recorder is None:
-        try:
-            _recorder = Recorder(str(library_path()))
-        except UnfitError as error:
-            raise RecordingError(f"this process cannot be recorded: {error}") from error
-    return _recorder
+_lock = threading.Lock()  # that a session starts or stops
 
 
 def gil_times() -> GilTimes:
@@ -66,7 +55,7 @@ def gil_times() -> GilTimes:
         RecordingError: This interpreter cannot be recorded.
         NativeError: The native library is missing or does not fit.
     """
-    recorder = _recorder
+    recorder = present_recorder()
     if recorder is None or not recorder.active:
         with _lock:
             recorder = the_recorder()

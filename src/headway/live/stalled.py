@@ -23,6 +23,7 @@ from headway.traces.reader import read
 __all__ = ["main"]
 
 _FEW = 3
+_MOST_LOG_BYTES = 32 << 20
 _NICE = 10
 """Beside a service that needs its core, this takes a tenth of it."""
 
@@ -37,6 +38,7 @@ def main(path: Path) -> int:
         append_notes(file, evidence_of([json.dumps(told["evidence"]).encode()])[0])
     finally:
         os.close(file)
+    _turn_over(Path(told["log"]))
     limits = told["limits"]
     trace = read(path)
     thresholds = Thresholds(limits["loop_ns"], limits["wait_ns"], limits["request_ns"])
@@ -73,6 +75,13 @@ def _lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield str(row["line"])
         elif row is longest:
             yield f"{row['line']}; {len(waits) - 1} further threads waited too long, as the log tells"
+
+
+def _turn_over(log: Path) -> None:
+    """Have a log that has become long make room for a new one; the one before that goes."""
+    with contextlib.suppress(OSError):
+        if log.stat().st_size >= _MOST_LOG_BYTES:
+            log.replace(log.with_name(f"{log.name.removesuffix('.stalls.jsonl')}.old.stalls.jsonl"))
 
 
 def _private(name: str, flags: int) -> int:

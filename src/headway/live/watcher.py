@@ -137,7 +137,6 @@ class Watcher:
         self._said: set[str] = set()
         self.counts: dict[tuple[str, str], tuple[int, float]] = {}
         """By kind and cause: how many stalls there were, and how many seconds they took."""
-        self.recordings = 0
         tick_s = options.limits.shortest_ns / 1e9 / _TICKS
         self._tick_s = min(_MOST_TICK_S, max(_LEAST_TICK_S, tick_s))
 
@@ -262,7 +261,9 @@ class Watcher:
                 asking.write(json.dumps(told).encode())
                 asking.seek(0)
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "headway.live.stalled", str(path)], stdin=asking, stdout=subprocess.PIPE
+                    [sys.executable, "-P", "-m", "headway.live.stalled", str(path)],
+                    stdin=asking,
+                    stdout=subprocess.PIPE,
                 )
         except OSError as error:
             self._say(f"a recording could not be written in {self._folder}: {error.strerror or error}")
@@ -283,6 +284,7 @@ class Watcher:
             except ValueError:
                 self._say(f"what stood still could not be told: {report.path} has the recording")
                 found = {"stalls": [], "keys": {}}
+                report.asked = True  # what there is, is kept
             self._learn(report, found)
 
     def _learn(self, report: _Report, found: dict[str, Any]) -> None:
@@ -293,8 +295,7 @@ class Watcher:
         for kind, cause, length_s in found["stalls"]:
             count, sum_s = self.counts.get((kind, cause), (0, 0.0))
             self.counts[kind, cause] = (count + 1, sum_s + length_s)
-        if found["stalls"] or report.asked:
-            self.recordings += 1
+        if found["keys"] or report.asked:
             self._kept.append(report.path)
             while len(self._kept) > self._options.keep:
                 with contextlib.suppress(OSError):

@@ -15,7 +15,7 @@ from headway.agent.headway_agent.library import UnfitError
 from headway.agent.headway_agent.recorder import let_watch
 from headway.errors import RecordingError, UsageError
 from headway.live.door import Door
-from headway.live.recording import the_recorder
+from headway.live.own_recorder import the_recorder
 from headway.live.ring import Limits
 from headway.live.watcher import Options
 
@@ -61,7 +61,7 @@ def start_watcher(options: Options) -> tuple[dict[str, str], int]:
         RecordingError: There can be no socket, or no such process.
     """
     door = Door()
-    command = [sys.executable, "-m", "headway.live.watcher", json.dumps(options.to_json())]
+    command = [sys.executable, "-P", "-m", "headway.live.watcher", json.dumps(options.to_json())]
     listener = door.socket.fileno()
     command += [str(listener), str(door.folder), str(door.family)]
     # What a child of this one would record, and where it would call, is none of the watcher's.

@@ -11,6 +11,7 @@ from headway.traces.model import Trace
 
 __all__ = ["advice", "stall_json", "stall_line"]
 
+_DEPTH: Final = 32
 _TOLD: Final = 0.05
 """Causes of a smaller share are not told in the line."""
 _NAMES: Final = {
@@ -105,7 +106,7 @@ def stall_json(trace: Trace, stall: Stall) -> dict[str, Any]:
                 "share": part.time_ns / max(1, stall.length_ns),
                 "thread": None if part.thread is None else trace.threads[part.thread].name,
                 "place": _frame(part.place),
-                "stack": [_frame(one) for one in part.frames],
+                "stack": [_frame(one) for one in part.frames[:_DEPTH]],
                 "kept": None if part.kept is None else part.kept.value,
             }
             for part in stall.parts

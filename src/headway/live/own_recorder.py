@@ -1,0 +1,26 @@
+"""The recorder of this process: there is one, whoever wants it. Needs no numpy, which a watched service need not have."""
+
+from headway.agent.headway_agent.library import UnfitError
+from headway.agent.headway_agent.recorder import Recorder
+from headway.errors import RecordingError
+from headway.native import library_path
+
+__all__ = ["present_recorder", "the_recorder"]
+
+_recorder: Recorder | None = None
+
+
+def the_recorder() -> Recorder:
+    """Return this process's recorder. Raises RecordingError, NativeError."""
+    global _recorder  # noqa: PLW0603 there is one per process
+    if _recorder is None:
+        try:
+            _recorder = Recorder(str(library_path()))
+        except UnfitError as error:
+            raise RecordingError(f"this process cannot be recorded: {error}") from error
+    return _recorder
+
+
+def present_recorder() -> Recorder | None:
+    """Return this process's recorder if somebody has asked for it; else None."""
+    return _recorder
