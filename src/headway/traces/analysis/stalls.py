@@ -309,9 +309,14 @@ class _Finder:
         collected_ns = self._collected_ns(tid, since_ns, until_ns)
         known = self._let_go_at(int(holds.stack[place]), int(holds.length_ns[place]), forced=bool(holds.forced[place]))
         off_ns = round(length_ns * int(holds.off_core_ns[place]) / max(1, int(holds.length_ns[place])))
-        queued_ns = min(off_ns, self._queued_ns(tid, since_ns, until_ns) or 0)
-        queued_ns = min(queued_ns, length_ns - collected_ns) if queued_ns >= _SHORT_QUEUE_NS else 0
-        kept = Kept.C if int(holds.overrun_ns[place]) >= _IN_C_NS else Kept.PYTHON
+        account_ns = self._queued_ns(tid, since_ns, until_ns)
+        queued_ns = min(off_ns, account_ns or 0, length_ns - collected_ns)
+        queued_ns = queued_ns if queued_ns >= _SHORT_QUEUE_NS else 0
+        # After it was asked: without a core it could not let go; asleep, as the system's account tells, it was in a call.
+        late_ns = int(holds.overrun_ns[place])
+        if account_ns is not None:
+            late_ns = int(holds.end_ns[place] - holds.asked_ns[place]) - account_ns
+        kept = Kept.C if late_ns >= _IN_C_NS else Kept.PYTHON
         found = self._placed(Cause.COLLECTION, collected_ns, holder, since_ns, until_ns, known)
         found.append(Part(Cause.CORE, queued_ns, holder))
         rest_ns = length_ns - collected_ns - queued_ns
