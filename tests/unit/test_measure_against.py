@@ -69,7 +69,7 @@ def test_one_that_hangs_is_killed(taken, monkeypatch):
 def test_a_child_that_has_the_pipe_does_not_hold_up_the_end(taken, monkeypatch):
     """A process that has ended has ended, whoever holds its descriptors."""
     monkeypatch.setattr(against, "_LOOK_S", 0.05)
-    monkeypatch.setattr(against, "LIMIT_S", 1.0)
+    monkeypatch.setattr(against, "LIMIT_S", 20.0)
     seen, codes = taken(("C", 1), ("A", 2))
     assert sorted(seen) == ["A", "A", "C"]
     assert codes[1] == 0
