@@ -1,16 +1,22 @@
 """Notes in a trace: what was seen from outside comes back, and damage is passed over."""
 
+import ctypes
 import os
+import subprocess
+from pathlib import Path
 
 import pytest
 from told_traces import convoy
 
+from headway import native
 from headway.live import ring, sampling, stacks
 from headway.traces import format as hwt
 from headway.traces.frames import CoreTime, Evidence, Frame, Sample
 from headway.traces.notes import append_notes, evidence_of
 from headway.traces.reader import read
 from headway.traces.writer import write
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def evidence(samples=3, depth=5):
@@ -79,8 +85,6 @@ def test_the_watcher_s_numbers_are_the_format_s():
     slot, header = hwt.SLOT_DTYPE, hwt.HEADER_DTYPE
 
     assert slot.itemsize == ring.SLOT_BYTES
-    assert slot.fields["wait_buckets"][1] == ring.BUCKETS_OFFSET
-    assert ring.BUCKETS == hwt.WAIT_BUCKETS
     assert ring.Slot._fields == slot.names[: len(ring.Slot._fields)]
     assert ring.SLOT.size == slot.fields["worst_hold_ns"][1]
     assert (ring.WAITING, ring.HOLDING) == (hwt.SLOT_WAITING, hwt.SLOT_HOLDING)
@@ -115,3 +119,28 @@ def test_stacks_are_read_as_the_reader_does(tmp_path):
 
     assert {trace.stack(one) for one in used} <= told
     assert found.gil == trace.gils[0].address
+
+
+def test_the_layout_is_where_the_recorder_leaves_it(tmp_path):
+    """As the C compiler says: where frames are found, and what is told of laps."""
+    lines = [
+        'printf("%zu\\n", HW__CONTROL_OFFSET + offsetof(struct hw__control, layout));',
+        'printf("%zu\\n", sizeof(struct hw_stack_layout));',
+        'printf("%zu\\n", sizeof(struct hw_laps));',
+        'printf("%d %d %d\\n", HW_HOME_NONE, HW_HOME_LOOP, HW_HOME_POOL);',
+    ]
+    source = tmp_path / "layout.c"
+    head = '#include <stddef.h>\n#include <stdio.h>\n#include "headway/collect.h"\n#include "trace/control.h"\n'
+    source.write_text(head + "int main(void) {\n" + "\n".join(lines) + "\nreturn 0;\n}\n")
+    folders = [f"-I{ROOT / 'native'}", f"-I{ROOT / 'native' / 'include'}"]
+    subprocess.run(["cc", "-std=c11", *folders, str(source), "-o", str(tmp_path / "layout")], check=True)
+    out = subprocess.run([str(tmp_path / "layout")], capture_output=True, text=True, check=True).stdout.split()
+
+    assert [int(one) for one in out] == [
+        sampling.LAYOUT_OFFSET,
+        sampling._LAYOUT.size,
+        ctypes.sizeof(native._Laps),
+        native.HOME_NONE,
+        native.HOME_LOOP,
+        native.HOME_POOL,
+    ]

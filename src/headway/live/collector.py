@@ -1,8 +1,7 @@
 """The process that writes the traces of a launch, and does what is left to do when the program has ended.
 
-The program must not have it for a child, and nobody who waits for the program may wait for it: so it is orphaned, has a
-session of its own, the root folder as its current one, no standard stream, and no descriptor but its own. It learns of the program's end
-by a pidfd that was made before the launcher became the program, which keeps the process's id.
+It is nobody's child (headway.live.detached). It learns of the program's end by a pidfd that was made before the launcher became
+the program, which keeps the process's id.
 """
 
 import contextlib

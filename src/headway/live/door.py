@@ -103,7 +103,7 @@ class Door:
 
 @final
 class Reception:
-    """Answers at a door. What is one's own is closed with it, the door included."""
+    """Answers at a door. Closing it closes the door, too."""
 
     def __init__(self, door: Door, begin: Callable[[int, int], None], fail: Callable[[str], None]) -> None:
         """Begin.

@@ -36,9 +36,10 @@ ILL_FORMED = (OSError, struct.error, ArithmeticError, ValueError, IndexError)
 class Memory:
     """The memory of a process, also after that has ended or become another program: then there is nothing in it."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, *, read_only: bool = False) -> None:
         """Raises OSError: it has ended, or may not be traced."""
-        self._file = os.open(f"/proc/{pid}/mem", os.O_RDWR | os.O_CLOEXEC)
+        rights = os.O_RDONLY if read_only else os.O_RDWR
+        self._file = os.open(f"/proc/{pid}/mem", rights | os.O_CLOEXEC)
 
     def __enter__(self) -> "Memory":
         return self

@@ -21,8 +21,8 @@ from headway.live.door import PROCESS_MEMORY_BYTES, watch_process
 from headway.live.files import begin_ticks
 from headway.live.sampling import Accounts, Looker
 from headway.live.stacks import Stacks
-from headway.native import CHUNK_BYTES, HOME_LOOP, HOME_NONE, HOME_POOL, Collection, CollectionState, Laps
-from headway.traces.frames import CoreTime, Frame, Sample
+from headway.native import CHUNK_BYTES, HOME_LOOP, HOME_NONE, HOME_POOL, Collection, Laps
+from headway.traces.frames import CoreTime, Sample, packed
 from headway.traces.loops import Home, home_at
 
 __all__ = ["Limits", "Ring", "Slot"]
@@ -44,7 +44,6 @@ _MOST_TIDS: Final = 16
 SLOT = struct.Struct("<IIiIqQQQQQQ")
 """struct hw__slot: state, serial, tid, gil, since_ns, holds, hold_ns, waits, wait_ns, forced, worst_wait_ns."""
 SLOT_BYTES = 320
-BUCKETS_OFFSET, BUCKETS = 160, 40
 _SLOTS = struct.Struct("<IIQ")
 _SLOTS_AT = 64
 _FLAGS_AT = 36
@@ -120,7 +119,6 @@ class Ring:
         """It has ended."""
         self._began = begin_ticks(pid) if self.pidfd < 0 and not self.gone else None
         self.stacks = Stacks(self._file)
-        self.state = CollectionState(False, 0, 0, 0, 0, 0, 0)
         self.laps: Laps = self._collection.laps(0)
         """What its threads' laps were up to the last copy."""
         self.blind = ""
@@ -176,10 +174,6 @@ class Ring:
             found = Slot._make(SLOT.unpack_from(self._slots, self._slots_at + place * SLOT_BYTES))
             if found.serial:
                 yield found
-
-    def buckets(self, place: int) -> tuple[int, ...]:
-        """Return how many of a thread's waits had which bit length, by the place of its slot."""
-        return struct.unpack_from(f"<{BUCKETS}I", self._slots, self._slots_at + place * SLOT_BYTES + BUCKETS_OFFSET)
 
     def look(self, now_ns: int) -> tuple[bool, bool]:
         """See where threads are that hold the GIL for long, and what the system does with event loops.
@@ -237,8 +231,7 @@ class Ring:
         if hurry:
             self._collection.hurry()
         over = self.gone or (self._began is not None and begin_ticks(self.pid) != self._began)
-        self.state = self._collection.copy(last=over)
-        self.gone = over or self.state.ended
+        self.gone = self._collection.copy(last=over).ended or over
         fresh = self._collection.fresh()
         if fresh or not self.stacks.gil:
             self.stacks.update()
@@ -264,15 +257,7 @@ class Ring:
     def evidence(self, now_ns: int) -> dict[str, Any]:
         """Return what was seen in the last seconds, as notes have it (headway.traces.notes)."""
         since_ns = now_ns - _EVIDENCE_NS
-        frames: dict[Frame, int] = {}
-        samples = [
-            [one.time_ns, one.tid, [frames.setdefault(frame, len(frames)) for frame in one.frames]]
-            for one in self._samples
-            if one.time_ns >= since_ns
-        ]
-        return {
-            "frames": [[one.filename, one.line, one.function, one.first_line] for one in frames],
-            "samples": samples,
+        return packed(one for one in self._samples if one.time_ns >= since_ns) | {
             "core_times": [
                 [one.time_ns, one.tid, one.ran_ns, one.queued_ns] for one in self._core_times if one.time_ns >= since_ns
             ],

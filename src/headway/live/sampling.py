@@ -14,9 +14,9 @@ import struct
 from dataclasses import dataclass
 from typing import Self, final
 
-from headway.live.memory import ILL_FORMED
+from headway.live.memory import ILL_FORMED, Memory
+from headway.traces.codes import ENCODINGS, Code
 from headway.traces.frames import CoreTime, Frame, text
-from headway.traces.linetable import lines
 
 __all__ = ["LAYOUT_OFFSET", "Accounts", "Looker"]
 
@@ -33,7 +33,6 @@ _FRAME_BYTES = 160
 _CODE_BYTES = 256
 _MOST_CODES = 8192
 _MOST_ACCOUNTS = 64
-_ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 
 
 @final
@@ -79,18 +78,6 @@ class _Layout:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class _Code:
-    """A code object, and what it was known by: another one may stand at its address later."""
-
-    known_by: tuple[int, ...]
-    filename: str
-    function: str
-    first_line: int
-    linetable: bytes
-
-
-@final
 class Looker:
     """Reads where threads of one process are. Use it in a `with`, or close it."""
 
@@ -108,8 +95,9 @@ class Looker:
         self._layout = _Layout(*_LAYOUT.unpack(os.pread(memory, _LAYOUT.size, LAYOUT_OFFSET)))
         if not self._layout.makes_sense:
             raise ValueError("no layout")
-        self._file = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
-        self._codes: dict[int, _Code] = {}
+        self._memory = Memory(pid, read_only=True)
+        self._codes: dict[int, tuple[tuple[int, ...], Code]] = {}
+        """By address: what a code object was known by, as another one may stand there later; and the code object."""
 
     def __enter__(self) -> Self:
         return self
@@ -119,9 +107,7 @@ class Looker:
 
     def close(self) -> None:
         """Let go of the process's memory."""
-        file, self._file = self._file, -1
-        if file >= 0:
-            os.close(file)
+        self._memory.close()
 
     def holders_stack(self, gil: int) -> tuple[Frame, ...]:
         """Return where the holder of a GIL is, the innermost frame first; (): it has none, or could not be read.
@@ -131,28 +117,20 @@ class Looker:
         """
         for _ in range(_TRIES):
             try:
-                holder, locked = struct.unpack_from("<Qi", self._read(gil, 24), 8)
+                holder, locked = struct.unpack_from("<Qi", self._memory.read(gil, 24), 8)
                 if locked != 1 or not holder:
                     return ()
                 innermost = self._innermost(holder)
                 found = self._walk(innermost)
-                again, locked = struct.unpack_from("<Qi", self._read(gil, 24), 8)
+                again, locked = struct.unpack_from("<Qi", self._memory.read(gil, 24), 8)
                 if locked == 1 and again == holder and self._innermost(holder) == innermost:
                     return found
             except ILL_FORMED:
                 continue
         return ()
 
-    def _read(self, address: int, size: int) -> bytes:
-        if not 0 < address < 1 << 63:
-            raise OSError(14, "its memory cannot be read")
-        found = os.pread(self._file, size, address)
-        if len(found) != size:
-            raise OSError(14, "its memory cannot be read")
-        return found
-
     def _word(self, address: int) -> int:
-        return int.from_bytes(self._read(address, 8), "little")
+        return self._memory.words(address, 1)[0]
 
     def _innermost(self, thread_state: int) -> int:
         frame = self._word(thread_state + self._layout.thread_frame)
@@ -164,7 +142,7 @@ class Looker:
         for _ in range(2 * _DEPTH):
             if not frame or len(found) == _DEPTH:
                 break
-            words = self._read(frame, _FRAME_BYTES)
+            words = self._memory.read(frame, _FRAME_BYTES)
             code = int.from_bytes(words[where.frame_code : where.frame_code + 8], "little") & ~_TAGS
             previous = int.from_bytes(words[where.frame_previous : where.frame_previous + 8], "little")
             if code and code != where.shim_code:
@@ -172,15 +150,14 @@ class Looker:
                 if known is not None:
                     at = int.from_bytes(words[where.frame_instruction : where.frame_instruction + 8], "little")
                     offset = at - (code + where.code_instructions)
-                    line = lines(known.linetable, known.first_line, [offset])[offset]
-                    found.append(Frame(known.filename, line, known.function, known.first_line))
+                    found.append(known.frame(offset))
             frame = previous
         return tuple(found)
 
-    def _code(self, address: int) -> _Code | None:
+    def _code(self, address: int) -> Code | None:
         """Return what a code object says; None where there is none."""
         where = self._layout
-        words = self._read(address, _CODE_BYTES)
+        words = self._memory.read(address, _CODE_BYTES)
 
         def word(at: int) -> int:
             return int.from_bytes(words[at : at + 8], "little")
@@ -189,35 +166,30 @@ class Looker:
             return None
         first_line = int.from_bytes(words[where.code_first_line : where.code_first_line + 4], "little", signed=True)
         known_by = (first_line, word(where.code_filename), word(where.code_qualname), word(where.code_linetable))
-        known = self._codes.get(address)
-        if known is None or known.known_by != known_by:
+        before, known = self._codes.get(address, (None, None))
+        if known is None or before != known_by:
             if len(self._codes) >= _MOST_CODES:
                 self._codes.clear()
             table = known_by[3]
             size = min(self._word(table + where.object_bytes), _TABLE_BYTES)
-            known = _Code(
-                known_by,
-                self._text(known_by[1]),
-                self._text(known_by[2]),
-                max(0, first_line),
-                self._read(table + where.object_bytes + 16, size) if size else b"",
-            )
-            self._codes[address] = known
+            linetable = self._memory.read(table + where.object_bytes + 16, size) if size else b""
+            known = Code(self._text(known_by[1]), self._text(known_by[2]), max(0, first_line), linetable)
+            self._codes[address] = (known_by, known)
         return known
 
     def _text(self, address: int) -> str:
         where = self._layout
         length = self._word(address + where.object_bytes)
-        (state,) = struct.unpack("<I", self._read(address + where.string_state, 4))
+        (state,) = struct.unpack("<I", self._memory.read(address + where.string_state, 4))
         state >>= where.string_kind_shift
         kind, compact, ascii_ = state & 7, state >> 3 & 1, state >> 4 & 1
-        if kind not in _ENCODINGS:
+        if kind not in ENCODINGS:
             return "?"
         data = address + (where.string_ascii if ascii_ else where.string_other)
         if not compact:
             data = self._word(address + where.string_other)
         size = min(length * kind, _TEXT_BYTES)
-        return text(self._read(data, size), _ENCODINGS[kind]) if size else ""
+        return text(self._memory.read(data, size), ENCODINGS[kind]) if size else ""
 
 
 @final

@@ -6,10 +6,10 @@ beside a service all the time, and is to be small.
 
 import os
 import struct
-from typing import NamedTuple, final
+from typing import final
 
-from headway.traces.frames import Frame, text
-from headway.traces.linetable import lines
+from headway.traces.codes import CODE, Code, code_of
+from headway.traces.frames import Frame
 
 __all__ = ["Stacks"]
 
@@ -22,20 +22,11 @@ _CHUNKS = struct.Struct("<II")
 _CHUNK_COUNT, _CHUNKS_OFFSET = 84, 88
 _META = struct.Struct("<HHI")
 _GIL = struct.Struct("<8xIIQq")
-_CODE = struct.Struct("<8xIiIIIBB2x")
 _NODE = struct.Struct("<8xIIIi")
 _META_CHUNK = 2
 _META_GIL, _META_CODE, _META_NODE = 1, 3, 4
-_ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 _MAIN_GIL = 0
 _DEPTH = 128
-
-
-class _Code(NamedTuple):
-    filename: str
-    function: str
-    first_line: int
-    linetable: bytes
 
 
 @final
@@ -45,7 +36,7 @@ class Stacks:
     def __init__(self, file: int) -> None:
         """Begin. `file` is the descriptor of what the process's collection is copied into."""
         self._file = file
-        self._codes: dict[int, _Code] = {}
+        self._codes: dict[int, Code] = {}
         self._nodes: dict[int, tuple[int, int, int]] = {}
         self._frames: dict[tuple[int, int], Frame] = {}
         self._read_until: dict[int, int] = {}
@@ -80,24 +71,13 @@ class Stacks:
             if kind == _META_NODE and size >= _NODE.size:
                 number, parent, code, where = _NODE.unpack_from(data, at)
                 self._nodes[number] = (parent, code, where)
-            elif kind == _META_CODE and size >= _CODE.size:
-                self._add_code(data[at : at + size])
+            elif kind == _META_CODE and size >= CODE.size:
+                number, code_object = code_of(data[at : at + size])
+                if code_object is not None:
+                    self._codes[number] = code_object
             elif kind == _META_GIL and size >= _GIL.size:
                 self.gil = _GIL.unpack_from(data, at)[2]
             at += size
-
-    def _add_code(self, record: bytes) -> None:
-        number, first, name_bytes, function_bytes, table_bytes, name_kind, function_kind = _CODE.unpack_from(record)
-        name_end = _CODE.size + name_bytes
-        function_end = name_end + function_bytes
-        if function_end + table_bytes > len(record) or name_kind not in _ENCODINGS or function_kind not in _ENCODINGS:
-            return
-        self._codes[number] = _Code(
-            text(record[_CODE.size : name_end], _ENCODINGS[name_kind]),
-            text(record[name_end:function_end], _ENCODINGS[function_kind]),
-            max(0, first),
-            record[function_end : function_end + table_bytes],
-        )
 
     def frames(self, number: int, most: int = _DEPTH) -> tuple[Frame, ...]:
         """Return a stack's frames, the innermost first, `most` of them; (): it is not known."""
@@ -109,8 +89,7 @@ class Stacks:
                 break
             place = (code, where)
             if place not in self._frames:
-                line = lines(known.linetable, known.first_line, [where])[where]
-                self._frames[place] = Frame(known.filename, line, known.function, known.first_line)
+                self._frames[place] = known.frame(where)
             found.append(self._frames[place])
             number = parent if parent < number else 0
         return tuple(found)

@@ -1,8 +1,10 @@
 """Where threads were, and what else was seen of a process from outside; no module here needs numpy."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["Collected", "CoreTime", "Evidence", "Frame", "Sample", "text"]
+__all__ = ["Collected", "CoreTime", "Evidence", "Frame", "Sample", "packed", "text"]
 
 
 def text(data: bytes, encoding: str = "utf-8") -> str:
@@ -75,3 +77,10 @@ class Evidence:
     samples: tuple[Sample, ...] = ()
     core_times: tuple[CoreTime, ...] = ()
     collections: tuple[Collected, ...] = ()
+
+
+def packed(samples: Iterable[Sample]) -> dict[str, Any]:
+    """Return samples as notes have them (headway.traces.notes): each frame once, and named by its place."""
+    frames: dict[Frame, int] = {}
+    rows = [[one.time_ns, one.tid, [frames.setdefault(frame, len(frames)) for frame in one.frames]] for one in samples]
+    return {"frames": [[one.filename, one.line, one.function, one.first_line] for one in frames], "samples": rows}

@@ -9,15 +9,15 @@ A note is a meta record whose text is JSON, so that it may be of any length that
 sense is left out.
 """
 
+import dataclasses
 import json
 import os
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from headway.traces import format as hwt
-from headway.traces.model import CoreTime, Evidence, Frame, Sample
+from headway.traces.frames import CoreTime, Evidence, Frame, Sample, packed
 
 __all__ = ["append_notes", "evidence_of"]
 
@@ -47,41 +47,23 @@ def append_notes(file: int, evidence: Evidence) -> None:
     os.pwrite(file, header.tobytes(), 0)
 
 
-def _samples(samples: Sequence[Sample]) -> Iterable[bytes]:
+def _samples(samples: Sequence[Sample]) -> Iterator[bytes]:
     """Yield notes with samples, each short enough for a chunk. A stack that fits none is cut at its outer end."""
-    frames: dict[Frame, int] = {}
-    rows: list[list[Any]] = []
-    text = b""
-
-    def packed() -> bytes:
-        named = [[one.filename, one.line, one.function, one.first_line] for one in frames]
-        return json.dumps({"frames": named, "samples": rows}, separators=(",", ":")).encode()
-
-    for sample in samples:
-        stack = sample.frames
-        while True:
-            known = dict(frames)
-            for frame in stack:
-                frames.setdefault(frame, len(frames))
-            rows.append([sample.time_ns, sample.tid, [frames[frame] for frame in stack]])
-            longer = packed()
-            if len(longer) <= _ROOM_BYTES:
-                text = longer
-                break
-            rows.pop()
-            frames = known
-            if rows:
-                yield text
-                frames, rows = {}, []
-            elif stack:
-                stack = stack[: len(stack) // 2]
-            else:
-                break
-    if rows:
+    if not samples:
+        return
+    text = json.dumps(packed(samples), separators=(",", ":")).encode()
+    if len(text) <= _ROOM_BYTES:
         yield text
+    elif len(samples) > 1:
+        half = len(samples) // 2
+        yield from _samples(samples[:half])
+        yield from _samples(samples[half:])
+    elif samples[0].frames:
+        one = samples[0]
+        yield from _samples([dataclasses.replace(one, frames=one.frames[: len(one.frames) // 2])])
 
 
-def _core_times(times: Sequence[CoreTime]) -> Iterable[bytes]:
+def _core_times(times: Sequence[CoreTime]) -> Iterator[bytes]:
     each = _ROOM_BYTES // 80  # four numbers of at most 19 digits
     for first in range(0, len(times), each):
         rows = [[one.time_ns, one.tid, one.ran_ns, one.queued_ns] for one in times[first : first + each]]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headway.traces import format as hwt
+from headway.traces.codes import CODE, Code, code_of
 from headway.traces.frames import Frame, text
 from headway.traces.linetable import lines
 from headway.traces.model import Gil
@@ -23,7 +24,6 @@ _MOST_GILS = 256
 
 _META = struct.Struct("<HHI")
 _GIL = struct.Struct("<8xIIQq")
-_CODE = struct.Struct("<8xIiIIIBB2x")
 _NODE = struct.Struct("<8xIIIi")
 _NAME = struct.Struct("<8xiIq")
 _TYPE = struct.Struct("<8xII")
@@ -31,13 +31,12 @@ _NOTE = struct.Struct("<8xI4x")
 _LEAST_BYTES = {
     hwt.META_GIL: _GIL.size,
     hwt.META_GIL_END: _GIL.size,
-    hwt.META_CODE: _CODE.size,
+    hwt.META_CODE: CODE.size,
     hwt.META_NODE: _NODE.size,
     hwt.META_NAME: _NAME.size,
     hwt.META_TYPE: _TYPE.size,
     hwt.META_NOTE: _NOTE.size,
 }
-_ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 
 
 CUT = Frame("", 0, f"(what calls these {hwt.MAX_DEPTH} frames is not recorded)")
@@ -63,13 +62,6 @@ class Name(NamedTuple):
     time_ns: int
     tid: int
     name: str
-
-
-class _Code(NamedTuple):
-    filename: str
-    qualname: str
-    first_line: int
-    linetable: bytes
 
 
 @final
@@ -120,7 +112,7 @@ class Records:
     damaged_bytes: int = 0
     _begun: dict[int, tuple[bool, int, int]] = field(default_factory=dict)
     _ended: dict[int, int] = field(default_factory=dict)
-    _codes: dict[int, dict[int, _Code]] = field(default_factory=lambda: defaultdict(dict))
+    _codes: dict[int, dict[int, Code]] = field(default_factory=lambda: defaultdict(dict))
     _nodes: dict[int, list[NDArray[np.void]]] = field(default_factory=lambda: defaultdict(list))
     _types: dict[int, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
 
@@ -189,34 +181,10 @@ class Records:
         return False
 
     def _add_code(self, owner: int, record: bytes) -> bool:
-        (
-            number,
-            first_line,
-            filename_bytes,
-            qualname_bytes,
-            linetable_bytes,
-            filename_kind,
-            qualname_kind,
-        ) = _CODE.unpack_from(record)
-        filename_end = _CODE.size + filename_bytes
-        qualname_end = filename_end + qualname_bytes
-        sane = (
-            number
-            and number not in self._codes[owner]
-            and filename_kind in _ENCODINGS
-            and qualname_kind in _ENCODINGS
-            and filename_bytes % filename_kind == 0
-            and qualname_bytes % qualname_kind == 0
-            and qualname_end + linetable_bytes <= len(record)
-        )
-        if not sane:
+        number, code = code_of(record)
+        if code is None or number in self._codes[owner]:
             return False
-        self._codes[owner][number] = _Code(
-            text(record[_CODE.size : filename_end], _ENCODINGS[filename_kind]),
-            text(record[filename_end:qualname_end], _ENCODINGS[qualname_kind]),
-            max(first_line, 0),
-            record[qualname_end : qualname_end + linetable_bytes],
-        )
+        self._codes[owner][number] = code
         return True
 
     def gils(self, at_least: int, start_ns: int) -> list[Gil]:

@@ -179,20 +179,16 @@ class _Finder:
         """Return a thread's long waits for the GIL outside of these stalls; those of threads that compute are none."""
         own = self._of(thread)
         found = []
-        for begin in np.flatnonzero(own.kind[:-1] == Kind.WAIT).tolist() if len(own) else []:
-            since_ns, until_ns = int(own.time_ns[begin]), int(own.time_ns[begin + 1])
+        for begin in np.flatnonzero(own.kind == Kind.WAIT).tolist():
+            goes_on = begin == len(own) - 1
+            since_ns = int(own.time_ns[begin])
+            until_ns = self._trace.end_ns if goes_on else int(own.time_ns[begin + 1])
             interrupted = begin > 0 and own.flags[begin - 1] & Flag.FORCED and own.kind[begin - 1] == Kind.RELEASE
             inside = any(one.since_ns <= since_ns and until_ns <= one.until_ns for one in known)
             late = until_ns - since_ns >= least_ns and until_ns >= self._over_since_ns
             if late and not interrupted and not inside:
-                found.append(self._stall(StallKind.WAIT, thread, begin, begin + 1, until_ns, goes_on=False))
-        last = len(own) - 1
-        if last >= 0 and own.kind[last] == Kind.WAIT:
-            until_ns = self._trace.end_ns
-            inside = any(one.goes_on for one in known)
-            interrupted = last > 0 and own.flags[last - 1] & Flag.FORCED and own.kind[last - 1] == Kind.RELEASE
-            if until_ns - own.time_ns[last] >= least_ns and not inside and not interrupted:
-                found.append(self._stall(StallKind.WAIT, thread, last, last, until_ns, goes_on=True))
+                end = begin if goes_on else begin + 1
+                found.append(self._stall(StallKind.WAIT, thread, begin, end, until_ns, goes_on=goes_on))
         return found
 
     # ------------------------------------------------------------------ why
