@@ -178,6 +178,26 @@ static void test_computing_is_told_from_waiting(void) {
     trace_close(&trace);
 }
 
+/* A collector that asks the system itself for CPU times is not told any. */
+static void test_who_watches_is_told_no_cpu_times(void) {
+    const int64_t least_ns[HW_HOMES] = {0};
+    world_collect("watched.hwt");
+    collect_answer();
+    T_EQ(0, hw_collect_watch(collected[collected_count - 1].collection, least_ns));
+    for (int i = 0; i < 4; i++) {
+        void *state = PyEval_SaveThread();
+        usleep(300);
+        PyEval_RestoreThread(state);
+    }
+    T_EQ(0, hw_trace_stop());
+    struct trace trace = trace_open(world_path("watched.hwt"));
+    for (size_t i = 0; i < trace.event_count; i++) {
+        T_EQ(0, trace.events[i].event.flags >> HW__RAN_SHIFT);
+    }
+    T_TRUE(trace.event_count >= 8);
+    trace_close(&trace);
+}
+
 /* Who lets go again and again is looked at now and then, and who is back at once is not told of. */
 static void test_of_many_times_away_few_are_looked_at(void) {
     world_start("few.hwt");
@@ -357,6 +377,7 @@ int main(void) {
     T_RUN(test_forced);
     T_RUN(test_computing_is_told_from_waiting);
     T_RUN(test_of_many_times_away_few_are_looked_at);
+    T_RUN(test_who_watches_is_told_no_cpu_times);
     T_RUN(test_a_hold_is_asked_once);
     T_RUN(test_interval_changes);
     T_RUN(test_threads_fight);

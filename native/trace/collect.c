@@ -535,6 +535,7 @@ void hw_collect_pass(struct hw_collection *to, int last, struct hw_collect_state
 int hw_collect_watch(struct hw_collection *to, const int64_t least_ns[HW_HOMES]) {
     hw__laps_free(to->laps);
     to->laps = hw__laps_new(least_ns);
+    atomic_store_explicit(&to->control->no_cpu_times, 1, memory_order_relaxed);
     return to->laps == NULL ? -ENOMEM : 0;
 }
 

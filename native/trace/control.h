@@ -32,6 +32,9 @@ struct hw__control {
     /* Where frames are, for who looks at the process from outside (src/headway/live/sampling.py);
      * zeros: there are no stacks. Written before the header's magic. */
     struct hw_stack_layout layout;
+    /* The collector asks the system itself what CPU time threads get, so that the process need not
+     * read its own: a system call for most hand-overs. Relaxed: an old value costs some readings. */
+    _Atomic uint32_t no_cpu_times;
 };
 
 /* A claim is an _Atomic uint32_t. The process takes a chunk with a compare-and-swap (acquire). The

@@ -181,6 +181,11 @@ static int64_t cpu_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+static bool cpu_is_told(void) {
+    return atomic_load_explicit(&hw__session.control->no_cpu_times, memory_order_relaxed) == 0 &&
+           hw__allowed(HW__CALL_CLOCK);
+}
+
 static uint32_t share_of(uint64_t cpu, uint64_t length_ns) {
     uint64_t share = cpu >= length_ns ? HW__RAN_ALL : cpu * HW__RAN_ALL / length_ns;
     return (uint32_t)(1 + share) << HW__RAN_SHIFT;
@@ -189,7 +194,7 @@ static uint32_t share_of(uint64_t cpu, uint64_t length_ns) {
 /* The calling thread lets the GIL go by itself: its CPU time, where what follows is to be looked
  * at, else 0. The next time is due after a random while: programs go round in loops. */
 static int64_t going_away(struct hw__thread *thread, int64_t now_ns) {
-    if (now_ns < thread->away_due_ns || !hw__allowed(HW__CALL_CLOCK)) {
+    if (now_ns < thread->away_due_ns || !cpu_is_told()) {
         return 0;
     }
     int64_t due_ns = now_ns - AWAY_BURST_NS;
@@ -292,8 +297,7 @@ void hw__on_acquire(struct hw__gil *gil) {
     /* Of those that waited, and those that compute: they do one of both at each turn. With a short
      * switch interval holds are short, and turns so many that the system call would slow them. */
     bool measured = interval_us >= LONG_HOLD_NS / 1000 &&
-                    (thread->waiting_since_ns != 0 || thread->was_forced) &&
-                    hw__allowed(HW__CALL_CLOCK);
+                    (thread->waiting_since_ns != 0 || thread->was_forced) && cpu_is_told();
     thread->cpu_at_acquire_ns = measured ? cpu_ns() : 0;
     if (thread->waiting_since_ns != 0) {
         uint64_t wait_ns = (uint64_t)(now - thread->waiting_since_ns);

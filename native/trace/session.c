@@ -93,6 +93,8 @@ static int make(uint32_t chunk_count) {
     hw__session.chunk_count = chunk_count;
     bool collected = hw__session.door[0] != '\0';
     atomic_store(&hw__session.control->limit, collected ? first_chunks : chunk_count);
+    /* Counters have no place for them. */
+    atomic_store(&hw__session.control->no_cpu_times, chunk_count == 0);
     struct hw__header *header = mapping;
     header->version = HW__FORMAT_VERSION;
     header->header_bytes = HW__HEADER_BYTES;

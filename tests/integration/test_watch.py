@@ -125,11 +125,12 @@ CAUSES = [("compute", "own code"), ("nap", "blocking call"), ("collect", "garbag
 @pytest.mark.parametrize(("kind", "cause"), CAUSES)
 def test_a_cause_is_named_with_its_line(here, name, kind, cause):
     """The loop's own code, a blocking call in it and a garbage collection, each in the function that did it."""
-    program = watch(kind, python=BY_NAME[name].executable)
+    # How long a collection takes is the machine's affair: 60 to 250 ms.
+    program = watch(kind, python=BY_NAME[name].executable, options=["--over", "30ms"])
     out, said = program.communicate(timeout=LIMIT_S)
 
     assert (program.returncode, out) == (0, "done\n")
-    found = wait_for(lambda: [one for one in parts(cause) if one[1]["time_s"] > 0.05], said)
+    found = wait_for(lambda: [one for one in parts(cause) if one[1]["time_s"] > 0.02], said)
     assert any(part["place"] and part["place"]["function"].endswith(kind) for _, part in found)
     row = found[0][0]
     assert row["recording"] in os.listdir("stalls")

@@ -261,3 +261,34 @@ def test_json_and_sums():
         [{"began": "2026-01-01T00:00:00+00:00", "length_s": 1, "parts": []}],
         1,
     )
+
+
+def test_a_call_that_computes_without_the_gil_by_the_systems_account():
+    """Who watches has no CPU times of its holds: what the system gave the thread tells a computing call from a waiting one."""
+    for ran_ms, cause in ((200, Cause.OWN), (2, Cause.BLOCKED)):
+        script = loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 211, 212, stack=AT_POLL)
+        times = tuple(CoreTime(at(ms), 101, ran * MS, 0) for ms, ran in ((5, 3), (150, 4 + ran_ms), (220, 5 + ran_ms)))
+        stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
+
+        assert stall.cause is cause
+        assert stall.parts[0].place == SLEEP
+        assert abs(stall.parts[0].time_ns - 199 * MS) <= 2 * MS
+
+
+def test_a_call_that_sleeps_with_the_gil_held_by_the_systems_account():
+    """A hold in which the thread did not run is a blocking call, or has no core, as the account tells."""
+    for queued_ms, cause in ((0, Cause.BLOCKED), (190, Cause.CORE)):
+        script = loop(Script()).hold(0, 10, 210, stack=AT_POLL)
+        times = tuple(CoreTime(at(ms), 101, 3 * MS, queued * MS) for ms, queued in ((5, 0), (220, queued_ms)))
+        stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
+
+        assert stall.cause is cause
+        assert stall.parts[0].time_ns >= 188 * MS
+
+
+def test_an_account_that_covers_a_part_of_a_hold_tells_nothing_of_the_rest():
+    """Of what nobody looked at nothing is said."""
+    script = loop(Script()).hold(0, 10, 210, stack=AT_POLL)
+    times = tuple(CoreTime(at(ms), 101, 3 * MS, 0) for ms in (100, 220))
+
+    assert only(with_stacks(script.trace(300, "MainThread"), core_times=times)).cause is Cause.OWN

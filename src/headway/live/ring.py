@@ -8,6 +8,7 @@ Needs no numpy: a watcher runs beside a service all the time.
 """
 
 import contextlib
+import itertools
 import mmap
 import os
 import struct
@@ -19,17 +20,16 @@ from typing import Any, Final, NamedTuple, final
 
 from headway.live.door import PROCESS_MEMORY_BYTES, watch_process
 from headway.live.files import begin_ticks
+from headway.live.homes import Homes
 from headway.live.sampling import Accounts, Looker
 from headway.live.stacks import Stacks
-from headway.native import CHUNK_BYTES, HOME_LOOP, HOME_NONE, HOME_POOL, Collection, Laps
+from headway.native import CHUNK_BYTES, Collection, Laps
 from headway.traces.frames import CoreTime, Sample, packed
-from headway.traces.loops import Home, home_at
 
 __all__ = ["Limits", "Ring", "Slot"]
 
 _MEMORY_CHUNKS: Final = 256
 """What a process may have in its own memory, of 16 KiB each: it is copied ten times a second."""
-_FRAMES_OF_A_HOME: Final = 4
 _MOST_MEMORY_CHUNKS: Final = PROCESS_MEMORY_BYTES // CHUNK_BYTES
 _EVIDENCE_NS: Final = 15_000_000_000
 _MOST_SAMPLES, _MOST_CORE_TIMES = 1500, 4000
@@ -37,6 +37,9 @@ _SAMPLED_NS: Final = 10_000_000
 """A hold of this length is looked at, ..."""
 _OFTEN_NS, _RARELY_NS = 15_000_000, 200_000_000
 """... and then so often at first, and so often at last."""
+_AWAY_NS: Final = 10_000_000
+"""Of a thread that has let the GIL go for so long the system's account is taken: then, and when it is back."""
+_MOST_AWAY: Final = 64
 _MOST_TIDS: Final = 16
 """Of whom the system's account is looked at in one pass."""
 
@@ -48,7 +51,7 @@ _SLOTS = struct.Struct("<IIQ")
 _SLOTS_AT = 64
 _FLAGS_AT = 36
 _FREE_THREADED, _GIL_ENABLED = 1, 2
-WAITING, HOLDING = 2, 3
+IDLE, WAITING, HOLDING = 1, 2, 3
 _FEW_SLOTS, _MOST_SLOTS = 8, 32768
 
 
@@ -119,6 +122,7 @@ class Ring:
         """It has ended."""
         self._began = begin_ticks(pid) if self.pidfd < 0 and not self.gone else None
         self.stacks = Stacks(self._file)
+        self._homes = Homes(self._collection, self.stacks)
         self.laps: Laps = self._collection.laps(0)
         """What its threads' laps were up to the last copy."""
         self.blind = ""
@@ -131,6 +135,8 @@ class Ring:
         self._room_for = 0
         self._accounts = Accounts(pid)
         self._long_waits: dict[int, int] = {}
+        self._away_ns: dict[int, int] = {}
+        """By serial: since when a thread is away whose account was taken."""
         self._have_room()
         self._queued_ns: dict[int, int] = {}
 
@@ -194,23 +200,40 @@ class Ring:
             elif slot.state == WAITING and since_ns >= self._limits.wait_ns // 2:
                 looked_at[slot.tid] = None
                 waits = waits or since_ns >= self._limits.wait_ns
+            if len(looked_at) < _MOST_TIDS and self._goes_or_returns(slot, since_ns):
+                looked_at[slot.tid] = None
             worst_ns = slot.worst_wait_ns
             if worst_ns >= self._limits.wait_ns and self._long_waits.get(slot.serial, 0) != worst_ns:
                 self._long_waits[slot.serial] = worst_ns
                 waits = True
         queued = False
         for tid in list(looked_at)[:_MOST_TIDS]:
-            seen = self._accounts.of(tid, now_ns)
+            seen = self._account(tid, now_ns)
             if seen is not None:
-                self._core_times.append(seen)
                 before_ns = self._queued_ns.get(tid, seen.queued_ns)
                 queued = queued or seen.queued_ns - before_ns >= self._limits.loop_ns
                 self._queued_ns[tid] = seen.queued_ns
         self._have_room()
-        for kept in (self._long_waits, self._queued_ns):
+        for kept in (self._long_waits, self._queued_ns, self._away_ns):
             if len(kept) > _MOST_SLOTS:
                 kept.clear()
         return queued, waits
+
+    def _goes_or_returns(self, slot: Slot, since_ns: int) -> bool:
+        """Tell whether a thread has let the GIL go for long whose account was not taken yet, or is back from that."""
+        if slot.state != IDLE:
+            return self._away_ns.pop(slot.serial, None) is not None
+        if since_ns < _AWAY_NS or self._away_ns.get(slot.serial) == slot.since_ns:
+            return False
+        self._away_ns[slot.serial] = slot.since_ns
+        return True
+
+    def _account(self, tid: int, now_ns: int) -> CoreTime | None:
+        """Take what the system has given a thread up to now."""
+        seen = self._accounts.of(tid, now_ns)
+        if seen is not None:
+            self._core_times.append(seen)
+        return seen
 
     def _sample(self, slot: Slot, now_ns: int) -> None:
         """Look where the holder of the GIL is: often at first, then more rarely."""
@@ -232,12 +255,9 @@ class Ring:
             self._collection.hurry()
         over = self.gone or (self._began is not None and begin_ticks(self.pid) != self._began)
         self.gone = self._collection.copy(last=over).ended or over
-        fresh = self._collection.fresh()
-        if fresh or not self.stacks.gil:
+        self._homes.settle()
+        if not self.stacks.gil:
             self.stacks.update()
-        for stack in fresh:
-            home = home_at(self.stacks.frames(stack, _FRAMES_OF_A_HOME))
-            self._collection.settle(stack, {None: HOME_NONE, Home.LOOP: HOME_LOOP, Home.POOL: HOME_POOL}[home])
         self.laps = self._collection.laps(now_ns)
 
     def _have_room(self) -> None:
@@ -256,6 +276,9 @@ class Ring:
     # ------------------------------------------------------------------ keeping
     def evidence(self, now_ns: int) -> dict[str, Any]:
         """Return what was seen in the last seconds, as notes have it (headway.traces.notes)."""
+        away = (slot.tid for slot in self.slots() if slot.state == IDLE and slot.serial in self._away_ns)
+        for tid in itertools.islice(away, _MOST_AWAY):  # they are away still
+            self._account(tid, now_ns)
         since_ns = now_ns - _EVIDENCE_NS
         return packed(one for one in self._samples if one.time_ns >= since_ns) | {
             "core_times": [

@@ -30,6 +30,8 @@ _SHORT_QUEUE_NS: Final = 1 * _MS
 _ELSEWHERE_NS: Final = 10 * _MS
 _IN_C_NS: Final = 2 * _MS
 """Python code lets the GIL go within microseconds of being asked to."""
+_TICK_NS: Final = 4 * _MS
+"""The system's account of a thread that runs is as old as the last tick of its core, 4 ms with CONFIG_HZ=250."""
 _LEAST_SHARE: Final = 0.02
 """Smaller parts of one cause are told together."""
 
@@ -232,7 +234,10 @@ class _Finder:
         rest_ns = over_ns - begun_ns - collected_ns
         found = self._placed(Cause.COLLECTION, collected_ns, thread, begun_ns, over_ns, stack)
         queued_ns = self._queued_ns(tid, begun_ns, over_ns)
-        off_ns = round(rest_ns * (1 - share)) if share is not None else min(rest_ns, queued_ns or 0)
+        if share is not None:
+            off_ns = round(rest_ns * (1 - share))
+        else:
+            off_ns = min(rest_ns, max(queued_ns or 0, self._off_core_ns(tid, begun_ns, over_ns)))
         found += self._off_core(thread, off_ns, queued_ns, stack)
         return found + self._placed(Cause.OWN, rest_ns - off_ns, thread, begun_ns, over_ns, stack)
 
@@ -257,8 +262,8 @@ class _Finder:
     ) -> list[Part]:
         """Return what a thread did that had let the GIL go by itself."""
         length_ns = over_ns - begun_ns
-        ran_ns = round(length_ns * (share or 0.0))
         tid = self._trace.threads[thread].tid
+        ran_ns = round(length_ns * share) if share is not None else self._ran_away_ns(thread, begun_ns, over_ns)
         queued_ns = min(length_ns - ran_ns, self._queued_ns(tid, begun_ns, over_ns) or 0)
         found = [Part(Cause.OWN, ran_ns, thread, stack), Part(Cause.CORE, queued_ns, thread)]
         rest_ns = length_ns - ran_ns - queued_ns
@@ -305,6 +310,7 @@ class _Finder:
         collected_ns = self._collected_ns(tid, since_ns, until_ns)
         known = self._let_go_at(int(holds.stack[place]), int(holds.length_ns[place]), forced=bool(holds.forced[place]))
         off_ns = round(length_ns * int(holds.off_core_ns[place]) / max(1, int(holds.length_ns[place])))
+        off_ns = max(off_ns, self._off_core_ns(tid, since_ns, until_ns))
         account_ns = self._queued_ns(tid, since_ns, until_ns)
         queued_ns = min(off_ns, account_ns or 0, length_ns - collected_ns)
         queued_ns = queued_ns if queued_ns >= _SHORT_QUEUE_NS else 0
@@ -350,19 +356,50 @@ class _Finder:
     def _is_collecting(self, tid: int, time_ns: int) -> bool:
         return any(one.tid == tid and one.start_ns <= time_ns <= one.end_ns for one in self._trace.evidence.collections)
 
-    def _queued_ns(self, tid: int, since_ns: int, until_ns: int) -> int | None:
-        """Return for how long a thread could run and had no core, at most; None: nobody looked."""
+    def _account(self, tid: int, since_ns: int, until_ns: int) -> tuple[CoreTime, CoreTime] | None:
+        """Return what the system had given a thread before and after a time; None: nobody looked twice."""
         times = self._core_times.get(tid, [])
         if not times:
             return None
         before = times[max(0, bisect.bisect_right(times, since_ns, key=_time_ns) - 1)]
         after = times[min(len(times) - 1, bisect.bisect_left(times, until_ns, key=_time_ns))]
-        if after.time_ns <= before.time_ns:
+        return (before, after) if after.time_ns > before.time_ns else None
+
+    def _queued_ns(self, tid: int, since_ns: int, until_ns: int) -> int | None:
+        """Return for how long a thread could run and had no core, at most; None: nobody looked."""
+        account = self._account(tid, since_ns, until_ns)
+        if account is None:
             return None
+        before, after = account
         queued_ns, looked_ns = after.queued_ns - before.queued_ns, after.time_ns - before.time_ns
         if 2 * (until_ns - since_ns) < looked_ns:  # the rest of it was before or after
             queued_ns = queued_ns * (until_ns - since_ns) // looked_ns
         return max(0, min(queued_ns, until_ns - since_ns))
+
+    def _off_core_ns(self, tid: int, since_ns: int, until_ns: int) -> int:
+        """Return for how long a thread did not run, at least, as the system's account tells; 0 where it tells nothing."""
+        account = self._account(tid, since_ns, until_ns)
+        if account is None or account[0].time_ns > since_ns or account[1].time_ns < until_ns:
+            return 0
+        return max(0, until_ns - since_ns - (account[1].ran_ns - account[0].ran_ns) - _TICK_NS)
+
+    def _ran_away_ns(self, thread: int, since_ns: int, until_ns: int) -> int:
+        """Return for how long a thread ran while it was away, by the system's account and its own holds beside it."""
+        account = self._account(self._trace.threads[thread].tid, since_ns, until_ns)
+        if account is None:
+            return 0
+        before, after = account
+        own = self._of(thread)
+        holds = self._holds.get(own.gil)
+        ran_ns = after.ran_ns - before.ran_ns
+        if holds is not None:
+            mine = holds.thread == thread
+            begin_ns = np.clip(holds.start_ns[mine], before.time_ns, after.time_ns)
+            end_ns = np.clip(holds.end_ns[mine], before.time_ns, after.time_ns)
+            ran_ns -= int((end_ns - begin_ns).sum())
+        seen_ns = min(after.time_ns, until_ns) - max(before.time_ns, since_ns)
+        ran_ns = max(0, min(ran_ns, seen_ns))
+        return ran_ns * (until_ns - since_ns) // seen_ns if seen_ns > 0 else 0
 
     def _collected_ns(self, tid: int, since_ns: int, until_ns: int) -> int:
         """Return for how long a thread collected garbage."""

@@ -1,0 +1,60 @@
+"""Which stacks are an event loop's or a pool's place to wait."""
+
+from headway.live.homes import Homes
+from headway.native import HOME_LOOP, HOME_NONE
+from headway.traces.frames import Frame
+
+POLL = (
+    Frame("/usr/lib/python3.13/selectors.py", 452, "EpollSelector.select", 440),
+    Frame("/usr/lib/python3.13/asyncio/base_events.py", 1989, "BaseEventLoop._run_once", 1960),
+)
+ELSEWHERE = (Frame("/app/app.py", 12, "compute", 10),)
+
+
+class Told:
+    """A collection that gives stacks, and the stacks of its file."""
+
+    def __init__(self):
+        self.fresh_ones = []
+        self.in_the_file = {}
+        self.read = {}
+        self.settled = []
+
+    def fresh(self):
+        found, self.fresh_ones = self.fresh_ones, []
+        return found
+
+    def settle(self, stack, home):
+        self.settled.append((stack, home))
+
+    def update(self):
+        self.read = dict(self.in_the_file)
+
+    def frames(self, number, most):
+        return self.read.get(number, ())[:most]
+
+
+def test_a_stack_whose_frames_come_later_is_settled_then():
+    """An event may be copied a pass before the frames of its stack: taken for no home, a loop would never be seen."""
+    told = Told()
+    homes = Homes(told, told)
+    told.fresh_ones = [1, 2]
+    told.in_the_file = {2: ELSEWHERE}
+    homes.settle()
+    assert told.settled == [(2, HOME_NONE)]
+
+    told.in_the_file[1] = POLL
+    homes.settle()
+    homes.settle()
+    assert told.settled == [(2, HOME_NONE), (1, HOME_LOOP)]
+
+
+def test_stacks_that_never_come_are_bounded():
+    """Of a hostile process's thousands of stacks without frames most are settled as no home."""
+    told = Told()
+    homes = Homes(told, told)
+    told.fresh_ones = list(range(1, 3001))
+    homes.settle()
+
+    assert len(told.settled) == 3000 - 1024
+    assert {home for _, home in told.settled} == {HOME_NONE}
