@@ -73,8 +73,8 @@ struct hw_laps {
     uint32_t loops[HW_LAP_LOOPS];     /* ... their serials */
 };
 
-/* Has laps told from now on: those that take at least so long, by where they began, are too long. The
- * process reads no CPU times from now on: who watches it asks the system for them (schedstat).
+/* Has laps told from now on: those that take at least so long, by where they began, are too long.
+ * The process reads no CPU times from now on: who watches it asks the system for them (schedstat).
  *
  * Returns 0 or -ENOMEM. */
 HW_API int hw_collect_watch(struct hw_collection *collection, const int64_t least_ns[HW_HOMES]);
