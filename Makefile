@@ -28,7 +28,7 @@ lab: setup ## Set everything up and run the quick lab (ARGS="countdown --standar
 		&& $(BIN)/headway lab $${later:+--provide "$(MAKE) --no-print-directory interpreters tools"} $(ARGS)
 
 .PHONY: test
-test: setup interpreters cpython-tests tools browser spin ## Set everything up and run the tests: lint, types, models, Python, native under sanitizers, the page
+test: setup interpreters cpython-tests tools browser spin prometheus ## Set everything up and run the tests: lint, types, models, Python, native under sanitizers, the page
 	@$(BESIDE) steps-beside ARGS=
 	@tools/step.sh "Python tests" $(BIN)/python tools/run_tests.py $(ARGS)
 
@@ -95,6 +95,10 @@ browser: | setup ## Add a headless Chromium in the cache, where the machine has 
 .PHONY: spin
 spin: | setup ## Add the model checker SPIN in the cache, where the machine has not got it
 	@$(BIN)/python tools/provision_spin.py
+
+.PHONY: prometheus
+prometheus: | setup ## Add Prometheus in the cache, where the machine has not got it
+	@$(BIN)/python tools/provision_prometheus.py
 
 .PHONY: model
 model: | spin ## Check the models of the protocols of scheduler and recorder (ARGS="wake rest" for some)

@@ -13,6 +13,7 @@ import pytest
 from default_signals import restore_for_children
 from find_chromium import find_chromium
 from hypothesis import settings
+from provision_prometheus import find_prometheus
 from synthetic import make_interpreter, make_machine, make_settings
 
 from headway.host.paths import cache_folder, interpreters_folder, libraries_folder
@@ -30,6 +31,7 @@ os.environ["HEADWAY_LIBRARIES"] = str(libraries_folder())
 os.environ["HEADWAY_UV"] = find_uv()
 os.environ["HEADWAY_REDIS_BENCHMARK"] = find_redis_benchmark()
 os.environ["HEADWAY_CHROMIUM"] = find_chromium() or ""
+os.environ["HEADWAY_PROMETHEUS"] = find_prometheus() or ""
 os.environ.pop("REDIS_URL", None)
 pytest_plugins = ["pytester"]
 # Tests check what is right, not how long it takes on a busy machine.

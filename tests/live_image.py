@@ -31,12 +31,13 @@ def make_header(slot_count=8, **fields):
 
 
 def make_slots(*threads, slot_count=8):
-    """Return slots; a thread is a dict of fields, with a name as text, a state as a word, `waits_of` as {bucket: n}."""
+    """Return slots; a thread is a dict of fields, with a name as text, a state as a word, `waits_of` and `holds_of` as {bucket: n}."""
     slots = np.zeros(slot_count, hwt.SLOT_DTYPE)
     for slot, thread in zip(slots, threads, strict=False):
         facts = {"tid": 100 + thread["serial"], "state": "idle"} | thread
-        for bucket, count in facts.pop("waits_of", {}).items():
-            slot["wait_buckets"][bucket] = count
+        for which in ("wait", "hold"):
+            for bucket, count in facts.pop(f"{which}s_of", {}).items():
+                slot[f"{which}_buckets"][bucket] = count
         facts["state"] = STATES[facts["state"]]
         facts["name"] = np.void(facts.pop("name", f"t{facts['serial']}").encode().ljust(hwt.NAME_BYTES, b"\0"))
         for name, value in facts.items():

@@ -229,7 +229,7 @@ static inline void trace_slot(const struct trace *trace, uint32_t serial,
             T_EQ(sums->worst_hold_ns, slot->worst_hold_ns);
             T_EQ(sums->worst_wait_ns, slot->worst_wait_ns);
             uint64_t waits = 0;
-            for (int bucket = 0; bucket < HW__WAIT_BUCKETS; bucket++) {
+            for (int bucket = 0; bucket < HW__BUCKETS; bucket++) {
                 waits += slot->wait_buckets[bucket];
             }
             T_EQ(sums->waits, waits);

@@ -336,6 +336,7 @@ void hw__on_release(struct hw__gil *gil) {
     thread->hold_ns += hold_ns;
     struct hw__slot *slot = thread->slot;
     HW__ADD(slot->hold_ns, hold_ns);
+    HW__ADD(slot->hold_buckets[hw__bucket_of(hold_ns)], 1);
     if (hold_ns > thread->worst_hold_ns) {
         thread->worst_hold_ns = hold_ns;
         HW__SET(slot->worst_hold_ns, hold_ns);

@@ -18,14 +18,18 @@ static inline void hw__slot_change(struct hw__thread *thread, uint32_t state, in
     HW__SET(thread->slot->state, state);
 }
 
+static inline unsigned hw__bucket_of(uint64_t length_ns) {
+    unsigned bits = length_ns == 0 ? 0 : 64 - (unsigned)__builtin_clzll(length_ns);
+    return bits < HW__BUCKETS ? bits : HW__BUCKETS - 1;
+}
+
 static inline void hw__slot_count_wait(struct hw__slot *slot, uint64_t wait_ns) {
     HW__ADD(slot->waits, 1);
     HW__ADD(slot->wait_ns, wait_ns);
     if (wait_ns > atomic_load_explicit(&slot->worst_wait_ns, memory_order_relaxed)) {
         HW__SET(slot->worst_wait_ns, wait_ns);
     }
-    unsigned bits = wait_ns == 0 ? 0 : 64 - (unsigned)__builtin_clzll(wait_ns);
-    HW__ADD(slot->wait_buckets[bits < HW__WAIT_BUCKETS ? bits : HW__WAIT_BUCKETS - 1], 1);
+    HW__ADD(slot->wait_buckets[hw__bucket_of(wait_ns)], 1);
 }
 
 #endif

@@ -350,28 +350,38 @@ def test_prometheus_has_this_process_by_role():
             for one in threads: one.join()
             second = scrape()
         third = scrape()
-        role = ("role", "burn")
+        role, where = ("role", "burn"), ("gil", "0")
         read, write = os.pipe()
         if not os.fork():
             mine = scrape()
-            os.write(write, json.dumps([("python_gil_hold_seconds_total", role) in mine, len(mine)]).encode())
+            there = ("cpython_gil_hold_duration_seconds_sum", where, role) in mine
+            os.write(write, json.dumps([there, len(mine)]).encode())
             os._exit(0)
+        reasons = ("voluntary", "forced")
         print(json.dumps({
-            "hold": second["python_gil_hold_seconds_total", role],
-            "wait": second["python_gil_wait_seconds_total", role],
-            "releases": sum(second["python_gil_handovers_total", ("kind", k), role] for k in ("voluntary", "forced")),
-            "waits": second["python_gil_wait_duration_seconds_count", role],
-            "sum": second["python_gil_wait_duration_seconds_sum", role],
+            "hold": second["cpython_gil_hold_duration_seconds_sum", where, role],
+            "holds": second["cpython_gil_hold_duration_seconds_count", where, role],
+            "wait": second["cpython_gil_wait_duration_seconds_sum", where, role],
+            "waits": second["cpython_gil_wait_duration_seconds_count", where, role],
+            "releases": sum(second["cpython_gil_handoffs_total", where, ("reason", k), role] for k in reasons),
+            "enabled": second["cpython_gil_enabled",],
+            "old": {
+                "hold": second["python_gil_hold_seconds_total", role],
+                "wait": second["python_gil_wait_seconds_total", role],
+                "releases": sum(second["python_gil_handovers_total", ("kind", k), role] for k in reasons),
+                "waits": second["python_gil_wait_duration_seconds_count", role],
+            },
             "back": [key for key in first if second[key] < first[key]] + [key for key in second if third[key] < second[key]],
             "child": json.loads(os.read(read, 1000)),
-            "text": b"python_gil_hold_seconds_total" in generate_latest(registry),
+            "text": b"cpython_gil_handoffs_total" in generate_latest(registry),
         }))
     """)
 
     assert found["hold"] > 0
-    assert found["releases"] >= 6
+    assert found["releases"] == found["holds"] >= 6
     assert found["waits"] > 0
-    assert found["sum"] == pytest.approx(found["wait"])
+    assert found["enabled"] == 1
+    assert found["old"] == pytest.approx({name: found[name] for name in ("hold", "wait", "releases", "waits")})
     assert found["back"] == []
     assert found["child"][0] is False
     assert found["child"][1] > 0
@@ -379,7 +389,7 @@ def test_prometheus_has_this_process_by_role():
 
 
 def test_opentelemetry_observes_this_process():
-    """The instruments give seconds and hand-overs by role, as counters that go up."""
+    """The instruments have their units and attributes, the old ones too, and go up."""
     found = run_script("""
         import json
         from opentelemetry.sdk.metrics import MeterProvider
@@ -393,11 +403,19 @@ def test_opentelemetry_observes_this_process():
         for _ in range(100): sum(range(20000))
         data = reader.get_metrics_data()
         metrics = data.resource_metrics[0].scope_metrics[0].metrics
-        print(json.dumps({m.name: [m.unit, m.data.is_monotonic, [[dict(p.attributes), p.value] for p in m.data.data_points]] for m in metrics}))
+        def told(points): return [[dict(p.attributes), p.value] for p in points]
+        print(json.dumps({m.name: [m.unit, getattr(m.data, "is_monotonic", None), told(m.data.data_points)] for m in metrics}))
         provider.shutdown()
     """)
 
-    assert set(found) == {"cpython.gil.hold.time", "cpython.gil.wait.time", "cpython.gil.handovers"}
+    old = {"cpython.gil.hold.time", "cpython.gil.wait.time", "cpython.gil.handovers"}
+    assert set(found) == {"cpython.gil.handoffs", "cpython.gil.enabled"} | old
+    unit, monotonic, points = found["cpython.gil.handoffs"]
+    assert (unit, monotonic) == ("{handoff}", True)
+    assert [point[0] for point in points] == [
+        {"cpython.gil": 0, "thread.role": "all", "reason": reason} for reason in ("voluntary", "forced")
+    ]
+    assert found["cpython.gil.enabled"] == ["1", None, [[{}, 1]]]
     unit, monotonic, ((attributes, value),) = found["cpython.gil.hold.time"]
     assert (unit, monotonic, attributes) == ("s", True, {"role": "all"})
     assert value > 0

@@ -232,7 +232,9 @@ def test_in_process(here):
 
         counted = 'headway_stalls_total{kind="event loop",cause="blocking call"} 1'
         wait_for(lambda: counted in served("/metrics")[1], "it was not counted")
-        assert 'asyncio_eventloop_delay_seconds_bucket{pid="' in served("/metrics")[1]
+        text = served("/metrics")[1]
+        assert 'asyncio_eventloop_delay_seconds_bucket{le="' in text
+        assert 'cpython_gil_hold_duration_seconds_count{gil="0",role="MainThread"}' in text
         assert json.loads(served("/stalls")[1].splitlines()[0])["cause"] == "blocking call"
         assert served("/nothing")[0] == 404
 

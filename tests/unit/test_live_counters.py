@@ -193,7 +193,7 @@ def test_without_a_gil_there_is_none():
 @given(st.lists(st.integers(1, 2**38), min_size=1, max_size=60), st.sampled_from([0.5, 0.9, 0.99]))
 def test_a_percentile_is_off_by_less_than_a_factor_of_two(waits, share):
     """The estimate lies in the bucket of the true value (nearest rank)."""
-    buckets = [0] * hwt.WAIT_BUCKETS
+    buckets = [0] * hwt.BUCKETS
     for wait in waits:
         buckets[wait.bit_length()] += 1
     true = sorted(waits)[math.ceil(share * len(waits)) - 1]

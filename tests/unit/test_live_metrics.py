@@ -1,10 +1,15 @@
 """Metrics by role: names, totals that never go back, and what Prometheus is given."""
 
+import warnings
+from types import SimpleNamespace
+
 import pytest
 from live_image import make_snapshot
+from prometheus_client.parser import text_string_to_metric_families as parse
 
 from headway.live import metrics
-from headway.live.metrics import OTHER, normalised
+from headway.live.exposition import ServiceTotals, Totals, exposition
+from headway.live.roles import OTHER, Roles, cumulative, normalised
 
 
 @pytest.mark.parametrize(
@@ -26,19 +31,24 @@ def test_roles_are_names_without_numbers(name, role):
     assert normalised(name) == role
 
 
+def add(roles, snapshot):
+    roles.add(snapshot.start_ns, (*snapshot.exited, *snapshot.threads))
+
+
 def totals(roles):
-    return {role: (one.hold_ns, one.wait_ns, one.voluntary, one.forced) for role, one in roles.totals.items()}
+    return {role: (one.hold_ns, one.wait_ns, one.voluntary, one.forced) for (_, role), one in roles.totals.items()}
 
 
 def test_threads_of_one_role_add_up():
     """A role has the sum of its threads; the hold in progress is no release yet."""
-    roles = metrics._Roles(normalised, 20)
-    roles.add(
+    roles = Roles(normalised, 20)
+    add(
+        roles,
         make_snapshot(
             100,
             {"serial": 1, "name": "w-1", "hold_ns": 5, "holds": 4, "forced": 1, "wait_ns": 2},
             {"serial": 2, "name": "w-2", "hold_ns": 5, "holds": 4, "state": "holding", "since_ns": 90},
-        )
+        ),
     )
 
     assert totals(roles) == {"w": (20, 2, 6, 1)}
@@ -46,56 +56,125 @@ def test_threads_of_one_role_add_up():
 
 def test_totals_stay_when_a_thread_goes():
     """The totals of a thread that ended stay its role's, and the next in its slot adds to them."""
-    roles = metrics._Roles(normalised, 20)
-    roles.add(make_snapshot(100, {"serial": 1, "name": "w-1", "hold_ns": 50, "holds": 3}))
-    roles.add(make_snapshot(200, {"serial": 1, "name": "w-1", "hold_ns": 70, "holds": 5, "state": "exited"}))
-    roles.add(make_snapshot(300, {"serial": 2, "name": "w-2", "hold_ns": 1, "holds": 1}))
-    roles.add(make_snapshot(400))
+    roles = Roles(normalised, 20)
+    add(roles, make_snapshot(100, {"serial": 1, "name": "w-1", "hold_ns": 50, "holds": 3}))
+    add(roles, make_snapshot(200, {"serial": 1, "name": "w-1", "hold_ns": 70, "holds": 5, "state": "exited"}))
+    add(roles, make_snapshot(300, {"serial": 2, "name": "w-2", "hold_ns": 1, "holds": 1}))
+    add(roles, make_snapshot(400))
 
     assert totals(roles) == {"w": (71, 0, 6, 0)}
 
 
 def test_totals_never_go_back():
     """A torn reading, another name and another recording take nothing away, and nothing is counted twice."""
-    roles = metrics._Roles(normalised, 20)
+    roles = Roles(normalised, 20)
     for hold, name, start in [(50, "a", 1), (40, "a", 1), (55, "a", 1), (60, "b", 1), (10, "a", 2)]:
-        roles.add(make_snapshot(100, {"serial": 1, "name": name, "hold_ns": hold}, start_ns=start))
+        add(roles, make_snapshot(100, {"serial": 1, "name": name, "hold_ns": hold}, start_ns=start))
 
     assert {role: one[0] for role, one in totals(roles).items()} == {"a": 65, "b": 5}
 
 
 def test_there_are_only_so_many_roles():
     """Threads with one role too many are `other`, which is one of the allowed."""
-    roles = metrics._Roles(lambda name: name, 3)
-    roles.add(make_snapshot(100, *({"serial": n, "name": f"n{n}", "hold_ns": 1} for n in range(1, 8))))
+    roles = Roles(lambda name: name, 3)
+    add(roles, make_snapshot(100, *({"serial": n, "name": f"n{n}", "hold_ns": 1} for n in range(1, 8))))
 
     assert {role: one[0] for role, one in totals(roles).items()} == {"n1": 1, "n2": 1, OTHER: 5}
 
 
-def test_the_histogram_is_cumulative():
-    """Buckets have bounds in seconds, each with all waits below; its sum leaves out the wait in progress."""
-    roles = metrics._Roles(normalised, 20)
-    roles.add(
-        make_snapshot(
-            1000,
-            {
-                "serial": 1,
-                "name": "w",
-                "wait_ns": 900,
-                "state": "waiting",
-                "since_ns": 0,
-                "waits_of": {10: 2, 11: 1, 39: 1},
-            },
-        )
-    )
-    one = roles.totals["w"]
+def test_the_histograms_are_cumulative():
+    """Buckets have bounds in seconds, each with all below; sums leave out what is in progress."""
+    roles = Roles(normalised, 20)
+    waiting = {"wait_ns": 900, "state": "waiting", "since_ns": 0, "waits_of": {10: 2, 11: 1, 39: 1}}
+    add(roles, make_snapshot(1000, {"serial": 1, "name": "w", "holds_of": {34: 3}, **waiting}))
+    one = roles.totals[0, "w"]
 
-    bounds = dict(metrics._cumulative(one.wait_buckets))
+    bounds = dict(cumulative(one.wait_buckets))
     assert (one.wait_ns, one.ended_wait_ns) == (1900, 900)
-    assert bounds["1.024e-06"] == 2
-    assert bounds["4.096e-06"] == 3
-    assert bounds["1.073741824"] == 3
-    assert bounds["+Inf"] == 4
+    assert (bounds[1.024e-06], bounds[4.096e-06], bounds[17.179869184]) == (2, 3, 3)
+    assert sum(one.wait_buckets) == 4
+    assert dict(cumulative(one.hold_buckets))[4.294967296] == 0
+    assert dict(cumulative(one.hold_buckets))[17.179869184] == 3
+
+
+def test_gils_are_told_apart():
+    """A pool's threads in two interpreters, each with a GIL of its own, are two series."""
+    roles = Roles()
+    threads = [{"serial": n, "name": "w", "gil": n % 2, "hold_ns": n} for n in range(1, 5)]
+    add(roles, make_snapshot(100, *threads))
+
+    assert {key: one.hold_ns for key, one in roles.totals.items()} == {(1, "w"): 4, (0, "w"): 6}
+
+
+class Counted:
+    """A ring with counters."""
+
+    def __init__(self, *threads, laps=()):
+        self.snapshot = make_snapshot(100, *threads)
+        self.laps = SimpleNamespace(lengths=[0] * 21 + list(laps), lengths_ns=sum(laps))
+
+    def counters(self, _now_ns):
+        return self.snapshot.threads
+
+
+def test_a_service_has_the_sum_of_its_processes_the_ended_ones_too():
+    """Totals of a service do not go back when one of its workers ends, whose ring is not read again."""
+    first = Counted({"serial": 1, "name": "w", "hold_ns": 7, "holds_of": {20: 1}}, laps=[2])
+    second = Counted({"serial": 1, "name": "w", "hold_ns": 5}, laps=[1, 4])
+    service = ServiceTotals()
+    service.now([first, second], 100)
+    service.end(first, 100)
+    del first.snapshot
+    found = service.now([first, second], 100)
+
+    assert {key: one.hold_ns for key, one in found.roles.items()} == {(0, "w"): 12}
+    assert (found.laps[21:], found.laps_ns, found.processes) == ([3, 4], 7, 1)
+
+
+def test_the_text_is_what_prometheus_reads():
+    """All samples come back from the text, of labels with quotes and line ends too, and each has its type."""
+    totals = Totals(stalls={('a "b"\n', "GIL"): (2, 0.5)}, laps=[0] * 22 + [3], laps_ns=9_000_000, processes=1)
+    roles = Roles()
+    add(roles, make_snapshot(100, {"serial": 1, "name": "w\\", "holds": 3, "forced": 1, "holds_of": {12: 3}}))
+    totals.roles = roles.totals
+    families = {one.name: one for one in parse("\n".join(exposition(totals)) + "\n")}
+
+    stall = families["headway_stalls"].samples[0]
+    assert (stall.labels, stall.value) == ({"kind": 'a "b"\n', "cause": "GIL"}, 2)
+    hold = families["cpython_gil_hold_duration_seconds"]
+    assert hold.type == "histogram"
+    assert [one.value for one in hold.samples if one.labels.get("le") in ("1.024e-06", "4.096e-06", "+Inf")] == [
+        0,
+        3,
+        3,
+    ]
+    assert {one.labels["reason"]: one.value for one in families["cpython_gil_handoffs"].samples} == {
+        "voluntary": 2,
+        "forced": 1,
+    }
+    assert families["asyncio_eventloop_delay_seconds"].samples[-1].value in (3, 0.009)
+
+
+def test_old_names_stay_for_one_release():
+    """They are given with a warning, unless they are not wanted."""
+    with pytest.warns(DeprecationWarning, match="python_gil_"):
+        both = {one.name for one in metrics.GilCollector().describe()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        new = {one.name for one in metrics.GilCollector(old_names=False).describe()}
+
+    assert new == {
+        "cpython_gil_wait_duration_seconds",
+        "cpython_gil_hold_duration_seconds",
+        "cpython_gil_handoffs",
+        "cpython_gil_enabled",
+    }
+    assert both - new == {
+        "python_gil_hold_seconds",
+        "python_gil_wait_seconds",
+        "python_gil_handovers",
+        "python_gil_wait_duration_seconds",
+    }
 
 
 def test_no_role_at_all_is_an_error():

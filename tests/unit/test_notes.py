@@ -6,10 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from live_image import make_slots
 from told_traces import convoy
 
 from headway import native
-from headway.live import ring, sampling, stacks
+from headway.live import ring, sampling, slots, stacks
+from headway.live.slots import thread_counters
 from headway.traces import format as hwt
 from headway.traces.frames import CoreTime, Evidence, Frame, Sample
 from headway.traces.notes import append_notes, evidence_of
@@ -84,10 +86,15 @@ def test_the_watcher_s_numbers_are_the_format_s():
     """What the watcher reads without numpy stands where the format has it."""
     slot, header = hwt.SLOT_DTYPE, hwt.HEADER_DTYPE
 
-    assert slot.itemsize == ring.SLOT_BYTES
-    assert ring.Slot._fields == slot.names[: len(ring.Slot._fields)]
-    assert ring.SLOT.size == slot.fields["worst_hold_ns"][1]
-    assert (ring.WAITING, ring.HOLDING) == (hwt.SLOT_WAITING, hwt.SLOT_HOLDING)
+    assert slot.itemsize == slots.SLOT_BYTES == slots.SLOT.size
+    assert slots.Slot._fields == slot.names[: len(slots.Slot._fields)]
+    assert slots.SLOT_HEAD.size == slot.fields["worst_hold_ns"][1]
+    states = (slots.FREE, slots.IDLE, slots.WAITING, slots.HOLDING)
+    assert states == (hwt.SLOT_FREE, hwt.SLOT_IDLE, hwt.SLOT_WAITING, hwt.SLOT_HOLDING)
+    assert slots.BUCKETS == hwt.BUCKETS
+    made = make_slots({"serial": 3, "name": "w", "worst_hold_ns": 9, "waits_of": {2: 5}, "holds_of": {39: 7}})
+    one = thread_counters(made.tobytes(), 0, 10)
+    assert (one.name, one.worst_hold_ns, one.wait_buckets[2], one.hold_buckets[39]) == ("w", 9, 5, 7)
     assert header.fields["slot_count"][1] == ring._SLOTS_AT
     assert (
         header.fields["flags"][1],

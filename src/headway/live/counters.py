@@ -9,10 +9,10 @@ less than a factor of two, and lies in the same bucket as the true one.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from headway.live.slots import SLOT_BYTES, ThreadCounters, thread_counters
 from headway.traces import format as fmt
 
 __all__ = [
@@ -20,52 +20,13 @@ __all__ = [
     "GilRates",
     "Rates",
     "Snapshot",
-    "ThreadCounters",
     "ThreadRates",
     "decode",
     "difference",
     "percentile",
 ]
 
-_STATES = {
-    fmt.SLOT_FREE: "exited",
-    fmt.SLOT_IDLE: "idle",
-    fmt.SLOT_WAITING: "waiting",
-    fmt.SLOT_HOLDING: "holding",
-}
 _BUCKET_MASK = 0xFFFFFFFF  # buckets are 32-bit counters, which wrap around
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadCounters:
-    """What one thread has done since its first event in this recording."""
-
-    serial: int
-    """Its number in the recording: native ids are used again, serials are not."""
-    tid: int
-    name: str
-    """As the program gave it: see headway.printable."""
-    gil: int
-    """The last one that it took."""
-    state: str
-    """holding, waiting or idle; exited for a thread that is over."""
-    state_ns: int
-    """For how long; 0 for exited ones."""
-    holds: int
-    """How often it took the GIL."""
-    hold_ns: int
-    """With the hold in progress."""
-    waits: int
-    """Waits that ended."""
-    wait_ns: int
-    """With the wait in progress."""
-    forced: int
-    """How often it let the GIL go because another thread had asked for it."""
-    worst_wait_ns: int
-    """Of the waits that ended."""
-    worst_hold_ns: int
-    wait_buckets: tuple[int, ...]
-    """[i] counts waits from 2^(i-1) to below 2^i ns; the last one also all longer ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,36 +118,10 @@ class Rates:
     """Those that went, and those that came and went meanwhile."""
 
 
-def _text(raw: bytes) -> str:
-    return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
-
-
-def _thread(row: Sequence[Any], time_ns: int) -> ThreadCounters:
-    state, serial, tid, gil, since, holds, hold, waits, wait, forced, worst_wait, worst_hold, _, name, buckets = row
-    word = _STATES.get(state, "idle")
-    state_ns = max(0, time_ns - since) if state != fmt.SLOT_FREE else 0
-    return ThreadCounters(
-        serial=serial,
-        tid=tid,
-        name=_text(name) or f"thread {tid}",
-        gil=gil,
-        state=word,
-        state_ns=state_ns,
-        holds=holds,
-        hold_ns=hold + (state_ns if word == "holding" else 0),
-        waits=waits,
-        wait_ns=wait + (state_ns if word == "waiting" else 0),
-        forced=forced,
-        worst_wait_ns=worst_wait,
-        worst_hold_ns=worst_hold,
-        wait_buckets=tuple(buckets.tolist()),
-    )
-
-
 def decode(header: np.void, slots: np.ndarray, time_ns: int) -> Snapshot:
     """Return what slots (of SLOT_DTYPE, read after `time_ns`) say."""
-    used = slots[slots["serial"] != 0]
-    rows = [_thread(row, time_ns) for row in used.tolist()]
+    used = slots[slots["serial"] != 0].tobytes()
+    rows = [thread_counters(used, at, time_ns) for at in range(0, len(used), SLOT_BYTES)]
     flags = int(header["flags"])
     return Snapshot(
         time_ns=time_ns,

@@ -16,17 +16,18 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 
 from headway.live.door import PROCESS_MEMORY_BYTES, watch_process
 from headway.live.files import begin_ticks
 from headway.live.homes import Homes
 from headway.live.sampling import Accounts, Looker
+from headway.live.slots import HOLDING, IDLE, SLOT_BYTES, SLOT_HEAD, WAITING, Slot, ThreadCounters, thread_counters
 from headway.live.stacks import Stacks
 from headway.native import CHUNK_BYTES, Collection, Laps
 from headway.traces.frames import CoreTime, Sample, packed
 
-__all__ = ["Limits", "Ring", "Slot"]
+__all__ = ["Limits", "Ring"]
 
 _MEMORY_CHUNKS: Final = 256
 """What a process may have in its own memory, of 16 KiB each: it is copied ten times a second."""
@@ -44,31 +45,11 @@ _MOST_TIDS: Final = 16
 """Of whom the system's account is looked at in one pass."""
 
 # native/trace/format.h; a test holds them against traces/format.py.
-SLOT = struct.Struct("<IIiIqQQQQQQ")
-"""struct hw__slot: state, serial, tid, gil, since_ns, holds, hold_ns, waits, wait_ns, forced, worst_wait_ns."""
-SLOT_BYTES = 320
 _SLOTS = struct.Struct("<IIQ")
 _SLOTS_AT = 64
 _FLAGS_AT = 36
 _FREE_THREADED, _GIL_ENABLED = 1, 2
-IDLE, WAITING, HOLDING = 1, 2, 3
 _FEW_SLOTS, _MOST_SLOTS = 8, 32768
-
-
-class Slot(NamedTuple):
-    """The counters of a thread."""
-
-    state: int
-    serial: int
-    tid: int
-    gil: int
-    since_ns: int
-    holds: int
-    hold_ns: int
-    waits: int
-    wait_ns: int
-    forced: int
-    worst_wait_ns: int
 
 
 @final
@@ -177,9 +158,15 @@ class Ring:
                 break
             self._used_slots = min(self._slot_count, 2 * self._used_slots)
         for place in range(self._used_slots):
-            found = Slot._make(SLOT.unpack_from(self._slots, self._slots_at + place * SLOT_BYTES))
+            found = Slot._make(SLOT_HEAD.unpack_from(self._slots, self._slots_at + place * SLOT_BYTES))
             if found.serial:
                 yield found
+
+    def counters(self, now_ns: int) -> list[ThreadCounters]:
+        """Return all counters of all threads that there are, or were."""
+        places = range(self._used_slots)
+        found = (thread_counters(self._slots, self._slots_at + place * SLOT_BYTES, now_ns) for place in places)
+        return [one for one in found if one.serial]
 
     def look(self, now_ns: int) -> tuple[bool, bool]:
         """See where threads are that hold the GIL for long, and what the system does with event loops.

@@ -21,6 +21,7 @@ from typing import Any, Final, final
 
 from headway.live.detached import Program, alone, detached
 from headway.live.door import Door, Reception
+from headway.live.exposition import ServiceTotals, Totals
 from headway.live.ring import Limits, Ring
 
 __all__ = ["Options", "main"]
@@ -135,8 +136,9 @@ class Watcher:
         self._reception = Reception(door, self._begin, self._say)
         self._dump = False
         self._said: set[str] = set()
-        self.counts: dict[tuple[str, str], tuple[int, float]] = {}
+        self._counts: dict[tuple[str, str], tuple[int, float]] = {}
         """By kind and cause: how many stalls there were, and how many seconds they took."""
+        self._service = ServiceTotals()
         tick_s = options.limits.shortest_ns / 1e9 / _TICKS
         self._tick_s = min(_MOST_TICK_S, max(_LEAST_TICK_S, tick_s))
 
@@ -145,10 +147,11 @@ class Watcher:
         """Where stalls are written to, a line each."""
         return self._folder / f"{self._options.name}.stalls.jsonl"
 
-    @property
-    def rings(self) -> list[Ring]:
-        """Those of the processes that live."""
-        return [one.ring for one in self._rings]
+    def totals(self) -> Totals:
+        """Return what there was up to now, over all processes. Any thread may ask."""
+        found = self._service.now([one.ring for one in self._rings], time.monotonic_ns())
+        found.stalls = dict(self._counts)
+        return found
 
     def ask(self, *_: object) -> None:
         """Have a recording of each process written, as soon as may be."""
@@ -293,8 +296,8 @@ class Watcher:
         while len(one.keys) > _MOST_KEYS:
             one.keys.pop(next(iter(one.keys)))
         for kind, cause, length_s in found["stalls"]:
-            count, sum_s = self.counts.get((kind, cause), (0, 0.0))
-            self.counts[kind, cause] = (count + 1, sum_s + length_s)
+            count, sum_s = self._counts.get((kind, cause), (0, 0.0))
+            self._counts[kind, cause] = (count + 1, sum_s + length_s)
         if found["keys"] or report.asked:
             self._kept.append(report.path)
             while len(self._kept) > self._options.keep:
@@ -313,6 +316,7 @@ class Watcher:
         """A process is gone: what it has left is told."""
         if one.over_ns or one.doubtful_ns or one.asked:
             self._report(one, time.monotonic_ns())
+        self._service.end(one.ring, time.monotonic_ns())
         self._rings.remove(one)
         if one.ring.pidfd >= 0:
             self._reception.forget(one.ring.pidfd)

@@ -9,6 +9,7 @@ import numpy as np
 __all__ = [
     "ACQUIRE",
     "ASSUMED",
+    "BUCKETS",
     "CHUNK_BYTES",
     "CHUNK_CLOSED",
     "CHUNK_DTYPE",
@@ -67,7 +68,6 @@ __all__ = [
     "STRUCTS",
     "UNPARK",
     "WAIT",
-    "WAIT_BUCKETS",
 ]
 
 MAGIC = b"\x89HWT\r\n\x1a\n"
@@ -76,7 +76,7 @@ HEADER_BYTES = 4096
 CHUNK_BYTES = 16384
 CHUNK_HEADER_BYTES = 128
 NAME_BYTES = 64
-WAIT_BUCKETS = 40
+BUCKETS = 40
 COMMAND_BYTES = 1024
 PATH_BYTES = 512
 
@@ -182,7 +182,9 @@ SLOT_DTYPE = np.dtype(
         ("worst_hold_ns", "<u8"),
         ("reserved", "<u8", 2),
         ("name", f"V{NAME_BYTES}"),
-        ("wait_buckets", "<u4", WAIT_BUCKETS),
+        ("wait_buckets", "<u4", BUCKETS),
+        ("hold_buckets", "<u4", BUCKETS),
+        ("reserved_too", "<u8", 4),
     ],
     align=True,
 )

@@ -1,0 +1,133 @@
+"""What a watcher counts, over all processes that it watches or has watched, in Prometheus' text format.
+
+Without prometheus_client: the watcher needs nothing but the standard library.
+"""
+
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, final
+
+from headway.live.ring import Ring
+from headway.live.roles import Roles, RoleTotals, cumulative
+
+__all__ = ["ServiceTotals", "Totals", "exposition"]
+
+_LAP_POWERS: Final = range(20, 36)
+"""Of the histogram of event loops' delay, as powers of two in nanoseconds: 1 ms to 34 s."""
+_CUT: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
+
+
+@final
+@dataclass
+class Totals:
+    """What there was so far; nothing of it goes down."""
+
+    stalls: dict[tuple[str, str], tuple[int, float]] = field(default_factory=dict)
+    """By kind and cause: how many there were, and how many seconds they took."""
+    roles: dict[tuple[int, str], RoleTotals] = field(default_factory=dict)
+    """By GIL and role."""
+    laps: list[int] = field(default_factory=list)
+    """[i] counts event loops' laps with bit length i in ns."""
+    laps_ns: int = 0
+    processes: int = 0
+    """That are watched now."""
+
+    def _add_laps(self, lengths: Sequence[int], lengths_ns: int) -> None:
+        more = len(lengths) - len(self.laps)
+        self.laps = [a + b for a, b in zip(self.laps + [0] * more, lengths, strict=True)]
+        self.laps_ns += lengths_ns
+
+    def add(self, roles: dict[tuple[int, str], RoleTotals], lengths: Sequence[int], lengths_ns: int) -> None:
+        """Add what a process has done."""
+        for key, one in roles.items():
+            self.roles.setdefault(key, RoleTotals()).add(one)
+        self._add_laps(lengths, lengths_ns)
+
+
+@final
+class ServiceTotals:
+    """Adds up a service's processes, those that have ended too. Several threads may ask."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self._lock = threading.Lock()  # protects the others
+        self._ended = Totals()
+        self._roles: dict[Ring, Roles] = {}
+        self._over: weakref.WeakSet[Ring] = weakref.WeakSet()
+
+    def _read(self, ring: Ring, now_ns: int) -> Roles:
+        roles = self._roles.setdefault(ring, Roles())
+        roles.add(0, ring.counters(now_ns))
+        return roles
+
+    def end(self, ring: Ring, now_ns: int) -> None:
+        """Keep what a process has done; its ring may be closed after this."""
+        with self._lock:
+            roles = self._read(ring, now_ns)
+            self._ended.add(roles.totals, ring.laps.lengths, ring.laps.lengths_ns)
+            del self._roles[ring]
+            self._over.add(ring)
+
+    def now(self, rings: Iterable[Ring], now_ns: int) -> Totals:
+        """Return all that was done up to now."""
+        found = Totals()
+        with self._lock:
+            found.add(self._ended.roles, self._ended.laps, self._ended.laps_ns)
+            for ring in rings:
+                if ring not in self._over:
+                    found.add(self._read(ring, now_ns).totals, ring.laps.lengths, ring.laps.lengths_ns)
+                    found.processes += 1
+        return found
+
+
+def _labels(**labels: object) -> str:
+    words = (f'{name}="{"".join(_CUT.get(one, one) for one in str(value))}"' for name, value in labels.items())
+    return ",".join(words)
+
+
+def _head(name: str, kind: str, what: str) -> Iterator[str]:
+    yield f"# HELP {name} {what}"
+    yield f"# TYPE {name} {kind}"
+
+
+def _histogram(name: str, labels: str, below: Iterable[tuple[float, int]], count: int, sum_s: float) -> Iterator[str]:
+    comma = "," if labels else ""
+    for bound, below_it in below:
+        yield f'{name}_bucket{{{labels}{comma}le="{bound!r}"}} {below_it}'
+    yield f'{name}_bucket{{{labels}{comma}le="+Inf"}} {count}'
+    braces = f"{{{labels}}}" if labels else ""
+    yield f"{name}_sum{braces} {sum_s!r}"
+    yield f"{name}_count{braces} {count}"
+
+
+def exposition(totals: Totals) -> Iterator[str]:
+    """Yield the lines of Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats)."""
+    stalls = sorted(totals.stalls.items())
+    yield from _head("headway_stalls_total", "counter", "What stood still for too long, by what it was and why.")
+    for (kind, cause), (count, _) in stalls:
+        yield f"headway_stalls_total{{{_labels(kind=kind, cause=cause)}}} {count}"
+    yield from _head("headway_stalls_seconds_total", "counter", "For how long.")
+    for (kind, cause), (_, sum_s) in stalls:
+        yield f"headway_stalls_seconds_total{{{_labels(kind=kind, cause=cause)}}} {sum_s!r}"
+    yield from _head("headway_watched_processes", "gauge", "Processes that are watched now.")
+    yield f"headway_watched_processes {totals.processes}"
+    name = "asyncio_eventloop_delay_seconds"
+    yield from _head(name, "histogram", "How long event loops took from one look at their connections to the next.")
+    laps = [(2**power / 1e9, sum(totals.laps[: power + 1])) for power in _LAP_POWERS]
+    yield from _histogram(name, "", laps, sum(totals.laps), totals.laps_ns / 1e9)
+    roles = sorted(totals.roles.items())
+    for which in ("wait", "hold"):
+        name = f"cpython_gil_{which}_duration_seconds"
+        what = "waits for the GIL" if which == "wait" else "holds of the GIL"
+        yield from _head(name, "histogram", f"Single {what} that ended.")
+        for (gil, role), one in roles:
+            buckets: list[int] = getattr(one, f"{which}_buckets")
+            sum_s = getattr(one, f"ended_{which}_ns") / 1e9
+            yield from _histogram(name, _labels(gil=gil, role=role), cumulative(buckets), sum(buckets), sum_s)
+    name = "cpython_gil_handoffs_total"
+    yield from _head(name, "counter", "Releases of the GIL: voluntary, or forced on another thread's request.")
+    for (gil, role), one in roles:
+        for reason in ("voluntary", "forced"):
+            yield f"{name}{{{_labels(gil=gil, role=role, reason=reason)}}} {getattr(one, reason)}"

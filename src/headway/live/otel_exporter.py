@@ -1,0 +1,109 @@
+"""OpenTelemetry's histograms of single waits for the GIL and holds of it, put beside what a program exports.
+
+    PeriodicExportingMetricReader(GilExporter(OTLPMetricExporter()))
+
+The SDK's own histogram would have to be told of each wait and hold, of which there may be a million a second. They are
+counted by the recorder already; this exporter adds the counts to each export. Needs the SDK (opentelemetry-sdk).
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    MetricExporter,
+    MetricExportResult,
+    MetricsData,
+    ResourceMetrics,
+    ScopeMetrics,
+)
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+from headway import __version__
+from headway.live.metrics import Counting
+from headway.live.roles import BOUNDS_S, MAX_ROLES, cumulative
+
+__all__ = ["GilExporter"]
+
+
+def _point(buckets: Sequence[int], sum_ns: int, attributes: dict[str, Any], since_ns: int) -> HistogramDataPoint:
+    """Return a histogram; its least and most are known to a power of two."""
+    below = [count for _, count in cumulative(buckets)]
+    used = [power for power, count in enumerate(buckets) if count]
+    return HistogramDataPoint(
+        attributes=attributes,
+        start_time_unix_nano=since_ns,
+        time_unix_nano=time.time_ns(),
+        count=sum(buckets),
+        sum=sum_ns / 1e9,
+        bucket_counts=[b - a for a, b in zip([0, *below], [*below, sum(buckets)], strict=True)],
+        explicit_bounds=list(BOUNDS_S),
+        min=2 ** used[0] / 2e9 if used else 0.0,
+        max=2 ** used[-1] / 1e9 if used else 0.0,
+    )
+
+
+class GilExporter(MetricExporter):
+    """Adds cpython.gil.wait.duration and cpython.gil.hold.duration to what another exporter gets.
+
+    Both are in s, cumulative, with the attributes `cpython.gil` (0 is the main interpreter's) and `thread.role`.
+    """
+
+    def __init__(
+        self, exporter: MetricExporter, *, role: Callable[[str], str] | None = None, max_roles: int = MAX_ROLES
+    ) -> None:
+        """Prepare; the first export starts the counting.
+
+        Args:
+            exporter: What sends them: an OTLPMetricExporter, ConsoleMetricExporter, ...
+            role: Gives a thread's role by its name; else `headway.live.roles.normalised`.
+            max_roles: How many roles there may be at most, the last of which is `other`.
+        """
+        super().__init__(
+            preferred_temporality=exporter._preferred_temporality,  # noqa: SLF001 readers take them from an exporter
+            preferred_aggregation=exporter._preferred_aggregation,  # noqa: SLF001
+        )
+        self._exporter = exporter
+        self._counting = Counting(role, max_roles)
+
+    def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **more: Any) -> MetricExportResult:
+        """Export these and ours.
+
+        Raises:
+            RecordingError: This interpreter cannot be recorded.
+            NativeError: The native library is missing or does not fit.
+        """
+        # Of two scopes with the same name the OTLP exporter sends one: the instruments have `headway`.
+        ours = ScopeMetrics(InstrumentationScope("headway.live", __version__), self._metrics(), "")
+        resources = [
+            ResourceMetrics(one.resource, [*one.scope_metrics, ours], one.schema_url)
+            for one in metrics_data.resource_metrics
+        ]
+        return self._exporter.export(MetricsData(resource_metrics=resources), timeout_millis, **more)
+
+    def _metrics(self) -> list[Metric]:
+        totals, since_ns = self._counting.totals(), self._counting.since_ns
+        waits, holds = [], []
+        for (gil, role), one in totals.items():
+            attributes = {"cpython.gil": gil, "thread.role": role}
+            waits.append(_point(one.wait_buckets, one.ended_wait_ns, attributes, since_ns))
+            holds.append(_point(one.hold_buckets, one.ended_hold_ns, attributes, since_ns))
+        return [
+            Metric(name, what, "s", Histogram(points, AggregationTemporality.CUMULATIVE))
+            for name, what, points in (
+                ("cpython.gil.wait.duration", "Single waits for the GIL that ended.", waits),
+                ("cpython.gil.hold.duration", "Single holds of the GIL that ended.", holds),
+            )
+        ]
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        """Send what waits."""
+        return self._exporter.force_flush(timeout_millis)
+
+    def shutdown(self, timeout_millis: float = 30_000, **more: Any) -> None:
+        """Be used no more."""
+        self._exporter.shutdown(timeout_millis, **more)

@@ -1,0 +1,117 @@
+"""The counters of a process's threads, decoded from the memory that it records into (struct hw__slot).
+
+Without numpy: the watcher reads them, which runs beside a service all the time.
+"""
+
+import struct
+from dataclasses import dataclass
+from mmap import mmap
+from typing import Final, NamedTuple
+
+__all__ = [
+    "BUCKETS",
+    "FREE",
+    "HOLDING",
+    "IDLE",
+    "SLOT",
+    "SLOT_BYTES",
+    "SLOT_HEAD",
+    "WAITING",
+    "Slot",
+    "ThreadCounters",
+    "thread_counters",
+]
+
+# native/trace/format.h; a test holds them against traces/format.py.
+FREE, IDLE, WAITING, HOLDING = 0, 1, 2, 3
+BUCKETS: Final = 40
+SLOT_BYTES: Final = 512
+SLOT_HEAD: Final = struct.Struct("<IIiIqQQQQQQ")
+SLOT: Final = struct.Struct(f"<IIiIqQQQQQQQ16x64s{BUCKETS}I{BUCKETS}I32x")
+_HEAD_FIELDS: Final = 12
+_STATES: Final = {FREE: "exited", IDLE: "idle", WAITING: "waiting", HOLDING: "holding"}
+
+
+class Slot(NamedTuple):
+    """The first counters of a thread, as SLOT_HEAD has them: those that are looked at many times a second."""
+
+    state: int
+    serial: int
+    tid: int
+    gil: int
+    since_ns: int
+    holds: int
+    hold_ns: int
+    waits: int
+    wait_ns: int
+    forced: int
+    worst_wait_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadCounters:
+    """What one thread has done since its first event in this recording."""
+
+    serial: int
+    """Its number in the recording: native ids are used again, serials are not."""
+    tid: int
+    name: str
+    """As the program gave it: see headway.printable."""
+    gil: int
+    """The last one that it took."""
+    state: str
+    """holding, waiting or idle; exited for a thread that is over."""
+    state_ns: int
+    """For how long; 0 for exited ones."""
+    holds: int
+    """How often it took the GIL."""
+    hold_ns: int
+    """With the hold in progress."""
+    waits: int
+    """Waits that ended."""
+    wait_ns: int
+    """With the wait in progress."""
+    forced: int
+    """How often it let the GIL go because another thread had asked for it."""
+    worst_wait_ns: int
+    """Of the waits that ended."""
+    worst_hold_ns: int
+    wait_buckets: tuple[int, ...]
+    """[i] counts waits from 2^(i-1) to below 2^i ns; the last one also all longer ones."""
+    hold_buckets: tuple[int, ...]
+    """The same of holds that ended."""
+
+
+def thread_counters(data: "bytes | mmap", at: int, time_ns: int) -> ThreadCounters:
+    """Return what a slot says.
+
+    Args:
+        data: Memory of the process.
+        at: Where the slot stands in it.
+        time_ns: CLOCK_MONOTONIC, of before it was read.
+    """
+    fields = SLOT.unpack_from(data, at)
+    state, serial, tid, gil, since_ns, holds, hold_ns, waits, wait_ns, forced, worst_wait_ns, worst_hold_ns = fields[
+        :_HEAD_FIELDS
+    ]
+    name = fields[_HEAD_FIELDS].split(b"\0", 1)[0].decode("utf-8", "replace")
+    buckets = fields[_HEAD_FIELDS + 1 :]
+    word = _STATES.get(state, "idle")
+    state_ns = max(0, time_ns - since_ns) if state != FREE else 0
+    return ThreadCounters(
+        serial=serial,
+        tid=tid,
+        name=name or f"thread {tid}",
+        gil=gil,
+        state=word,
+        state_ns=state_ns,
+        holds=holds,
+        hold_ns=hold_ns + (state_ns if state == HOLDING else 0),
+        waits=waits,
+        wait_ns=wait_ns + (state_ns if state == WAITING else 0),
+        forced=forced,
+        worst_wait_ns=worst_wait_ns,
+        worst_hold_ns=worst_hold_ns,
+        wait_buckets=buckets[:BUCKETS],
+        hold_buckets=buckets[BUCKETS:],
+    )
