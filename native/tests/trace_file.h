@@ -29,6 +29,7 @@ struct trace_meta {
 /* What a thread, or all of them, counted by the events. */
 struct trace_sums {
     uint64_t holds, hold_ns, waits, wait_ns, forced, worst_hold_ns, worst_wait_ns;
+    uint64_t hold_buckets[HW__BUCKETS];
 };
 
 struct trace {
@@ -176,6 +177,7 @@ static inline struct trace_sums trace_thread(const struct trace *trace, size_t f
             if (held != 0) {
                 uint64_t hold = (uint64_t)(event->time_ns - held);
                 sums.hold_ns += hold;
+                sums.hold_buckets[hold == 0 ? 0 : 64 - __builtin_clzll(hold)]++;
                 sums.worst_hold_ns = hold > sums.worst_hold_ns ? hold : sums.worst_hold_ns;
             }
             sums.forced += (event->flags & HW__FORCED) != 0;
@@ -231,6 +233,7 @@ static inline void trace_slot(const struct trace *trace, uint32_t serial,
             uint64_t waits = 0;
             for (int bucket = 0; bucket < HW__BUCKETS; bucket++) {
                 waits += slot->wait_buckets[bucket];
+                T_EQ(sums->hold_buckets[bucket], slot->hold_buckets[bucket]);
             }
             T_EQ(sums->waits, waits);
         }
