@@ -387,9 +387,13 @@ static inline struct trace_sums trace_slots(const struct trace *trace) {
     struct trace_sums sums = {0};
     for (uint32_t i = 0; i < trace->header->slot_count; i++) {
         const struct hw__slot *slot = &trace->slots[i];
-        struct trace_sums more = {slot->holds,        slot->hold_ns, slot->waits,
-                                  slot->wait_ns,      slot->forced,  slot->worst_hold_ns,
-                                  slot->worst_wait_ns};
+        struct trace_sums more = {.holds = slot->holds,
+                                  .hold_ns = slot->hold_ns,
+                                  .waits = slot->waits,
+                                  .wait_ns = slot->wait_ns,
+                                  .forced = slot->forced,
+                                  .worst_hold_ns = slot->worst_hold_ns,
+                                  .worst_wait_ns = slot->worst_wait_ns};
         trace_add(&sums, &more);
     }
     return sums;

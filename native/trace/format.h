@@ -32,7 +32,7 @@
 #define HW__CHUNK_BYTES 16384
 #define HW__CHUNK_HEADER_BYTES 128
 #define HW__NAME_BYTES 64
-#define HW__BUCKETS 40
+#define HW__BUCKETS 36
 #define HW__COMMAND_BYTES 1024
 #define HW__PATH_BYTES 512
 
@@ -106,7 +106,6 @@ struct hw__slot {
     /* [i] counts those with bit length i in ns: 2^(i-1) <= length < 2^i; longer ones last. */
     _Atomic uint32_t wait_buckets[HW__BUCKETS];
     _Atomic uint32_t hold_buckets[HW__BUCKETS];
-    uint64_t reserved_too[4];
 };
 
 /* chunk.kind */
@@ -257,7 +256,7 @@ struct hw__meta_note {
 };
 
 _Static_assert(sizeof(struct hw__header) <= HW__HEADER_BYTES, "the header fits its page");
-_Static_assert(sizeof(struct hw__slot) == 512, "a slot is whole cache lines");
+_Static_assert(sizeof(struct hw__slot) == 448, "a slot is whole cache lines");
 _Static_assert(sizeof(struct hw__chunk) == HW__CHUNK_HEADER_BYTES,
                "a chunk's header is whole lines");
 _Static_assert(sizeof(struct hw__event) == 16, "events are packed");

@@ -85,7 +85,7 @@ def test_there_are_only_so_many_roles():
 def test_the_histograms_are_cumulative():
     """Buckets have bounds in seconds, each with all below; sums leave out what is in progress."""
     roles = Roles(normalised, 20)
-    waiting = {"wait_ns": 900, "state": "waiting", "since_ns": 0, "waits_of": {10: 2, 11: 1, 39: 1}}
+    waiting = {"wait_ns": 900, "state": "waiting", "since_ns": 0, "waits_of": {10: 2, 11: 1, 35: 1}}
     add(roles, make_snapshot(1000, {"serial": 1, "name": "w", "holds_of": {34: 3}, **waiting}))
     one = roles.totals[0, "w"]
 

@@ -24,10 +24,10 @@ __all__ = [
 
 # native/trace/format.h; a test holds them against traces/format.py.
 FREE, IDLE, WAITING, HOLDING = 0, 1, 2, 3
-BUCKETS: Final = 40
-SLOT_BYTES: Final = 512
+BUCKETS: Final = 36
+SLOT_BYTES: Final = 448
 SLOT_HEAD: Final = struct.Struct("<IIiIqQQQQQQ")
-SLOT: Final = struct.Struct(f"<IIiIqQQQQQQQ16x64s{BUCKETS}I{BUCKETS}I32x")
+SLOT: Final = struct.Struct(f"<IIiIqQQQQQQQ16x64s{BUCKETS}I{BUCKETS}I")
 _HEAD_FIELDS: Final = 12
 _STATES: Final = {FREE: "exited", IDLE: "idle", WAITING: "waiting", HOLDING: "holding"}
 

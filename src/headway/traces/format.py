@@ -76,7 +76,7 @@ HEADER_BYTES = 4096
 CHUNK_BYTES = 16384
 CHUNK_HEADER_BYTES = 128
 NAME_BYTES = 64
-BUCKETS = 40
+BUCKETS = 36
 COMMAND_BYTES = 1024
 PATH_BYTES = 512
 
@@ -184,7 +184,6 @@ SLOT_DTYPE = np.dtype(
         ("name", f"V{NAME_BYTES}"),
         ("wait_buckets", "<u4", BUCKETS),
         ("hold_buckets", "<u4", BUCKETS),
-        ("reserved_too", "<u8", 4),
     ],
     align=True,
 )
