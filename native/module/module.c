@@ -174,6 +174,13 @@ static void *times(void *module, void *arguments) {
     return Py_BuildValue("(LL)", (long long)hold_ns, (long long)wait_ns);
 }
 
+static void *longest(void *module, void *arguments) {
+    (void)module, (void)arguments;
+    int64_t hold_ns, wait_ns;
+    hw_gil_longest(&hold_ns, &wait_ns);
+    return Py_BuildValue("(LL)", (long long)hold_ns, (long long)wait_ns);
+}
+
 /* (layout as bytes, frames at most) -> bytes: struct hw_trace_frame, from the innermost. */
 static void *walk(void *module, void *arguments) {
     (void)module;
@@ -328,6 +335,7 @@ static struct method methods[] = {
     {"collection", collection, METH_VARARGS, "hw_trace_collection()."},
     {"let_trace", let_trace, METH_VARARGS, "prctl(PR_SET_PTRACER)."},
     {"times", times, METH_VARARGS, "hw_gil_times()."},
+    {"longest", longest, METH_VARARGS, "hw_gil_longest()."},
     {"walk", walk, METH_VARARGS, "hw_trace_walk(), of the calling thread."},
     {"memory", memory, METH_VARARGS, "The bytes at an address."},
     {"thread_state", thread_state, METH_VARARGS, "The address of the calling thread's state."},

@@ -318,6 +318,27 @@ static void *ask_for_times(void *argument) {
     return argument;
 }
 
+/* The longest hold since the last time it was asked, of the hold that goes on as well; then it
+ * begins anew. */
+static void test_longest_since_asked(void) {
+    world_start("longest.hwt");
+    int64_t hold_ns, wait_ns, begin = hw_now_ns();
+    usleep(3000);
+    T_EQ(0, hw_gil_longest(&hold_ns, &wait_ns));
+    T_TRUE(hold_ns >= 3000000 && hold_ns <= hw_now_ns() - begin + 1000000000);
+    T_EQ(0, wait_ns);
+    begin = hw_now_ns();
+    world_yield();
+    world_yield();
+    T_EQ(0, hw_gil_longest(&hold_ns, &wait_ns));
+    T_TRUE(hold_ns > 0 && hold_ns <= hw_now_ns() - begin); /* what was before is forgotten */
+    begin = hw_now_ns();
+    T_EQ(0, hw_gil_longest(&hold_ns, &wait_ns));
+    T_TRUE(hold_ns <= hw_now_ns() - begin);
+    T_EQ(0, hw_trace_stop());
+    T_EQ(-ESRCH, hw_gil_longest(&hold_ns, &wait_ns));
+}
+
 static void check_times(const char *name) {
     world_start(name);
     pthread_t threads[3];
@@ -377,6 +398,7 @@ int main(void) {
     T_RUN(test_forced);
     T_RUN(test_computing_is_told_from_waiting);
     T_RUN(test_of_many_times_away_few_are_looked_at);
+    T_RUN(test_longest_since_asked);
     T_RUN(test_who_watches_is_told_no_cpu_times);
     T_RUN(test_a_hold_is_asked_once);
     T_RUN(test_interval_changes);

@@ -303,6 +303,9 @@ void hw__on_acquire(struct hw__gil *gil) {
         uint64_t wait_ns = (uint64_t)(now - thread->waiting_since_ns);
         thread->waiting_since_ns = 0;
         thread->wait_ns += wait_ns;
+        if (wait_ns > thread->longest_wait_ns) {
+            thread->longest_wait_ns = wait_ns;
+        }
         hw__slot_count_wait(thread->slot, wait_ns);
     }
     hold(gil, thread, now, away);
@@ -330,6 +333,10 @@ void hw__on_release(struct hw__gil *gil) {
     bool requested = hw__gil_is_asked(gil);
     hw__thread_emit_release(thread, gil->index, thread->node,
                             (requested ? HW__FORCED : 0) | ran(thread, hold_ns), hold_ns, now);
+    uint64_t since_asked_ns = hw__held_since_asked(thread, now);
+    if (since_asked_ns > thread->longest_hold_ns) {
+        thread->longest_hold_ns = since_asked_ns;
+    }
     thread->held_since_ns = 0;
     thread->was_forced = requested;
     thread->cpu_at_release_ns = requested ? 0 : going_away(thread, now);

@@ -333,7 +333,8 @@ HW__RARE static struct hw__thread *begin(void) {
     thread->was_forced = thread->stateless = false;
     thread->cpu_at_acquire_ns = thread->cpu_at_release_ns = thread->away_due_ns = 0;
     thread->last_ns = thread->start_ns;
-    thread->worst_hold_ns = 0;
+    thread->worst_hold_ns = thread->longest_hold_ns = thread->longest_wait_ns = 0;
+    thread->longest_since_ns = 0;
     thread->node = 0;
     thread->node_gil = thread->depth = 0;
     memset(&thread->spin, 0, sizeof thread->spin);

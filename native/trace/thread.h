@@ -75,6 +75,8 @@ struct hw__thread {
     int64_t away_due_ns;       /* from then on a release is measured again */
     uint64_t worst_hold_ns;
     uint64_t wait_ns;
+    uint64_t longest_hold_ns, longest_wait_ns; /* since `longest_since_ns`: hw_gil_longest() */
+    int64_t longest_since_ns;
     int64_t start_ns;
     /* 0: free; 1: being made or looked at; 2: in use. Claimed by compare-and-swap. */
     _Atomic uint32_t used;
@@ -148,5 +150,12 @@ int hw__threads_init(void);
  * Returns whether that says it all: it is the caller itself, and its present chunk has the name,
  * too. */
 bool hw__thread_name(int32_t tid, const char *name);
+
+/* How long the thread, which holds a GIL, has held it since hw_gil_longest() was last asked. */
+static inline uint64_t hw__held_since_asked(const struct hw__thread *thread, int64_t now_ns) {
+    int64_t since_ns = thread->held_since_ns > thread->longest_since_ns ? thread->held_since_ns
+                                                                        : thread->longest_since_ns;
+    return now_ns > since_ns ? (uint64_t)(now_ns - since_ns) : 0;
+}
 
 #endif

@@ -264,6 +264,26 @@ int hw_gil_times(int64_t *hold_ns, int64_t *wait_ns) {
     return 0;
 }
 
+int hw_gil_longest(int64_t *hold_ns, int64_t *wait_ns) {
+    *hold_ns = *wait_ns = 0;
+    if (!hw__session.active) {
+        return -ESRCH;
+    }
+    struct hw__thread *thread = hw__thread_known();
+    if (thread != NULL) {
+        int64_t now = hw_now_ns();
+        *hold_ns = (int64_t)thread->longest_hold_ns;
+        *wait_ns = (int64_t)thread->longest_wait_ns;
+        if (thread->held_since_ns != 0) {
+            int64_t held_ns = (int64_t)hw__held_since_asked(thread, now);
+            *hold_ns = held_ns > *hold_ns ? held_ns : *hold_ns;
+        }
+        thread->longest_hold_ns = thread->longest_wait_ns = 0;
+        thread->longest_since_ns = now;
+    }
+    return 0;
+}
+
 void hw_trace_collection(uint32_t generation, int64_t length_ns) {
     if (!hw__session.active || atomic_load(&hw__session.inherited) != 0) {
         return;

@@ -44,7 +44,7 @@ __all__ = [
     "policies",
 ]
 
-ABI_VERSION = 10
+ABI_VERSION = 11
 """HW_ABI_VERSION of native/include/headway/version.h that this package was written for."""
 
 CHUNK_BYTES = 16384

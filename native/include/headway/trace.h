@@ -105,6 +105,12 @@ HW_API void hw_trace_collection(uint32_t generation, int64_t length_ns);
  * Returns 0 with both in nanoseconds, or -ESRCH when there is no session. */
 HW_API int hw_gil_times(int64_t *hold_ns, int64_t *wait_ns);
 
+/* How long the calling thread's longest hold and longest wait were since it last asked this, or
+ * since its first event; of a hold that began before, what came after. Any thread may call it.
+ *
+ * Returns 0 with both in nanoseconds, or -ESRCH when there is no session. */
+HW_API int hw_gil_longest(int64_t *hold_ns, int64_t *wait_ns);
+
 /* Walks the stack of the thread whose PyThreadState is given, the caller's own, from the innermost
  * frame on.
  *

@@ -6,7 +6,7 @@
 
 /* Grows by one whenever a public struct, constant or prototype changes its meaning or layout, so
  * that a caller bound through ctypes can refuse a library it was not written for. */
-#define HW_ABI_VERSION 10
+#define HW_ABI_VERSION 11
 
 /* Tells which interface this library was built with.
  *

@@ -26,7 +26,7 @@ from headway.traces.analysis import Analysis, analyse
 from headway.traces.model import Trace
 from headway.traces.reader import read
 
-__all__ = ["GilTimes", "Recording", "gil_times", "trace"]
+__all__ = ["GilTimes", "Recording", "gil_longest", "gil_times", "trace"]
 
 
 DEFAULT_BYTES = 64 << 20
@@ -62,6 +62,15 @@ def gil_times() -> GilTimes:
             if not recorder.active:
                 _start(recorder, 0)
     return GilTimes(*recorder.times())
+
+
+def gil_longest() -> GilTimes:
+    """Return the calling thread's longest single hold of the GIL and its longest wait since it last asked this.
+
+    Of a hold that began before, what came after counts. Before `gil_times` has started the counting, both are 0.
+    """
+    recorder = present_recorder()
+    return GilTimes(*recorder.longest()) if recorder is not None else GilTimes(0, 0)
 
 
 def _start(recorder: Recorder, memory_bytes: int) -> None:

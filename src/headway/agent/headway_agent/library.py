@@ -18,7 +18,7 @@ __all__ = [
     "say",
 ]
 
-ABI_VERSION = 10
+ABI_VERSION = 11
 """HW_ABI_VERSION of native/include/headway/version.h that the agent was written for."""
 
 NEWEST = (3, 15)

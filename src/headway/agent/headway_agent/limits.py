@@ -6,7 +6,7 @@ The declarations repeat native/include/headway/{refcount,pingpong}.h; `ABI_VERSI
 import ctypes
 import os
 
-ABI_VERSION = 10
+ABI_VERSION = 11
 
 REFCOUNT_KINDS = {"plain": 0, "atomic": 1, "biased": 2, "buffered": 3}
 REFCOUNT_SHARING = {"own": 0, "shared": 1}

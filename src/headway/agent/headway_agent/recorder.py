@@ -170,6 +170,10 @@ class Recorder:
         """Return (held, waited) of the calling thread so far, in nanoseconds; (0, 0) without a session."""
         return self._library.times()
 
+    def longest(self):
+        """Return the calling thread's longest (hold, wait) since it last asked, in nanoseconds; (0, 0) without a session."""
+        return self._library.longest()
+
     def _name(self, tid, name):
         self._library.name(tid, name.encode("utf-8", "replace").replace(b"\0", b"?"))
 
