@@ -17,7 +17,8 @@ NATIVE = ROOT.parent.parent / "native"
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"lab", "live", "measure"},
     "__main__": {"cli"},
-    "cli": {"lab", "host", "live", "report", "sim", "traces", "native", "errors", "printable", "__init__"},
+    "cli": {"dask", "lab", "host", "live", "report", "sim", "traces", "native", "errors", "printable", "__init__"},
+    "dask": {"live", "errors", "__init__"},
     "pytest_plugin": {"pytest_options", "measure", "report", "lab", "host", "errors", "printable", "__init__"},
     "pytest_options": {"measure", "report", "errors"},
     "report": {"lab", "host", "measure", "traces", "errors", "printable"},

@@ -39,6 +39,7 @@ _COMMANDS = (
     "trace",
     "watch",
     "stalls",
+    "dask",
     "attach",
     "detach",
     "top",

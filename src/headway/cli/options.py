@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["add_json", "add_run", "add_store", "seconds", "whole"]
+__all__ = ["add_json", "add_run", "add_store", "count", "seconds", "whole"]
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +30,13 @@ def add_run(parser: argparse.ArgumentParser, name: str, *, default: str | None) 
         parser.add_argument(name, metavar=name.upper(), help=text)
     else:
         parser.add_argument(name, metavar=name.upper(), nargs="?", default=default, help=f"{text} (default: {default})")
+
+
+def count(text: str) -> int:
+    """Return the number of an argument that is 1 or more."""
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
 
 
 def seconds(least: float = 0.0, *, above: bool = False, below: float = 1e7) -> Callable[[str], float]:

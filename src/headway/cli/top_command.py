@@ -58,7 +58,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--interval", metavar="SECONDS", type=options.seconds(0.05), default=1.0, help="default %(default)g"
     )
-    parser.add_argument("--count", metavar="N", type=_count, help="stop after N intervals")
+    parser.add_argument("--count", metavar="N", type=options.count, help="stop after N intervals")
     parser.add_argument(
         "--window",
         metavar="SECONDS",
@@ -79,12 +79,6 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="how long to wait for the process's main thread, or the started program, to run Python (default %(default)g)",
     )
     add_despite_filter(parser)
-
-
-def _count(text: str) -> int:
-    if text.isdecimal() and int(text) > 0:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
 
 
 class _Options(argparse.ArgumentParser):

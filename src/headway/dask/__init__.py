@@ -1,0 +1,22 @@
+"""Headway in a Dask cluster: what workers' GILs do, recordings of any worker, policies.
+
+    client.register_plugin(HeadwayWorker())
+    client.register_plugin(HeadwayWorker(policy="fair"))
+
+`headway dask SCHEDULER` shows all workers. Headway has to be installed where the workers are. Needs `distributed`.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headway.dask.worker import HeadwayWorker as HeadwayWorker
+
+__all__ = ["HeadwayWorker"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "HeadwayWorker":  # it imports distributed, which takes a second
+        from headway.dask.worker import HeadwayWorker
+
+        return HeadwayWorker
+    raise AttributeError(f"module 'headway.dask' has no attribute {name!r}")

@@ -1,0 +1,98 @@
+"""A cluster as a client sees it: its workers' figures, and recordings of any of them. Needs `distributed`."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, final
+
+from headway.errors import HeadwayError, UsageError
+
+__all__ = ["Cluster", "ClusterError", "connected"]
+
+_PATIENCE_S = 10.0
+
+
+class ClusterError(HeadwayError):
+    """A scheduler cannot be reached, or a worker does not do what it is asked."""
+
+
+@final
+class Cluster:
+    """A connection."""
+
+    def __init__(self, client: Any) -> None:
+        """Use a distributed.Client."""
+        self._client = client
+
+    def workers(self) -> dict[str, Any]:
+        """Return what the scheduler knows of each worker, by address. Raises ClusterError."""
+        try:
+            try:
+                found = self._client.scheduler_info(n_workers=-1)
+            except TypeError:  # before 2025.5 all are told
+                found = self._client.scheduler_info()
+        except Exception as error:
+            raise ClusterError(f"the scheduler does not answer: {error}") from error
+        workers: dict[str, Any] = found["workers"]
+        return workers
+
+    def register(self) -> None:
+        """Have workers watched that are not yet: HeadwayWorker(). Raises ClusterError."""
+        from headway.dask.worker import HeadwayWorker
+
+        try:
+            self._client.register_plugin(HeadwayWorker())
+        except Exception as error:
+            raise ClusterError(
+                f"the plugin cannot be registered: {error}", hint="is headway installed where the workers are?"
+            ) from error
+
+    def find(self, words: str) -> str:
+        """Return the address of the worker with that address or name. Raises UsageError."""
+        workers = self.workers()
+        found = [address for address, one in workers.items() if words in (address, str(one.get("name")))]
+        if not found:
+            known = ", ".join(str(one.get("name", address)) for address, one in sorted(workers.items())[:10])
+            raise UsageError(f"there is no worker {words!r}", hint=f"there are {known or 'none'}")
+        return found[0]
+
+    def recording(self, address: str) -> tuple[str, bytes]:
+        """Return the last seconds of a worker, as a trace: the file's name, and what is in it. Raises ClusterError."""
+        from headway.dask.worker import take_recording
+
+        try:
+            name, data = self._client.run(take_recording, workers=[address])[address]
+        except Exception as error:
+            raise ClusterError(f"worker {address} gives no recording: {error}") from error
+        return str(name), bytes(data)
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[Cluster]:
+    """Connect to a scheduler.
+
+    Args:
+        address: tcp://HOST:PORT.
+
+    Raises:
+        UsageError: `distributed` is not installed here, or the address makes no sense.
+        ClusterError: Nobody answers there.
+    """
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise UsageError(
+            f"Dask's distributed is not installed beside headway: {error}", hint="install `headway[dask]`"
+        ) from error
+    try:
+        client = Client(address, timeout=_PATIENCE_S, set_as_default=False)
+    except ValueError as error:
+        raise UsageError(f"{address!r} is no address: {error}", hint="name one as tcp://127.0.0.1:8786") from error
+    except OSError as error:
+        raise ClusterError(
+            f"there is no scheduler at {address}, or it did not answer within {_PATIENCE_S:g} s: {error}",
+            hint="its address is in the first lines of `dask scheduler`",
+        ) from error
+    try:
+        yield Cluster(client)
+    finally:
+        client.close()

@@ -1,0 +1,217 @@
+"""The plugin that runs in Dask's workers, and what a client asks them to do."""
+
+import asyncio
+import functools
+import inspect
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, final
+
+import distributed.worker
+from dask.utils import key_split
+from distributed.diagnostics.plugin import WorkerPlugin
+
+from headway.dask.tasks import TaskTimes
+from headway.errors import HeadwayError
+from headway.live.metrics import Counting
+from headway.live.recording import gil_times
+from headway.live.schedule import Schedule, check, schedule
+from headway.live.stall_log import StallLog
+from headway.live.watching import Watch, watch
+
+__all__ = ["METRIC", "HeadwayWorker", "take_recording"]
+
+METRIC: Final = "headway"
+"""The name among a worker's metrics, and the plugin's."""
+_MOST_TASKS: Final = 30
+_SETTLED_S: Final = 0.5
+_PATIENCE_S: Final = 30.0
+_MOST_RECORDING_BYTES: Final = 1 << 30
+
+_times: dict[int, TaskTimes] = {}
+"""By the identity of a worker of this process; there are several in a LocalCluster without processes."""
+_said: set[str] = set()
+_unmeasured: Callable[..., Any] | None = None
+
+
+def _say_once(text: str) -> None:
+    if text not in _said and sys.stderr is not None:
+        _said.add(text)
+        sys.stderr.write(f"headway: Dask worker in process {os.getpid()}: {text}\n")
+
+
+def _measure(worker: Any) -> TaskTimes | None:
+    """Have the tasks of a worker measured from now on; None where this Dask cannot be made to.
+
+    A worker calls `_run_task(task, data, execution_state, key, ...)` of its module in the thread that runs the task.
+    """
+    global _unmeasured  # noqa: PLW0603 the function is one of a module, too
+    if _unmeasured is None:
+        original = getattr(distributed.worker, "_run_task", None)
+        names = [] if original is None else list(inspect.signature(original).parameters)
+        if original is None or not {"execution_state", "key"} <= set(names):
+            _say_once(f"tasks are not told apart with distributed {distributed.__version__}")
+            return None
+        state_at, key_at = names.index("execution_state"), names.index("key")
+
+        @functools.wraps(original)
+        def run_task(*arguments: Any, **named: Any) -> Any:
+            state = named.get("execution_state", arguments[state_at] if len(arguments) > state_at else None)
+            key = named.get("key", arguments[key_at] if len(arguments) > key_at else "?")
+            times = _times.get(id(state["worker"])) if state else None
+            if times is None:
+                return original(*arguments, **named)
+            return times.measured(str(key_split(key)), functools.partial(original, *arguments, **named))
+
+        _unmeasured = original
+        distributed.worker._run_task = run_task  # noqa: SLF001 there is no hook around a task's function
+    return _times.setdefault(id(worker), TaskTimes())
+
+
+def _measure_no_more(worker: Any) -> None:
+    global _unmeasured  # noqa: PLW0603
+    _times.pop(id(worker), None)
+    if not _times and _unmeasured is not None:
+        distributed.worker._run_task = _unmeasured  # noqa: SLF001
+        _unmeasured = None
+
+
+@final
+class HeadwayWorker(WorkerPlugin):  # type: ignore[misc,unused-ignore]  # no types where distributed is not installed
+    """Watches a worker's process, measures its tasks, and has its GIL scheduled: `client.register_plugin(HeadwayWorker())`.
+
+    Registered again, it begins anew with other arguments. What a worker cannot do it says once on its stderr, and works on.
+    """
+
+    name = METRIC
+
+    def __init__(
+        self,
+        policy: str = "",
+        *,
+        options: dict[str, int] | None = None,
+        folder: str = "",
+        over_s: float = 0.1,
+        watched: bool = True,
+    ) -> None:
+        """Prepare.
+
+        Args:
+            policy: Of the workers' GILs, as `headway policies` lists them; "": CPython's own.
+            options: Of the policy.
+            folder: For recordings, on each worker's machine; else `headway` in the worker's own folder.
+            over_s: A loop that is away for so long stands still, and is told of.
+            watched: Record and tell of stalls; else only count.
+
+        Raises:
+            SchedulingError: There is no such policy, or it has no such option.
+            NativeError: A policy is asked for, and the native library is missing here.
+        """
+        if policy:
+            check(policy, options or {})
+        self._policy = policy
+        self._options = options or {}
+        self._folder = folder
+        self._over_s = over_s
+        self._watched = watched
+
+    def _begin(self, worker: Any) -> None:
+        self._worker = worker
+        self._tasks: TaskTimes | None = None
+        self._counting: Counting | None = None
+        self._schedule: Schedule | None = None
+        self._watch: Watch | None = None
+        self._log: StallLog | None = None
+        self._loop_role = threading.current_thread().name
+
+    async def setup(self, worker: Any) -> None:
+        """Begin, on a worker."""
+        self._begin(worker)
+        for step in (self._begin_watching, self._begin_counting, self._begin_scheduling):
+            try:
+                # In another thread: a process is started, and the worker's loop goes on meanwhile.
+                await asyncio.to_thread(step)
+            except (HeadwayError, OSError) as error:
+                _say_once(str(error))
+        if self._counting is not None:
+            self._tasks = _measure(worker)
+        worker.metrics[METRIC] = self.told
+
+    def teardown(self, worker: Any) -> None:
+        """End."""
+        worker.metrics.pop(METRIC, None)
+        _measure_no_more(worker)
+        if self._schedule is not None:
+            self._schedule.stop()
+        if self._watch is not None:
+            self._watch.stop()
+
+    def _begin_watching(self) -> None:
+        if not self._watched:
+            return
+        folder = Path(self._folder or Path(self._worker.local_directory) / "headway").absolute()
+        self._watch = watch(folder, name="dask", over_s=self._over_s, quiet=True)
+        self._log = StallLog(self._watch.folder / "dask.stalls.jsonl", os.getpid())
+
+    def _begin_counting(self) -> None:
+        gil_times()
+        self._counting = Counting(None, 20)
+
+    def _begin_scheduling(self) -> None:
+        if self._policy:
+            self._schedule = schedule(self._policy, **self._options)
+
+    async def told(self, _worker: Any) -> dict[str, Any]:
+        """Return this worker's figures since the plugin began, which go to the scheduler with each heartbeat."""
+        found: dict[str, Any] = {
+            "time_s": time.time(),
+            "pid": os.getpid(),
+            "loop": self._loop_role,
+            "policy": self._policy if self._schedule is not None and self._schedule.active else "",
+            "folder": str(self._watch.folder) if self._watch is not None else "",
+            "tasks": self._tasks.told(_MOST_TASKS) if self._tasks is not None else {},
+            "roles": {},
+            "stalls": {},
+            "last_stall": "",
+        }
+        if self._log is not None:
+            self._log.read()
+            found |= {"stalls": self._log.by_cause, "last_stall": self._log.last}
+        if self._counting is not None:
+            try:
+                totals = self._counting.totals()
+            except HeadwayError as error:
+                _say_once(str(error))
+            else:
+                found["roles"] = {
+                    role: [one.hold_ns / 1e9, one.wait_ns / 1e9] for (gil, role), one in totals.items() if not gil
+                }
+        return found
+
+
+async def take_recording(dask_worker: Any) -> tuple[str, bytes]:
+    """Have a worker's last seconds written; return the file's name and what is in it. A client runs it on a worker.
+
+    Raises:
+        RuntimeError: The worker is not watched, or nothing was written in time.
+    """
+    plugin = dask_worker.plugins.get(METRIC)
+    watching = getattr(plugin, "_watch", None)
+    if watching is None:
+        raise RuntimeError("this worker is not watched: register HeadwayWorker() first")
+    pattern = f"*-{os.getpid()}.hwt"
+    before = set(watching.folder.glob(pattern))
+    watching.record()
+    until_s = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < until_s:
+        await asyncio.sleep(0.05)
+        for path in set(watching.folder.glob(pattern)) - before:
+            found = path.stat()
+            # What was seen is put behind it, by a process that reads it first.
+            if time.time() - found.st_mtime >= _SETTLED_S and found.st_size <= _MOST_RECORDING_BYTES:
+                return path.name, path.read_bytes()
+    raise RuntimeError(f"no recording was written in {watching.folder} within {_PATIENCE_S:g} s")

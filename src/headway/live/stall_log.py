@@ -1,0 +1,61 @@
+"""Follows the log of stalls that a watcher writes: what one process stood still for so far."""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any, final
+
+__all__ = ["StallLog"]
+
+
+@final
+class StallLog:
+    """That of one process."""
+
+    def __init__(self, path: Path, pid: int) -> None:
+        """Begin at the log's end as it is now: what was before is another one's.
+
+        Args:
+            path: NAME.stalls.jsonl; it may not be there yet.
+            pid: The process.
+        """
+        self._path = path
+        self._pid = pid
+        self._inode, self._at = self._stand()
+        self.by_cause: dict[str, list[float]] = {}
+        """How many stalls that are over had a cause, and how many seconds they took."""
+        self.last = ""
+        """What was said of the last one."""
+
+    def _stand(self) -> tuple[int, int]:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return 0, 0
+        return found.st_ino, found.st_size
+
+    def read(self) -> None:
+        """Read what has come in since."""
+        inode, size = self._stand()
+        if inode != self._inode:  # it is another file: the log was turned over, or has begun
+            self._inode, self._at = inode, 0
+        if size <= self._at:
+            return
+        with contextlib.suppress(OSError), self._path.open("rb") as file:
+            file.seek(self._at)
+            text = file.read(size - self._at)
+            whole = text.rfind(b"\n") + 1
+            self._at += whole
+            for line in text[:whole].splitlines():
+                self._add(line)
+
+    def _add(self, line: bytes) -> None:
+        try:
+            row: dict[str, Any] = json.loads(line)
+            if row["pid"] != self._pid or row["goes_on"]:
+                return
+            count, sum_s = self.by_cause.get(row["cause"], [0, 0.0])
+            self.by_cause[row["cause"]] = [count + 1, sum_s + float(row["length_s"])]
+            self.last = str(row.get("line", ""))
+        except (ValueError, KeyError, TypeError):
+            return

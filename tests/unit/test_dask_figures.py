@@ -1,0 +1,111 @@
+"""What a cluster's workers say of themselves: figures between heartbeats, the table, the log of stalls, tasks' sums."""
+
+import json
+import threading
+
+import pytest
+from rich.console import Console
+
+from headway.cli.dask_view import render_workers
+from headway.dask.figures import Looks
+from headway.dask.tasks import OTHER, TaskTimes
+from headway.live.stall_log import StallLog
+
+TASK = {"count": 3, "run_s": 5.0, "hold_s": 4.5, "wait_s": 0.1, "longest_hold_s": 2.5, "longest_wait_s": 0.05}
+
+
+def worker(name, time_s, *, waited=0.0, held=0.0, pid=7, knocked=None, **more):
+    """Return what the scheduler knows of a worker."""
+    told = {
+        "time_s": time_s,
+        "pid": pid,
+        "loop": "MainThread",
+        "policy": "",
+        "folder": "",
+        "tasks": {},
+        "roles": {"MainThread": [0.0, waited], "Dask-Default-Threads": [held, 0.0]},
+        "stalls": {},
+        "last_stall": "",
+    } | more
+    metrics = {"headway": told, "event_loop_interval": 0.02}
+    return {"name": name, "metrics": metrics if knocked is None else metrics | {"gil_contention": knocked}}
+
+
+def test_shares_are_between_two_heartbeats():
+    """A look without a new heartbeat keeps the shares of before, and those whose loops waited longest come first."""
+    looks = Looks({"a": worker("a", 10.0), "b": worker("b", 10.0)})
+    new = {"a": worker("a", 14.0, waited=1.0, held=2.0, knocked=0.75), "b": worker("b", 12.0, waited=1.0)}
+    for _ in range(2):
+        first, second = looks.look(new)
+
+        assert (first.name, first.interval_s, first.loop_wait_share, first.knocked_share) == ("b", 2.0, 0.5, None)
+        assert (second.loop_wait_share, second.held_share, second.knocked_share) == (0.25, 0.5, 0.75)
+
+
+def test_a_worker_that_is_another_process_now_begins_anew():
+    """Counters of a process that is gone are not taken away from those of the next one."""
+    looks = Looks({"a": worker("a", 10.0, waited=100.0)})
+    (one,) = looks.look({"a": worker("a", 14.0, waited=1.0, pid=8)})
+
+    assert (one.interval_s, one.loop_wait_share, one.is_told) == (0.0, None, True)
+
+
+def test_the_table_names_the_task_and_says_who_is_without():
+    """The prefix with the longest hold stands beside its worker; a worker without the plugin is named."""
+    told = worker("w1", 1.0, tasks={"keeps": TASK, "small": TASK | {"longest_hold_s": 0.001}}, stalls={"GIL": [2, 5.0]})
+    told["metrics"]["headway"]["last_stall"] = "event loop late by 2.5 s"
+    found = Looks({}).look({"x": told, "y": {"name": "w2", "metrics": {}}})
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(render_workers(found))
+    text = captured.get()
+
+    assert "keeps, 2.5 s" in text
+    assert "w1: event loop late by 2.5 s" in text
+    assert "without Headway: w2" in text
+
+
+def test_tasks_are_measured_in_their_thread():
+    """Sums by prefix, also of a task that fails; one prefix too many is `other`."""
+    times = TaskTimes()
+    assert times.measured("good", lambda: sum(range(200_000))) == sum(range(200_000))
+    with pytest.raises(ZeroDivisionError):
+        times.measured("bad", lambda: 1 / 0)
+    thread = threading.Thread(target=times.measured, args=["good", lambda: sum(range(200_000))])
+    thread.start()
+    thread.join()
+    for number in range(300):
+        times.measured(f"p{number}", lambda: None)
+    told = times.told(1000)
+
+    assert (told["good"]["count"], told["bad"]["count"]) == (2, 1)
+    assert 0 < told["good"]["longest_hold_s"] <= told["good"]["hold_s"] <= told["good"]["run_s"]
+    assert len(told) == 201
+    assert told[OTHER]["count"] == 102
+    assert next(iter(told)) == "good"
+    assert len(times.told(5)) == 5
+
+
+def test_the_log_is_followed(tmp_path):
+    """Rows of this process that are over count, whole lines only, also when the log is turned over."""
+    path = tmp_path / "dask.stalls.jsonl"
+    old = {"pid": 7, "goes_on": False, "cause": "GIL", "length_s": 9.0, "line": "old"}
+    path.write_text(json.dumps(old) + "\n")
+    log = StallLog(path, 7)
+    row = {"pid": 7, "goes_on": False, "cause": "GIL", "length_s": 0.5, "line": "late"}
+    lines = [row, row | {"pid": 8}, row | {"goes_on": True}, row | {"cause": "own code", "line": "last"}]
+    text = "".join(json.dumps(one) + "\n" for one in lines) + "no JSON\n"
+    with path.open("a") as file:
+        file.write(text[:-300])
+        file.flush()
+        log.read()
+        file.write(text[-300:] + '{"pid": 7')
+    log.read()
+
+    assert log.by_cause == {"GIL": [1, 0.5], "own code": [1, 0.5]}
+    assert log.last == "last"
+
+    path.rename(tmp_path / "old")
+    path.write_text(json.dumps(row) + "\n")
+    log.read()
+    assert log.by_cause["GIL"] == [2, 1.0]
