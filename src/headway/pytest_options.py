@@ -67,6 +67,8 @@ def add_options(parser: pytest.Parser) -> None:
     option("--headway-unit", metavar="UNIT", help="what times are in: s, ms, us, ns (default: what fits each)")
     option("--headway-store", type=Path, metavar="FILE", help="the results store (default: the lab's)")
     option("--headway-no-store", action="store_true", help="keep nothing in the results store")
+    option("--headway-stalls", action="store_true", help="tell which tests had an event loop stand still, and why")
+    option("--headway-stalls-over", metavar="TIME", default="100ms", help="... for that long (default: %(default)s)")
     option("--headway-launch-file", type=Path, help=argparse.SUPPRESS)
     option("--headway-turn-files", help=argparse.SUPPRESS)
     option("--headway-with-reference", action="store_true", help=argparse.SUPPRESS)

@@ -97,6 +97,12 @@ def pytest_configure(config: pytest.Config) -> None:
     except HeadwayError as error:
         hint = f"; {error.hint}" if error.hint else ""
         raise pytest.UsageError(f"{error.message}{hint}") from None
+    if config.getoption("headway_stalls"):
+        from headway.pytest_stalls import StallWatch, over_s
+
+        config.pluginmanager.register(
+            StallWatch(config, over_s(config.getoption("headway_stalls_over"))), "headway-stalls"
+        )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -64,6 +64,9 @@ class Options:
         keep: So many recordings are kept; the oldest make room.
         quiet: Says nothing on stderr.
         listen: Where metrics and `/dump` are served: HOST:PORT; "": nowhere.
+        own: The process has started it, and it ends when nobody is watched any more. Else it waits for the process's end:
+            a shell's script may start one interpreter after the other.
+        sparing: Of stalls beyond 20 in 10 minutes one recording in 20 s is written, not one in 2 s.
     """
 
     folder: str
@@ -73,6 +76,8 @@ class Options:
     keep: int = 20
     quiet: bool = False
     listen: str = ""
+    own: bool = False
+    sparing: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -160,14 +165,19 @@ class Watcher:
     def run(self, program: Program) -> None:
         """Watch until the program has ended, and what it has left is told."""
         ended_s = 0.0
+        has_watched = False
         while True:
             self._step()
-            if program.ended():
-                ended_s = ended_s or time.monotonic()
-                if not self._rings and not self._reports and time.monotonic() - ended_s > _LINGER_S:
-                    break
-                if not self._reports and time.monotonic() - ended_s > 10 * _LINGER_S:
-                    break  # its children live on: they are watched no more
+            has_watched = has_watched or bool(self._rings)
+            is_left = self._options.own and has_watched and not self._rings
+            if not is_left and not program.ended():
+                ended_s = 0.0  # another process may have come
+                continue
+            ended_s = ended_s or time.monotonic()
+            if not self._rings and not self._reports and time.monotonic() - ended_s > _LINGER_S:
+                break
+            if not self._reports and time.monotonic() - ended_s > 10 * _LINGER_S:
+                break  # its children live on: they are watched no more
         for one in self._rings:
             one.ring.close()
         self._reception.close()
@@ -198,10 +208,16 @@ class Watcher:
         asked, self._dump = self._dump, False
         for one in list(self._rings):
             one.asked = one.asked or asked
+            if one.ring.gone and self._is_told_of(one):
+                continue  # what this report finds the last one need not tell again
             self._look(one, now_ns)
-            if one.ring.gone:
+            if one.ring.gone and not self._is_told_of(one):
                 self._over(one)
         self._collect()
+
+    def _is_told_of(self, one: _Watched) -> bool:
+        """A recording of it is being looked into."""
+        return any(report.watched is one for report in self._reports)
 
     def _look(self, one: _Watched, now_ns: int) -> None:
         queued, waits = one.ring.look(now_ns)
@@ -220,7 +236,7 @@ class Watcher:
                 one.doubtful_ns = one.doubtful_ns or now_ns
             one.open_ns = (one.open_ns or now_ns) if after.open_loops else 0
             one.is_told = one.is_told and after.open_loops > 0
-        if any(report.watched is one for report in self._reports):
+        if self._is_told_of(one):
             return
         sure = one.over_ns and now_ns - one.over_ns >= _GATHER_NS
         goes_on = one.open_ns and now_ns - one.open_ns >= _GOES_ON_NS and not one.is_told
@@ -304,7 +320,7 @@ class Watcher:
                 with contextlib.suppress(OSError):
                     self._kept.popleft().unlink()
             one.told_ns.append(now_ns)
-            many = len(one.told_ns) == _MANY and now_ns - one.told_ns[0] < 10 * _RARELY_NS
+            many = self._options.sparing and len(one.told_ns) == _MANY and now_ns - one.told_ns[0] < 10 * _RARELY_NS
             one.pause_ns = _RARELY_NS // 3 if many else _AGAIN_NS
             one.doubtful_pause_ns = _AGAIN_NS
         else:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -108,6 +109,20 @@ class Watch:
         if self.watcher:
             the_recorder().stop()
 
+    def finish(self, timeout_s: float = 30.0) -> bool:
+        """Be watched no more, and wait until all that stood still is told; return whether that is so in time."""
+        self.stop()
+        if not self.watcher:
+            return True
+        try:
+            process = os.pidfd_open(self.watcher)
+        except ProcessLookupError:
+            return True
+        try:
+            return bool(select.select([process], [], [], timeout_s)[0])
+        finally:
+            os.close(process)
+
 
 _watch: Watch | None = None
 _lock = threading.Lock()  # protects _watch
@@ -124,6 +139,7 @@ def watch(
     keep: int = 20,
     quiet: bool = False,
     listen: str = "",
+    sparing: bool = True,
 ) -> Watch:
     """Have this process watched from now on, with the children that it forks: as `headway watch` does from outside.
 
@@ -140,6 +156,7 @@ def watch(
         keep: So many recordings are kept.
         quiet: Say nothing on stderr; the log has it.
         listen: Where metrics and `/dump` are served, as 127.0.0.1:9464; "": nowhere.
+        sparing: Of more than 20 recordings in 10 minutes, write one in 20 s at most; else one in 2 s.
 
     Raises:
         UsageError: The folder or the address cannot be used.
@@ -157,7 +174,7 @@ def watch(
         limits = Limits(round(over_s * 1e9), round(over_s * 1e9), round(requests_over_s * 1e9), ring_bytes)
         script = name or Path(sys.argv[0] if sys.argv else "").stem or "python"
         listen = check_address(listen) if listen else ""
-        options = Options(str(where), script, os.getpid(), limits, keep, quiet, listen)
+        options = Options(str(where), script, os.getpid(), limits, keep, quiet, listen, own=True, sparing=sparing)
         variables, watcher = start_watcher(options)
         recorder.stop()  # counters only
         try:

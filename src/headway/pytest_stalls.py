@@ -1,0 +1,130 @@
+"""`pytest --headway-stalls`: which tests had an event loop stand still, for how long and why.
+
+The session is watched as a service is (`headway.watch`), by a process beside it; at the end, each stall is told of the test
+that ran then. Under xdist each worker watches itself.
+"""
+
+import re
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final, final
+
+import pytest
+
+from headway.errors import HeadwayError
+from headway.printable import printable
+
+__all__ = ["StallWatch", "over_s"]
+
+_RING_BYTES: Final = 64 << 20
+"""A busy test may fill 4 MB within the two seconds between recordings."""
+_KEEP: Final = 4
+_UNITS: Final = {"ms": 1e-3, "s": 1.0}
+
+
+def over_s(text: str) -> float:
+    """Return the time of the option, in s. Raises pytest.UsageError."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s)", text.strip())
+    found = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    if not 0.01 <= found <= 600:
+        raise pytest.UsageError(f"--headway-stalls-over {text!r} is no time from 10ms to 600s, as 100ms")
+    return found
+
+
+@final
+class StallWatch:
+    """A plugin object: watches a session, and tells at its end."""
+
+    def __init__(self, config: pytest.Config, least_s: float) -> None:
+        """Prepare. `least_s`: from which length on a lap of a loop is told."""
+        self._config = config
+        self._least_s = least_s
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._watch: Any = None
+        self._why_not = ""
+        self._tests: list[tuple[int, str]] = []
+        """When each began (CLOCK_MONOTONIC, ns), and its node id."""
+        self._found: list[tuple[str, float, str]] = []
+        """Of each stall: the test, its length in s, and what is said of it."""
+
+    def pytest_sessionstart(self) -> None:
+        """Begin."""
+        from headway.live.watching import watch
+
+        self._folder = tempfile.TemporaryDirectory(prefix="headway-stalls-")
+        try:
+            self._watch = watch(
+                self._folder.name,
+                name="pytest",
+                over_s=self._least_s,
+                ring_bytes=_RING_BYTES,
+                keep=_KEEP,
+                quiet=True,
+                sparing=False,
+            )
+        except (HeadwayError, OSError) as error:
+            self._why_not = str(error)
+        else:
+            if not self._watch.watcher:
+                self._watch, self._why_not = None, "this process is recorded already"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Note when a test begins."""
+        self._tests.append((time.monotonic_ns(), nodeid))
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """End, and see which tests it was."""
+        if self._watch is not None:
+            if not self._watch.finish():
+                self._why_not = "the watcher has not ended in time: some stalls may be missing"
+            self._found += list(self._told(self._watch.folder / "pytest.stalls.jsonl"))
+        if self._folder is not None:
+            self._folder.cleanup()
+        output = getattr(self._config, "workeroutput", None)
+        if output is not None:  # of xdist: the controller tells
+            output["headway_stalls"] = (self._found, self._why_not)
+
+    def _told(self, log: Path) -> "list[tuple[str, float, str]]":
+        from headway.traces.analysis.stall_model import StallKind
+        from headway.traces.analysis.stall_sums import told_rows
+
+        if not log.exists():
+            return []
+        with log.open(encoding="utf-8", errors="replace") as file:
+            rows = told_rows(file)[0]
+        return [
+            (self._test_at(row["since_ns"]), float(row["length_s"]), str(row["line"]).partition(": ")[2])
+            for row in rows
+            if row["kind"] == StallKind.LOOP.value and not row["goes_on"]
+        ]
+
+    def _test_at(self, time_ns: int) -> str:
+        """Return the test that had begun last; "": none had."""
+        return next((test for begun_ns, test in reversed(self._tests) if begun_ns <= time_ns), "")
+
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take what a worker of xdist has found."""
+        found, why_not = getattr(node, "workeroutput", {}).get("headway_stalls", ((), ""))
+        self._found += [tuple(one) for one in found]
+        self._why_not = self._why_not or why_not
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Tell."""
+        tell = terminalreporter.write_line
+        if self._why_not:
+            tell(f"headway: stalls were not watched for, or not all: {printable(self._why_not)}")
+        if not self._found:
+            if not self._why_not:
+                tell(f"headway: no event loop stood still for {self._least_s:g} s or longer")
+            return
+        terminalreporter.section("tests in which an event loop stood still")
+        by_test: dict[str, list[tuple[float, str]]] = {}
+        for test, length_s, what in self._found:
+            by_test.setdefault(test, []).append((length_s, what))
+        for test, stalls in sorted(by_test.items(), key=lambda item: -max(item[1])[0]):
+            tell(printable(test or "outside of a test"))
+            for _, what in sorted(stalls, reverse=True):
+                tell(f"    {printable(what)}")

@@ -1,0 +1,90 @@
+"""`pytest --headway-stalls`: tests in which an event loop stood still are named, with the cause and the line; others are not."""
+
+import pytest
+
+from headway.pytest_stalls import over_s
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+TESTS = """
+import asyncio, time
+import pytest
+
+def nap():
+    time.sleep(0.3)
+
+def busy():
+    until = time.perf_counter() + 0.3
+    while time.perf_counter() < until:
+        sum(range(100))
+
+async def after_a_while():
+    await asyncio.sleep(0.01)
+    nap()
+
+async def at_once():
+    busy()
+
+def test_blocks():
+    asyncio.run(after_a_while())
+
+def test_computes():
+    asyncio.run(at_once())
+
+def test_waits():
+    asyncio.run(asyncio.sleep(0.3))
+
+def test_has_no_loop():
+    busy()
+
+@pytest.mark.asyncio
+async def test_of_a_plugin():
+    await asyncio.sleep(0.01)
+    nap()
+"""
+
+
+@pytest.mark.parametrize("more", [(), ("-n", "2")], ids=["one process", "xdist"])
+def test_tests_that_starved_a_loop_are_named(pytester, more):
+    """Those that blocked or computed in the loop, each with its line; not one that only waits, nor one without a loop."""
+    pytester.makepyfile(TESTS)
+    result = pytester.runpytest_subprocess("--headway-stalls", *more)
+    result.assert_outcomes(passed=5)
+    text = result.stdout.str().partition("tests in which an event loop stood still")[2]
+
+    told = {}
+    for line in text.splitlines():
+        if "::" in line and not line.startswith(" "):
+            name = line.rpartition("::")[2]
+        elif line.startswith("    the event loop"):
+            told.setdefault(name, []).append(line)
+    assert set(told) == {"test_blocks", "test_computes", "test_of_a_plugin"}
+    assert all(len(lines) == 1 for lines in told.values())
+    assert "a blocking call at" in told["test_blocks"][0]
+    assert told["test_blocks"][0].endswith(" nap")
+    assert "its own code at" in told["test_computes"][0]
+    assert " busy" in told["test_computes"][0]
+    assert told["test_of_a_plugin"][0].endswith(" nap")
+
+
+def test_nothing_is_said_where_nothing_stood_still(pytester):
+    """One line says so, and without the option there is none."""
+    pytester.makepyfile("def test_it(): pass")
+    asked = pytester.runpytest_subprocess("--headway-stalls", "--headway-stalls-over", "2s")
+    assert asked.ret == 0
+    asked.stdout.fnmatch_lines(["headway: no event loop stood still for 2 s or longer"])
+    assert "headway:" not in pytester.runpytest_subprocess().stdout.str()
+
+
+def test_a_bad_time_is_an_error(pytester):
+    """It is told before any test runs."""
+    pytester.makepyfile("def test_it(): pass")
+    result = pytester.runpytest_subprocess("--headway-stalls", "--headway-stalls-over", "soon")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--headway-stalls-over 'soon' is no time from 10ms to 600s*"])
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("100ms", 0.1), ("2s", 2.0), ("1.5 s", 1.5)])
+def test_times(text, seconds):
+    """Numbers with a unit."""
+    assert over_s(text) == pytest.approx(seconds)
