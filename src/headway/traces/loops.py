@@ -78,6 +78,15 @@ def _runs_a_loop(frame: Frame) -> bool:
     return _RUNS.search(_line(frame.filename, frame.line)) is not None
 
 
+def _runs_a_target_in_c(frame: Frame) -> bool:
+    """Return whether a frame is that of a thread whose target, where this is the innermost frame, is written in C.
+
+    Such a target that lets the GIL go again and again, and calls Python in between, is a loop: `loop.run_forever` of uvloop
+    (Ray's async actors), or a poller of a library.
+    """
+    return frame.function == "Thread.run" and os.path.basename(frame.filename) == "threading.py"
+
+
 @functools.lru_cache(maxsize=4096)
 def _line(filename: str, number: int) -> str:
     """Return a line of a program's source; "" where it is not to be had. Whole files are not kept."""
@@ -104,7 +113,7 @@ def home_at(frames: Sequence[Frame]) -> Home | None:
         return Home.LOOP if len(frames) > 1 and frames[1].function.endswith("_run_once") else None
     if inner.function == "EpollIOManager.get_events":
         return Home.LOOP  # trio
-    if _runs_a_loop(inner):
+    if _runs_a_loop(inner) or _runs_a_target_in_c(inner):
         return Home.LOOP
     for frame in frames[:_WAIT_FRAMES]:
         if _at(frame) in _POOLS:
@@ -117,7 +126,10 @@ def home_at(frames: Sequence[Frame]) -> Home | None:
 def is_within(frames: Sequence[Frame]) -> bool:
     """Return whether a stack is one of an event loop that runs, or of a pool's thread that has work."""
     return any(
-        frame.function.endswith(("._run_once", "unrolled_run")) or _at(frame) in _POOLS or _runs_a_loop(frame)
+        frame.function.endswith(("._run_once", "unrolled_run"))
+        or _at(frame) in _POOLS
+        or _runs_a_loop(frame)
+        or _runs_a_target_in_c(frame)
         for frame in frames
     )
 
