@@ -335,3 +335,59 @@ def test_without_the_native_library_a_service_runs(here, service):
 
     assert done.stdout == "runs\n"
     assert done.stderr.count("is not watched") == 1
+
+
+BEGUN = """
+import asyncio, os, subprocess, sys, time
+
+def nap():
+    time.sleep(0.3)
+
+async def main():
+    await asyncio.sleep(0.3)
+    nap()
+    await asyncio.sleep(0.1)
+
+if len(sys.argv) == 1:
+    subprocess.run([sys.executable, "begun.py", "child"], check=True)
+asyncio.run(main())
+print(os.getpid(), os.environ["HEADWAY_WATCH_DOOR"].rpartition(" ")[2], flush=True)
+"""
+
+
+def test_a_variable_has_processes_watched_from_their_start(here, monkeypatch):
+    """$HEADWAY_WATCH: a program and what it starts are watched, by one watcher, and stalls of both are told."""
+    Path("begun.py").write_text(BEGUN)
+    monkeypatch.setenv("HEADWAY_WATCH", "stalls")
+    done = subprocess.run([sys.executable, "begun.py"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    (child, its_watcher), (parent, watcher) = (line.split() for line in done.stdout.splitlines())
+
+    assert its_watcher == watcher
+    wait_for(
+        lambda: (
+            {row["pid"] for row, part in parts("blocking call") if part["place"]["function"] == "nap"}
+            == {int(child), int(parent)}
+        ),
+        done.stderr,
+    )
+    assert {path.name for path in Path("stalls").glob("*.jsonl")} == {"begun.stalls.jsonl"}
+
+
+def test_the_variable_harms_nothing(here, monkeypatch):
+    """Without it nothing of ours is imported; headway's own commands are not watched; a bad folder is said, and the program runs."""
+    see = "import sys; print(any(name.startswith('headway.') for name in sys.modules))"
+
+    def run(*command):
+        return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+    assert run(sys.executable, "-c", see).stdout == "False\n"
+    monkeypatch.setenv("HEADWAY_WATCH", "stalls")
+    assert run(HEADWAY, "--version").returncode == 0
+    assert run(sys.executable, "-m", "headway", "--version").returncode == 0
+    assert not Path("stalls").exists()
+    monkeypatch.setenv("HEADWAY_WATCH", "app.py/stalls")
+    done = run(sys.executable, "-c", "print('ran')")
+    assert (done.returncode, done.stdout) == (0, "ran\n")
+    assert "is not watched: the folder" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -50,6 +50,74 @@ from app import asgi, wsgi
 w = watched_wsgi(wsgi, folder="stalls", requests_over_s=0.1)
 a = watched_asgi(asgi, folder="stalls")
 """
+FRAMEWORKS = """
+import fastapi, flask
+from app import nap
+from headway.live.services import watched_asgi, watched_wsgi
+
+flask_app = flask.Flask("it")
+fast_app = fastapi.FastAPI()
+
+@flask_app.get("/nap")
+def flask_nap():
+    nap()
+    return "ok"
+
+@fast_app.get("/nap", response_class=fastapi.responses.PlainTextResponse)
+async def fast_nap():
+    nap()
+    return "ok"
+
+w = watched_wsgi(flask_app, folder="stalls", requests_over_s=0.1)
+a = watched_asgi(fast_app, folder="stalls")
+"""
+CELERY = """
+import ctypes, os, threading, time
+from celery import Celery
+from headway.live.services import watch_celery
+
+folders = {name: os.path.abspath(name) for name in ("queue", "processed")}
+for folder in folders.values():
+    os.makedirs(folder, exist_ok=True)
+options = {"data_folder_in": folders["queue"], "data_folder_out": folders["queue"], "processed_folder": folders["processed"]}
+app = Celery("tasks", broker="filesystem://", broker_transport_options=options)
+watch_celery(folder="stalls")
+
+def keeps():
+    ctypes.PyDLL(None).usleep(500_000)
+
+@app.task
+def stand_still():
+    thread = threading.Thread(target=keeps, name="keeper")
+    thread.start()
+    time.sleep(0.01)
+    thread.join()
+"""
+RAY = """
+import asyncio, os, sys, time
+import ray
+from app import nap
+from headway.live.services import watch_worker
+
+FOLDER = os.path.abspath("stalls")
+
+def hook():
+    watch_worker(folder=FOLDER, name="ray")
+
+@ray.remote
+class Actor:
+    async def stand_still(self):
+        await asyncio.sleep(0.5)
+        nap()
+        await asyncio.sleep(0.1)
+
+if __name__ == "__main__":
+    environment = {"worker_process_setup_hook": hook, "env_vars": {"PYTHONPATH": os.environ["PYTHONPATH"]}}
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, runtime_env=environment)
+    actor = Actor.remote()
+    while True:
+        ray.get(actor.stand_still.remote())
+"""
 GUNICORN = "from headway.live.services import post_fork\n"
 
 
@@ -65,6 +133,9 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("app.py").write_text(APPLICATION)
     Path("line.py").write_text(LINES)
+    Path("frameworks.py").write_text(FRAMEWORKS)
+    Path("tasks.py").write_text(CELERY)
+    Path("actors.py").write_text(RAY)
     return tmp_path
 
 
@@ -95,18 +166,27 @@ def ask(port, path):
             time.sleep(0.05)
 
 
-def napped(kind, port):
-    """Have requests stand still until the log tells of a stall of that kind in `nap`."""
+def told(kind, cause, function, *, again):
+    """Do something again until the log tells of a stall of that kind, with that cause, in that function."""
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
-        assert ask(port, "/nap") == b"ok"
+        again()
         for log in Path("stalls").glob("*.stalls.jsonl"):
             for line in log.read_text().splitlines():
                 row = json.loads(line) if line.endswith("}") else {"kind": "", "parts": []}
-                places = [part["place"] for part in row["parts"] if part["cause"] == "blocking call"]
-                if row["kind"] == kind and any(one and one["function"] == "nap" for one in places):
-                    return
+                places = [part["place"] for part in row["parts"] if part["cause"] == cause]
+                if row["kind"] == kind and any(one and one["function"] == function for one in places):
+                    return row
     raise AssertionError("nothing was told")
+
+
+def napped(kind, port):
+    """Have requests stand still until the log tells of a stall of that kind in `nap`."""
+
+    def again():
+        assert ask(port, "/nap") == b"ok"
+
+    told(kind, "blocking call", "nap", again=again)
 
 
 @pytest.fixture
@@ -120,6 +200,8 @@ SERVERS = {
     "waitress": (["waitress-serve", "--listen=127.0.0.1:{port}", "line:w"], "request"),
     "uvicorn": (["uvicorn", "--port", "{port}", "line:a"], "event loop"),
     "uvicorn-uvloop": (["uvicorn", "--loop", "uvloop", "--port", "{port}", "line:a"], "event loop"),
+    "flask": (["waitress-serve", "--listen=127.0.0.1:{port}", "frameworks:w"], "request"),
+    "fastapi": (["uvicorn", "--port", "{port}", "frameworks:a"], "event loop"),
     "gunicorn": (["gunicorn", "-k", "gthread", "--threads", "2", "-b", "127.0.0.1:{port}", "line:w"], "request"),
 }
 
@@ -154,3 +236,21 @@ def test_under_the_command(here, python, port):
     command += ["-k", "gthread", "--threads", "2", "-b", f"127.0.0.1:{port}", "app:wsgi"]
     with started(command, PYTHONPATH=os.getcwd()):
         napped("request", port)
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_celery(here, python, pool):
+    """`watch_celery()`: a task's thread that keeps the GIL in one call of C, in a worker of each pool."""
+    worker = [python, "-m", "celery", "-A", "tasks", "worker", f"--pool={pool}", "--concurrency=2"]
+    sends = [python, "-c", "import tasks; tasks.stand_still.delay()"]
+    with started([str(word) for word in worker]):
+        env = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.getcwd()])}
+        row = told("thread", "GIL", "keeps", again=lambda: subprocess.run(sends, env=env, check=True, timeout=LIMIT_S))
+    assert row["program"] == "-m celery"
+
+
+def test_ray(here, python):
+    """`worker_process_setup_hook`: an actor's event loop, which is uvloop's in a thread, stands still in `nap`."""
+    with started([str(python), "actors.py"], RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled", TMPDIR="/tmp"):
+        row = told("event loop", "blocking call", "nap", again=lambda: time.sleep(0.2))
+    assert row["thread"].startswith("AsyncIO Thread")

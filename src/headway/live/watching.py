@@ -10,17 +10,17 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
 from headway.agent.headway_agent.library import UnfitError
-from headway.agent.headway_agent.recorder import let_watch
+from headway.agent.headway_agent.recorder import Recorder, let_watch
 from headway.errors import RecordingError, UsageError
 from headway.live.door import Door
 from headway.live.own_recorder import the_recorder
 from headway.live.ring import Limits
 from headway.live.watcher import Options
 
-__all__ = ["Watch", "check_address", "check_folder", "start_watcher", "watch"]
+__all__ = ["Watch", "check_address", "check_folder", "join", "start_watcher", "watch"]
 
 _PATIENCE_S = 20
 
@@ -91,8 +91,10 @@ def start_watcher(options: Options) -> tuple[dict[str, str], int]:
 class Watch:
     """That this process is watched, as `watch()` gives it."""
 
-    def __init__(self, folder: Path, watcher: int) -> None:
+    def __init__(self, folder: Path, watcher: int, door: str = "") -> None:
         """Take `watch`."""
+        self.door = door
+        """Where a process that this one starts finds the watcher: see `join`."""
         self.folder = folder
         """Where recordings and the log of stalls go."""
         self.watcher = watcher
@@ -176,15 +178,43 @@ def watch(
         listen = check_address(listen) if listen else ""
         options = Options(str(where), script, os.getpid(), limits, keep, quiet, listen, own=True, sparing=sparing)
         variables, watcher = start_watcher(options)
-        recorder.stop()  # counters only
-        try:
-            recorder.start(
-                variables["HEADWAY_TRACE_DOOR"],
-                int(variables["HEADWAY_TRACE_FAMILY"]),
-                int(variables["HEADWAY_TRACE_BYTES"]),
-            )
-            let_watch(recorder, watcher)
-        except UnfitError as error:
-            raise RecordingError(f"this process cannot be watched: {error}") from error
-        _watch = Watch(where, watcher)
+        door = " ".join([*(variables[name] for name in _DOOR), str(watcher)])
+        _enter(recorder, door)
+        _watch = Watch(where, watcher, door)
         return _watch
+
+
+_DOOR: Final = ("HEADWAY_TRACE_FAMILY", "HEADWAY_TRACE_BYTES", "HEADWAY_TRACE_DOOR")
+
+
+def _enter(recorder: Recorder, door: str) -> None:
+    """Be watched by the watcher at a door. Raises RecordingError."""
+    family, memory_bytes, rest = door.split(" ", 2)
+    path, watcher = rest.rsplit(" ", 1)
+    recorder.stop()  # counters only
+    try:
+        recorder.start(path, int(family), int(memory_bytes))
+        let_watch(recorder, int(watcher))
+    except UnfitError as error:
+        raise RecordingError(f"this process cannot be watched: {error}") from error
+
+
+def join(door: str) -> bool:
+    """Be watched by the watcher of the process that has started this one; return whether that is there.
+
+    Args:
+        door: Its `Watch.door`; "": there was none.
+
+    Raises:
+        NativeError: The native library is missing or does not fit.
+    """
+    global _watch  # noqa: PLW0603 there is one per process
+    if not door:
+        return False
+    with _lock:
+        try:
+            _enter(the_recorder(), door)
+        except (RecordingError, ValueError):
+            return False
+        _watch = Watch(Path(os.environ.get("HEADWAY_WATCH") or "stalls").absolute(), 0, door)
+    return True
