@@ -5,7 +5,7 @@ watch`, and has stalls of known causes and lengths, one after the other (stalls_
 watcher's log has one at that time whose cause is the one that was put there, and whose line is in the function that did it;
 of two causes at once both must be told, each with a share within 0.15 of its own.
 
-    python bench/stalls.py [--stalls 200] [--server asyncio ...] [--seed 1] [--over-ms 40] [--json]
+    python bench/stalls.py [--stalls 200] [--server asyncio ...] [--seed 1] [--over-ms 40] [--peers] [--json]
 """
 
 import argparse
@@ -14,6 +14,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -47,12 +48,14 @@ OF_A_LOOP = (
     "blocked_socket",
     "blocked_queue",
     *("core",) * 7,
-    "own_python+blocked_sleep",
-    "gc+blocked_lock",
+    *("own_python", "gc", "gil_call"),
+    *("own_python+blocked_sleep", "gc+blocked_lock") * 2,
 )
 CAUSES = {"own": "own code", "gc": "garbage collection", "gil": "GIL", "blocked": "blocking call", "core": "no core"}
 FUNCTIONS = {"gc": "collect", "gc_other": "collect"}
 SHARE = 0.15
+KNOCKED = 0.5
+"""From there on gilknocker's metric says that the GIL is in the way."""
 SETTLE_S = 4.0
 PATIENCE_S = 120
 
@@ -67,6 +70,8 @@ class Put:
     until_ns: int
     took: tuple[float, ...]
     """Of two causes, how long each took, in s."""
+    peers: dict[str, Any]
+    """By tool, what it had of it; {}: none was there."""
 
 
 def cause_of(name: str) -> str:
@@ -124,11 +129,12 @@ def command(server: str, python: str, port: int, stalls: str) -> list[str]:
 
 
 def run(
-    server: str, python: str, stalls: list[tuple[str, float]], over_ms: int, folder: Path
+    server: str, python: str, stalls: list[tuple[str, float]], over_ms: int, folder: Path, *, peers: bool = False
 ) -> tuple[list[Put], list[dict[str, Any]]]:
     """Have a server stand still as planned, and return what was put there and what the watcher told."""
     port = free_port()
     env = original_environment() | {"STALLS_PORT": str(port), "PYTHONPATH": str(WORKLOAD.parent)}
+    env |= {"STALLS_PEERS": str(over_ms / 1e3)} if peers else {}
     watch = [sys.executable, "-m", "headway", "watch", "-o", str(folder), "--quiet", "--over", f"{over_ms}ms"]
     watch += ["--requests-over", f"{over_ms}ms", "--keep", "1000", "--ring", "16MB", "--"]
     text = json.dumps(stalls)
@@ -160,7 +166,7 @@ def run(
             os.killpg(program.pid, signal.SIGKILL)
     time.sleep(SETTLE_S)
     put = [
-        Put(server, tuple(row["causes"]), row["since_ns"], row["until_ns"], tuple(row["took"]))
+        Put(server, tuple(row["causes"]), row["since_ns"], row["until_ns"], tuple(row["took"]), row.get("peers", {}))
         for row in map(json.loads, told.splitlines())
         if row["causes"] != ["setup"]
     ]
@@ -203,6 +209,37 @@ def judge(one: Put, rows: list[dict[str, Any]]) -> tuple[str, str]:
     return "right", text
 
 
+def judge_peer(tool: str, found: Any, one: Put) -> tuple[bool, bool, bool]:
+    """Return whether another tool saw a stall, had the function that did it, and named the cause.
+
+    A dump of all threads, and the log of a slow callback, name no cause; the function stands in them, or does not. gilknocker
+    says whether somebody had to wait for the GIL, which is the cause where it is another thread's.
+    """
+    functions = {FUNCTIONS.get(name, name) for name in one.causes if name != "core"}
+    if tool == "gilknocker":
+        is_seen = found > KNOCKED
+        return is_seen, False, is_seen and [cause_of(name) for name in one.causes] == ["GIL"]
+    has_it = bool(functions) and all(re.search(rf"\b{name}\b", found) is not None for name in functions)
+    return bool(found), has_it, False
+
+
+def print_peers(outcomes: list[tuple[Put, str, str]]) -> None:
+    """Print what each tool had of the same stalls; of one without a core there is no function that did it."""
+    put = [(one, verdict) for one, verdict, _ in outcomes if one.peers]
+    done = sum(one.causes != ("core",) for one, _ in put)
+    columns = f"{'seen':>7} {f'function of {done}':>16} {'cause':>7} {'cause, wrongly':>15}"
+    print(f"\n{f'the same {len(put)} stalls':26} {columns}")
+    ours = Counter(verdict for _, verdict in put)
+    named = sum(verdict == "right" for one, verdict in put if one.causes != ("core",))
+    told = ours["right"] + ours["line"]
+    print(f"{'headway watch':26} {len(put) - ours['not seen']:7} {named:16} {told:7} {ours['wrong']:15}")
+    for tool in put[0][0].peers if put else ():
+        judged = [judge_peer(tool, one.peers[tool], one) for one, _ in put]
+        seen, functions, causes = (sum(column) for column in zip(*judged, strict=True))
+        wrongly = seen - causes if tool == "gilknocker" else 0
+        print(f"{tool:26} {seen:7} {functions:16} {causes:7} {wrongly:15}")
+
+
 def main() -> None:
     """Do it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
@@ -211,9 +248,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--over-ms", type=int, default=40)
     parser.add_argument("--interpreter", default="3.13")
+    parser.add_argument(
+        "--peers", action="store_true", help="have other tools see the same stalls (asyncio and uvloop)"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    servers = options.server or list(SERVERS)
+    servers = options.server or (["asyncio", "uvloop"] if options.peers else list(SERVERS))
     weights = {"asyncio": 0.3, "uvloop": 0.26, "gthread": 0.17, "waitress": 0.17, "dask": 0.1}
     all_of_them = sum(weights[one] for one in servers)
     python = locked_python(select(discover()[0], [options.interpreter])[0], LOCK, "watched")
@@ -223,7 +263,9 @@ def main() -> None:
         count = round(options.stalls * weights[server] / all_of_them)
         with tempfile.TemporaryDirectory(prefix="stalls-") as folder:
             print(f"{server}: {count} stalls", file=sys.stderr)
-            put, rows = run(server, python, plan(server, count, draw), options.over_ms, Path(folder))
+            put, rows = run(
+                server, python, plan(server, count, draw), options.over_ms, Path(folder), peers=options.peers
+            )
         # A call of C may take less than was planned: what is no stall by the limit need not be seen.
         put = [one for one in put if one.until_ns - one.since_ns > 1.25e6 * options.over_ms]
         outcomes += [(one, *judge(one, rows)) for one in put]
@@ -249,6 +291,8 @@ def main() -> None:
         print(
             f"{name:26} {len(verdicts):7} {counts['right']:7} {counts['line']:7} {counts['wrong']:7} {counts['not seen']:9}"
         )
+    if options.peers:
+        print_peers(outcomes)
 
 
 if __name__ == "__main__":

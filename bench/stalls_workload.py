@@ -153,8 +153,8 @@ def record(causes, begun_ns, took):
     return {"causes": causes, "since_ns": begun_ns, "until_ns": time.monotonic_ns(), "took": took}
 
 
-def told(causes, begun_ns, took=()):
-    print(json.dumps(record(causes, begun_ns, took)), flush=True)
+def told(what):
+    print(json.dumps(what), flush=True)
 
 
 async def play(plan):
@@ -162,8 +162,15 @@ async def play(plan):
 
     async def tick():
         while True:
+            if peers is not None:
+                peers.beat()
             await asyncio.sleep(0.005)
 
+    peers = None
+    if "STALLS_PEERS" in os.environ:
+        import stalls_peers_workload
+
+        peers = stalls_peers_workload.Peers(float(os.environ["STALLS_PEERS"]))
     os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])  # for `core`: the watcher runs where it likes
     ticking = asyncio.create_task(tick())
     _rate()
@@ -175,8 +182,10 @@ async def play(plan):
         threads, go = in_another_thread(cause, seconds) if cause in IN_THE_WAY else ([], None)
         process = hog(seconds) if cause == "core" else None
         await asyncio.sleep(0)
-        told(["setup"], begun_ns)
+        told(record(["setup"], begun_ns, ()))
         await asyncio.sleep(QUIET_S)
+        if peers is not None:
+            peers.begin()
         begun_ns, took = time.monotonic_ns(), ()
         if process is not None:
             process.stdin.write(b"\n")
@@ -190,10 +199,13 @@ async def play(plan):
         else:
             took = stand_still(causes, seconds)
             await asyncio.sleep(0)
-        told(causes, begun_ns, took)
+        what = record(causes, begun_ns, took)
+        told(what if peers is None else what | {"peers": await peers.end()})
         await asyncio.sleep(0.05)  # what prepares the next one is another lap
     await asyncio.sleep(QUIET_S)
     ticking.cancel()
+    if peers is not None:
+        peers.close()
 
 
 _ready = {}

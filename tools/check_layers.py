@@ -18,7 +18,7 @@ ALLOWED: dict[str, set[str]] = {
     "__init__": {"lab", "live", "measure"},
     "__main__": {"cli"},
     "cli": {"dask", "lab", "host", "live", "report", "sim", "traces", "native", "errors", "printable", "__init__"},
-    "dask": {"live", "errors", "__init__"},
+    "dask": {"lab", "host", "live", "errors", "__init__"},
     "pytest_plugin": {
         "pytest_options",
         "pytest_stalls",

@@ -1,23 +1,15 @@
 """A real Dask cluster: which tasks starve a worker's loop, recordings of a worker, policies, and workers that die."""
 
 import contextlib
-import json
-import os
-import signal
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from dask_cluster import ROOT, Cluster, free_port, wait_for
 from locked_environment import locked_python
 
 from headway.lab import discover, select
-from headway.native import library_path
-
-ROOT = Path(__file__).resolve().parents[2]
-LIMIT_S = 120
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -67,105 +59,33 @@ def python():
     return locked_python(select(discover()[0], ["3.13"])[0], ROOT / "requirements" / "watched.lock", "watched")
 
 
-def free_port(host="127.0.0.1"):
-    with socket.create_server((host, 0)) as free:
-        return free.getsockname()[1]
+def client_of(cluster):
+    """Start a client; return what does a line that it is given, and returns what it answers."""
+    client = subprocess.Popen(
+        [cluster.python, "client.py", cluster.address],
+        env=cluster.env,
+        cwd=cluster.folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    cluster.stack.enter_context(client)
+    cluster.stack.callback(client.kill)
 
+    def do(line):
+        client.stdin.write(line + "\n")
+        client.stdin.flush()
+        return client.stdout.readline().strip()
 
-def wait_for(condition, what):
-    deadline = time.monotonic() + LIMIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
-    return found
-
-
-class Cluster:
-    """A scheduler and two workers, each with its own loopback address."""
-
-    def __init__(self, python, folder, stack):
-        self._python = str(python)
-        self._folder = folder
-        self._env = {
-            name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HEADWAY_WATCH"))
-        }
-        self._env["HEADWAY_NATIVE"] = str(library_path())
-        self._env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(folder)])
-        self._env["DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL"] = "10 minutes"
-        (folder / "tasks.py").write_text(TASKS)
-        (folder / "client.py").write_text(CLIENT)
-        port = free_port()
-        self.address = f"tcp://127.0.0.1:{port}"
-        self.stderr = (folder / "stderr").open("w+")
-        stack.callback(self.stderr.close)
-        self._start(stack, "dask_scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard")
-        for number in (1, 2):
-            self._start(
-                stack,
-                *("dask_worker", self.address, "--host", f"127.0.0.{1 + number}", "--name", f"w{number}"),
-                *("--nthreads", "2", "--no-nanny", "--no-dashboard", "--local-directory", str(folder / f"w{number}")),
-            )
-        wait_for(lambda: len(self.look()["workers"]) == 2, "the workers did not come")
-
-    def _start(self, stack, module, *arguments):
-        process = subprocess.Popen(
-            [self._python, "-m", f"distributed.cli.{module}", *arguments],
-            env=self._env,
-            cwd=self._folder,
-            stdin=subprocess.DEVNULL,
-            stdout=self.stderr,
-            stderr=self.stderr,
-        )
-
-        def stop():
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-
-        stack.callback(stop)
-
-    def client(self, stack):
-        """Return a client's process: a line that it reads is done, and answered."""
-        client = subprocess.Popen(
-            [self._python, "client.py", self.address],
-            env=self._env,
-            cwd=self._folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        stack.enter_context(client)
-        stack.callback(client.kill)
-
-        def do(line):
-            client.stdin.write(line + "\n")
-            client.stdin.flush()
-            return client.stdout.readline().strip()
-
-        return do
-
-    def headway(self, *arguments):
-        return subprocess.run(
-            [self._python, "-m", "headway", "dask", *arguments],
-            env=self._env,
-            cwd=self._folder,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-
-    def look(self, *more):
-        """Return what `headway dask --json` says once."""
-        done = self.headway(self.address, "--json", "--count", "1", "--interval", "1.5", *more)
-        return json.loads(done.stdout) if done.returncode == 0 else {"workers": []}
+    return do
 
 
 @pytest.fixture
 def cluster(python, tmp_path):
+    (tmp_path / "tasks.py").write_text(TASKS)
+    (tmp_path / "client.py").write_text(CLIENT)
     with contextlib.ExitStack() as stack:
-        made = Cluster(python, tmp_path, stack)
-        made.stack = stack
-        yield made
+        yield Cluster(python, tmp_path, stack)
 
 
 def by_prefix(found):
@@ -179,7 +99,7 @@ def by_prefix(found):
 def test_the_tasks_that_starve_the_loops_are_named(cluster, tmp_path):
     """Exact hold and wait by key prefix and worker, stalls with their line, a recording fetched from the one that stood still."""
     assert all(not one["is_told"] for one in cluster.look()["workers"])
-    do = cluster.client(cluster.stack)
+    do = client_of(cluster)
     assert do("register 1") == "on"
     assert (do("keeps 6"), do("lets 6"), do("small 40")) == ("6", "6", "40")
 
@@ -199,7 +119,7 @@ def test_the_tasks_that_starve_the_loops_are_named(cluster, tmp_path):
     assert causes == {"GIL"}
     assert all("tasks.py:5 keeps, in one call of C" in one["last_stall"] for one in found["workers"])
 
-    done = cluster.headway(cluster.address, "--record", "w2", "-o", str(tmp_path))
+    done = cluster.headway("dask", cluster.address, "--record", "w2", "-o", str(tmp_path))
     assert done.returncode == 0, done.stderr
     recording = Path(done.stdout.strip())
     assert recording.parent == tmp_path
@@ -216,7 +136,7 @@ def test_the_tasks_that_starve_the_loops_are_named(cluster, tmp_path):
 
 def test_what_tasks_did_is_exact(cluster):
     """Of tasks that keep the GIL, and of those that let it go, the holds are as long as they are."""
-    do = cluster.client(cluster.stack)
+    do = client_of(cluster)
     do("register 1")
     do("keeps 4"), do("lets 4"), do("small 40")
 
@@ -236,7 +156,7 @@ def test_what_tasks_did_is_exact(cluster):
 
 def test_a_policy_on_the_workers_and_off_again(cluster):
     """Registered with a policy the plugin schedules the workers' GILs; registered without, they have CPython's own again."""
-    do = cluster.client(cluster.stack)
+    do = client_of(cluster)
     assert do("policy fair") == "on"
     wait_for(lambda: [one["policy"] for one in cluster.look()["workers"]] == ["fair", "fair"], "there is no policy")
     assert do("small 50") == "50"
@@ -246,17 +166,17 @@ def test_a_policy_on_the_workers_and_off_again(cluster):
 
 def test_what_cannot_be_done_is_said(cluster, tmp_path):
     """A scheduler that is not there, a worker that is not, one that is not watched, and no folder."""
-    nobody = cluster.headway(f"tcp://127.0.0.1:{free_port()}", "--count", "1")
+    nobody = cluster.headway("dask", f"tcp://127.0.0.1:{free_port()}", "--count", "1")
     assert nobody.returncode != 0
     assert "there is no scheduler at" in nobody.stderr
     assert "hint:" in nobody.stderr
-    no_worker = cluster.headway(cluster.address, "--record", "w7")
+    no_worker = cluster.headway("dask", cluster.address, "--record", "w7")
     assert no_worker.returncode == 2
     assert "there is no worker 'w7'" in no_worker.stderr
-    not_watched = cluster.headway(cluster.address, "--record", "w1")
+    not_watched = cluster.headway("dask", cluster.address, "--record", "w1")
     assert not_watched.returncode != 0
     assert "register HeadwayWorker() first" in not_watched.stderr
-    no_folder = cluster.headway(cluster.address, "--record", "w1", "-o", str(tmp_path / "nowhere"))
+    no_folder = cluster.headway("dask", cluster.address, "--record", "w1", "-o", str(tmp_path / "nowhere"))
     assert no_folder.returncode == 2
     for one in (nobody, no_worker, not_watched, no_folder):
         assert "Traceback" not in one.stderr

@@ -88,6 +88,12 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="run COMMAND when the first experiment has had its first look, as to build an interpreter; nothing is measured "
         "meanwhile, and interpreters are looked for again then",
     )
+    parser.add_argument(
+        "--dask",
+        metavar="SCHEDULER",
+        help="measure on each machine of a Dask cluster, as tcp://127.0.0.1:8786, and say what holds on how many; with "
+        "--resume, the name of such a run",
+    )
     parser.add_argument("--list", action="store_true", help="list the experiments and stop")
     parser.add_argument(
         "--explain", metavar="EXPERIMENT", help="tell an experiment's question, method, models and claims, and stop"
@@ -113,6 +119,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.explain is not None:
         return _explain(lab.experiment(arguments.explain), as_json=arguments.json)
     check_html(arguments)
+    if arguments.dask is not None:
+        return _on_cluster(arguments)
     shown = _ProgressLine(brief=not arguments.json and not arguments.full)
     results = _measure(arguments, shown)
     complete = results.header.complete
@@ -140,6 +148,59 @@ def run(arguments: argparse.Namespace) -> int:
         console.say(f"stopped early; `headway lab --resume {results.id}{_store(arguments)}{url}` completes the run")
         return 130
     return 1 if results.failures else 0
+
+
+def _on_cluster(arguments: argparse.Namespace) -> int:
+    """Measure on the machines of a Dask cluster. Exit code 1 where launches failed or a machine was lost."""
+    from headway.dask.cluster import connected
+    from headway.dask.lab_run import go_on, run_on
+    from headway.lab.judging.machines import over_machines
+    from headway.report import machines_to_json, render_machines
+
+    if arguments.provide is not None or arguments.redis_url or arguments.html is not None:
+        raise UsageError(
+            "--dask takes no --provide, --redis-url or --html",
+            hint="`headway report RUN --html` makes a machine's page",
+        )
+    if arguments.resume is not None:
+        _refuse_with_resume(arguments)
+    shown = _HostLines()
+    with connected(arguments.dask) as cluster:
+        if arguments.resume is not None:
+            done = go_on(cluster, arguments.resume, store=arguments.store, report=shown, say=console.say)
+        else:
+            done = run_on(cluster, _request(arguments), report=shown, say=console.say)
+    claims = over_machines(done.runs)
+    if arguments.json:
+        console.print_json({"cluster": done.cluster, "lost": done.lost, **machines_to_json(done.runs, claims)})
+    else:
+        console.print_rendered(render_machines(done.runs, claims))
+    unfinished = [run.settings.host for run in done.runs if not run.header.complete]
+    if unfinished or done.lost:
+        console.say(
+            f"not complete on {', '.join(sorted({*unfinished, *done.lost}))}; `headway lab --dask {arguments.dask} "
+            f"--resume {done.cluster}{_store(arguments)}` goes on"
+        )
+    return 1 if unfinished or done.lost or any(run.failures for run in done.runs) else 0
+
+
+class _HostLines:
+    """A line on stderr when a machine has finished an experiment, and in between once a minute."""
+
+    _QUIET_S = 60.0
+
+    def __init__(self) -> None:
+        self._last_s: dict[str, float] = {}
+
+    def __call__(self, host: str, progress: lab.Progress) -> None:
+        now_s = time.monotonic()
+        is_news = progress.finished or progress.cell is None
+        if not is_news and now_s - self._last_s.setdefault(host, now_s) < self._QUIET_S:
+            return
+        self._last_s[host] = now_s
+        what = f"{progress.finished} is measured" if progress.finished else "done" if progress.cell is None else ""
+        failed = f", {progress.failed} failed" if progress.failed else ""
+        console.say(f"{host}: run {progress.run}, {progress.done} launches{failed}{': ' if what else ''}{what}")
 
 
 def _store(arguments: argparse.Namespace) -> str:
@@ -213,15 +274,20 @@ _WITH_RESUME = (
 )
 
 
+def _refuse_with_resume(arguments: argparse.Namespace) -> None:
+    """Raise UsageError for options that a run has already."""
+    given = [name for name in _WITH_RESUME if getattr(arguments, name) not in (None, [])]
+    if given:
+        raise UsageError(
+            f"`--resume` goes on with the run's own settings, and {', '.join(given)} would change them",
+            hint="leave them out, or start a new run without `--resume`",
+        )
+
+
 def _measure(arguments: argparse.Namespace, shown: "_ProgressLine") -> lab.Run:
     """Run or resume; after Ctrl-C return what is there. Raises HeadwayError."""
     if arguments.resume is not None:
-        given = [name for name in _WITH_RESUME if getattr(arguments, name) not in (None, [])]
-        if given:
-            raise UsageError(
-                f"`--resume` goes on with the run's own settings, and {', '.join(given)} would change them",
-                hint="leave them out, or start a new run without `--resume`",
-            )
+        _refuse_with_resume(arguments)
     try:
         with _interruptible(shown) as report:
             if arguments.resume is not None:

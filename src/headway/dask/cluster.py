@@ -1,14 +1,17 @@
 """A cluster as a client sees it: its workers' figures, and recordings of any of them. Needs `distributed`."""
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any, final
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, final
 
 from headway.errors import HeadwayError, UsageError
 
 __all__ = ["Cluster", "ClusterError", "connected"]
 
+_R = TypeVar("_R")
 _PATIENCE_S = 10.0
+_LOOK_S = 0.2
 
 
 class ClusterError(HeadwayError):
@@ -34,6 +37,36 @@ class Cluster:
             raise ClusterError(f"the scheduler does not answer: {error}") from error
         workers: dict[str, Any] = found["workers"]
         return workers
+
+    def hosts(self) -> dict[str, list[str]]:
+        """Return the addresses of workers by the address of their host. Raises ClusterError."""
+        found: dict[str, list[str]] = {}
+        for address in self.workers():
+            host = address.partition("://")[2].rpartition(":")[0]
+            found.setdefault(host, []).append(address)
+        return found
+
+    def ask(self, address: str, function: Callable[..., _R], *arguments: Any, gone: type[Exception]) -> _R:
+        """Have a worker call a function, and wait for it, however long that takes.
+
+        Raises:
+            gone: The worker is gone, or the scheduler has lost it.
+            HeadwayError: And whatever else the function raises.
+        """
+        from distributed import CancelledError, KilledWorker
+
+        future = self._client.submit(function, *arguments, workers=[address], allow_other_workers=False, pure=False)
+        try:
+            while not future.done():
+                time.sleep(_LOOK_S)
+                if address not in self.workers():
+                    raise gone(address)
+            found: _R = future.result()
+        except (CancelledError, KilledWorker) as error:
+            raise gone(address) from error
+        finally:
+            future.release()
+        return found
 
     def register(self) -> None:
         """Have workers watched that are not yet: HeadwayWorker(). Raises ClusterError."""

@@ -42,6 +42,8 @@ class Settings:
         volumes: Volume -> where its files were.
         declared: Experiments that the run declares itself.
         unprepared: Experiments of which it was not yet looked for what they need.
+        cluster: What the runs have in common that were made together on several machines; "" for a run of its own.
+        host: Of these machines, the one that it ran on.
     """
 
     version: str
@@ -62,6 +64,8 @@ class Settings:
     declared: tuple[Declared, ...] = ()
     budget_s: float | None = None
     unprepared: tuple[str, ...] = ()
+    cluster: str = ""
+    host: str = ""
 
     @property
     def confidence(self) -> float:

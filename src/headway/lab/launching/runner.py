@@ -35,7 +35,7 @@ from headway.lab.launching.session import Predict, Progress, Report, Session
 from headway.lab.plan import Plan, Skipped, make_plan, needed, nothing_missing
 from headway.lab.predicting.echo import Predictor
 
-__all__ = ["Request", "resume", "run"]
+__all__ = ["Ready", "Request", "check", "left_of", "plan_of", "ready", "ready_again", "resume", "run"]
 
 
 _MOST_LAUNCHES = 10_000
@@ -47,7 +47,7 @@ Say = Callable[[str], None]
 @final
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What to run, as the command line or a caller asks for it; validated by `run`.
+    """What to run, as the command line or a caller asks for it; checked by `check`.
 
     Attributes:
         experiments: Names; none means all.
@@ -79,8 +79,10 @@ class Request:
     redis_url: str = ""
 
 
-def _validate(request: Request) -> None:
-    """Raise UsageError for values that no run can have."""
+def check(request: Request) -> None:
+    """Raise UsageError for values that no run can have, on whichever machine."""
+    for name in request.experiments:
+        experiment(name)
     if request.size not in SIZES:
         raise UsageError(
             f"the size is `{request.size}`, expected one of {', '.join(SIZES)}", hint="see `headway lab --help`"
@@ -322,6 +324,30 @@ class _Choice:
         )
 
 
+@final
+@dataclass(frozen=True)
+class Ready:
+    """A machine, made ready for a run, which may be kept on another one (headway.dask.lab_worker).
+
+    Attributes:
+        plan: What is to be launched.
+        settings: Of the run.
+        launcher: What launches it; a context manager around all launches.
+    """
+
+    plan: Plan
+    settings: Settings
+    launcher: "_Processes"
+
+
+def ready(request: Request, *, say: Say = _mute) -> Ready:
+    """Make this machine ready for a new run. Raises as `run` does."""
+    check(request)
+    choice = _Choice(request, int.from_bytes(os.urandom(4)) if request.seed is None else request.seed)
+    surroundings = choice.make_ready(choice.experiments, say)
+    return Ready(choice.plan, choice.settings(surroundings), choice.launcher(surroundings))
+
+
 def run(
     request: Request | None = None,
     *,
@@ -348,7 +374,7 @@ def run(
         HeadwayError: Another lab is measuring on this machine.
     """
     request = request or Request()
-    _validate(request)
+    check(request)
     choice = _Choice(request, int.from_bytes(os.urandom(4)) if request.seed is None else request.seed)
     with only_lab(), store.Store(request.store or default_store(), create=True) as results:
         first = choice.experiments[:1] if provide is not None else choice.experiments
@@ -397,11 +423,88 @@ def _refuse_other_volumes(
             )
 
 
-def _left(plan: Plan, header: RunHeader, done: set[tuple[str, int]]) -> list[Cell]:
+def left_of(plan: Plan, header: RunHeader, done: set[tuple[str, int]]) -> list[Cell]:
     """Return the cells that may get further launches; with a budget that may be any, until the run has come to its end."""
     if plan.budget_s is not None:
         return [] if header.complete else list(plan.cells)
     return list({cell.key: cell for block, cell in plan.order() if (cell.key, block) not in done}.values())
+
+
+def plan_of(settings: Settings, cells: Sequence[Cell]) -> Plan:
+    """Return the plan that a run was begun with."""
+    return Plan(
+        size=cast("Size", settings.size),
+        launches=settings.launches,
+        budget_s=settings.budget_s,
+        seed=settings.seed,
+        limit_s=settings.limit_s,
+        memory_limit_bytes=settings.memory_limit_bytes,
+        cells=tuple(cells),
+        skipped=settings.skipped,
+    )
+
+
+def ready_again(
+    settings: Settings, plan: Plan, left: Sequence[Cell], *, redis_url: str = "", say: Say = _mute
+) -> Ready:
+    """Make this machine ready to go on with a run that was begun on it.
+
+    Args:
+        settings: The run's.
+        plan: `plan_of` it.
+        left: The cells that may get further launches.
+        redis_url: As in `Request`; the URL of the run's beginning was not stored.
+        say: As for `run`.
+
+    Raises:
+        As `resume`.
+    """
+    stored = settings.interpreters
+    for interpreter in stored:
+        now = interpreters.probe(interpreter.executable)
+        if (now.version, now.free_threaded) != (interpreter.version, interpreter.free_threaded):
+            raise InterpreterError(
+                f"{interpreter.executable} is {now.version} now, the run began with {interpreter.version}",
+                hint="start a new run: figures of two versions do not belong together",
+            )
+    machine = settings.machine
+    if not set(machine.cores) <= os.sched_getaffinity(0):
+        raise UsageError(
+            f"the run began on cores {list(machine.cores)}, of which some are not usable now",
+            hint="resume it with the same affinity, or start a new run",
+        )
+    library, missing = _native_library()
+    if library is None and any(cell.native for cell in left):
+        raise NativeError(missing, hint="build it (`make native`), then resume")
+    by_id = {interpreter.id: interpreter for interpreter in stored}
+    surroundings = prepare(
+        ((cell.variant, by_id.get(cell.interpreter, stored[-1])) for cell in left), redis_url=redis_url, say=say
+    )
+    begun = [cell for cell in plan.cells if cell.experiment not in settings.unprepared]
+    if any(cell.variant.server == "redis" for cell in left if cell in begun):
+        _refuse_another_redis(settings.redis, surroundings.about_redis())
+    _refuse_other_volumes(settings.volumes, surroundings.volumes.to_json(), left)
+    lacking = {
+        cell.key: (cell, why)
+        for cell in left
+        if (why := surroundings.missing(cell.variant, by_id.get(cell.interpreter)))
+    }
+    for cell, missing in lacking.values():
+        if cell in begun:
+            raise HeadwayError(
+                f"the run cannot go on, {cell.label} lacks something now: {missing}",
+                hint="resume when it is there again; nothing of the run is lost",
+            )
+    if settings.unprepared:
+        # It was stopped before it was known what these lack: they are left out as they would have been.
+        left_out = [Skipped(cell.experiment, cell.label, cell.interpreter, why) for cell, why in lacking.values()]
+        plan = replace(
+            plan,
+            cells=tuple(cell for cell in plan.cells if cell.key not in lacking),
+            skipped=(*plan.skipped, *left_out),
+        )
+        settings = replace(settings, skipped=plan.skipped, redis=surroundings.about_redis(), unprepared=())
+    return Ready(plan, settings, _Processes(plan, machine, _executables(stored), library, surroundings))
 
 
 def resume(
@@ -431,65 +534,14 @@ def resume(
         settings = header.settings
         if settings.declared:
             raise UsageError(f"the run {header.id} is of pytest's benchmarks", hint="run pytest again")
-        stored = settings.interpreters
-        for interpreter in stored:
-            now = interpreters.probe(interpreter.executable)
-            if (now.version, now.free_threaded) != (interpreter.version, interpreter.free_threaded):
-                raise InterpreterError(
-                    f"{interpreter.executable} is {now.version} now, the run began with {interpreter.version}",
-                    hint="start a new run: figures of two versions do not belong together",
-                )
-        machine = settings.machine
-        if not set(machine.cores) <= os.sched_getaffinity(0):
-            raise UsageError(
-                f"the run began on cores {list(machine.cores)}, of which some are not usable now",
-                hint="resume it with the same affinity, or start a new run",
-            )
-        plan = Plan(
-            size=cast("Size", settings.size),
-            launches=settings.launches,
-            budget_s=settings.budget_s,
-            seed=settings.seed,
-            limit_s=settings.limit_s,
-            memory_limit_bytes=settings.memory_limit_bytes,
-            cells=tuple(results.cells(header.id)),
-            skipped=settings.skipped,
+        plan = plan_of(settings, results.cells(header.id))
+        again = ready_again(
+            settings, plan, left_of(plan, header, results.done(header.id)), redis_url=redis_url, say=say
         )
-        library, missing = _native_library()
-        cells = _left(plan, header, results.done(header.id))
-        if library is None and any(cell.native for cell in cells):
-            raise NativeError(missing, hint="build it (`make native`), then resume")
-        by_id = {interpreter.id: interpreter for interpreter in stored}
-        surroundings = prepare(
-            ((cell.variant, by_id.get(cell.interpreter, stored[-1])) for cell in cells), redis_url=redis_url, say=say
-        )
-        begun = [cell for cell in plan.cells if cell.experiment not in settings.unprepared]
-        if any(cell.variant.server == "redis" for cell in cells if cell in begun):
-            _refuse_another_redis(settings.redis, surroundings.about_redis())
-        _refuse_other_volumes(settings.volumes, surroundings.volumes.to_json(), cells)
-        lacking = {
-            cell.key: (cell, why)
-            for cell in cells
-            if (why := surroundings.missing(cell.variant, by_id.get(cell.interpreter)))
-        }
-        for cell, missing in lacking.values():
-            if cell in begun:
-                raise HeadwayError(
-                    f"the run cannot go on, {cell.label} lacks something now: {missing}",
-                    hint="resume when it is there again; nothing of the run is lost",
-                )
-        if settings.unprepared:
-            # It was stopped before it was known what these lack: they are left out as they would have been.
-            left_out = [Skipped(cell.experiment, cell.label, cell.interpreter, why) for cell, why in lacking.values()]
-            plan = replace(
-                plan,
-                cells=tuple(cell for cell in plan.cells if cell.key not in lacking),
-                skipped=(*plan.skipped, *left_out),
-            )
-            settings = replace(settings, skipped=plan.skipped, redis=surroundings.about_redis(), unprepared=())
-            results.change_run(header.id, settings, plan.cells)
+        if again.settings != settings:
+            results.change_run(header.id, again.settings, again.plan.cells)
         session = Session(results, header.id, report)
-        with _Processes(plan, machine, _executables(stored), library, surroundings) as launcher:
-            session.carry_out(plan, launcher, predict=_predictor(settings, say))
+        with again.launcher as launcher:
+            session.carry_out(again.plan, launcher, predict=_predictor(again.settings, say))
         session.end()
         return read_run(results, header.id)

@@ -1,0 +1,278 @@
+"""The lab on many machines: each worker's machine measures a whole run, and everything lands in the one store here.
+
+A run is one machine's: its interpreters, its cores, its own verdicts, as many launches as its claims need. What the runs of
+a cluster have in common is a name; `headway.lab.judging.machines` says what holds on how many of them. So a slow machine
+changes no figure of another one, and whether a claim holds there, too, is a question with an answer.
+
+Whole blocks of launches go to a worker, one at a time, never two to one host. Each launch is stored before the next begins.
+A worker that dies costs the launches in flight: its host's next worker, as a nanny starts it, goes on.
+"""
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar, final
+
+from headway.dask import lab_worker
+from headway.dask.cluster import Cluster, ClusterError
+from headway.errors import HeadwayError, UsageError
+from headway.host.paths import default_store
+from headway.lab.design import Cell
+from headway.lab.kept.launched import Launch
+from headway.lab.kept.results import Run, read_run
+from headway.lab.kept.settings import Settings
+from headway.lab.kept.store import Store
+from headway.lab.launching.runner import Request, check, left_of, plan_of
+from headway.lab.launching.session import Progress, Session
+
+__all__ = ["ClusterRun", "go_on", "run_on"]
+
+_R = TypeVar("_R")
+_LOOK_S: Final = 0.2
+_GONE_S: Final = 90.0
+"""So long a host may be without a worker: a nanny takes some seconds to start another one."""
+
+
+class _WorkerDiedError(Exception):
+    """The worker that was asked is gone."""
+
+
+@final
+@dataclass(frozen=True)
+class ClusterRun:
+    """What was measured.
+
+    Attributes:
+        cluster: The name that the runs have in common.
+        runs: Each machine's, as far as it has come.
+        lost: By host, why it did not come to its end.
+    """
+
+    cluster: str
+    runs: tuple[Run, ...]
+    lost: dict[str, str]
+
+
+@final
+class _Host:
+    """A machine of the cluster, by whichever worker it has."""
+
+    def __init__(self, cluster: Cluster, host: str, say: Callable[[str], None]) -> None:
+        self._cluster, self.host, self._say = cluster, host, say
+        self._address = ""
+
+    def _worker(self) -> str:
+        """Return a worker of this host. Raises ClusterError where there is none for long."""
+        until_s = time.monotonic() + _GONE_S
+        while time.monotonic() < until_s:
+            found = sorted(self._cluster.hosts().get(self.host, ()))
+            if self._address in found:
+                return self._address
+            if found:
+                self._address = found[0]
+                return self._address
+            time.sleep(_LOOK_S)
+        raise ClusterError(f"{self.host} has had no worker for {_GONE_S:g} s")
+
+    def ask(self, function: Callable[..., _R], *arguments: Any) -> _R:
+        """Have this host's worker do something. Raises _WorkerDiedError, and what the function raises."""
+        address = self._worker()
+        answer: _R = self._cluster.ask(address, function, *arguments, gone=_WorkerDiedError)
+        return answer
+
+
+@final
+class _Launcher:
+    """Launches on a host; begins anew there where its worker has died."""
+
+    def __init__(self, host: _Host, token: str, again: Callable[[], None]) -> None:
+        self._host, self._token, self._again = host, token, again
+
+    def __call__(self, cells: Sequence[Cell], block: int) -> list[Launch]:
+        while True:
+            try:
+                pid, launches = self._host.ask(lab_worker.launch, self._token, list(cells), block)
+            except (_WorkerDiedError, lab_worker.NotBegunError):
+                self._again()
+                continue
+            for one in launches:
+                one.facts["worker"] = f"{self._host.host}, process {pid}"
+            return launches
+
+
+def _hosts_of(cluster: Cluster) -> list[str]:
+    found = sorted(cluster.hosts())
+    if not found:
+        raise ClusterError("the cluster has no workers", hint="start some with `dask worker`")
+    return found
+
+
+class _Measuring:
+    """The runs of a cluster, each in a thread of its own."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Path,
+        report: Callable[[str, Progress], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._cluster, self._store, self._report, self._say = cluster, store, report, say
+        self._stopped = threading.Event()
+
+    def _reported(self, host: str) -> Callable[[Progress], None]:
+        def report(progress: Progress) -> None:
+            if self._stopped.is_set() and progress.cell is not None:
+                raise HeadwayError("stopped")
+            self._report(host, progress)
+
+        return report
+
+    def measure(self, name: str, request: Request | None, run_id: str = "") -> str:
+        """Carry a run out on a host: a new one, or one that was begun. Returns its id. Raises HeadwayError."""
+        host = _Host(self._cluster, name, self._say)
+        token = secrets.token_hex(8)
+        with Store(self._store, write=True) as results:
+            if request is not None:
+                settings, plan = self._begun(host, token, request, run_id)
+                run_id = results.new_run(settings, plan.cells)
+
+            def again() -> None:
+                header = results.find_run(run_id)
+                cells = results.cells(run_id)
+                left = left_of(plan_of(header.settings, cells), header, results.done(run_id))
+                self._say(f"{name}: another worker goes on with run {run_id}")
+                self._until_it_works(host, lab_worker.begin_again, token, header.settings, cells, left)
+
+            if request is None:
+                again()
+                header = results.find_run(run_id)
+                plan = plan_of(header.settings, results.cells(run_id))
+            Session(results, run_id, self._reported(name)).carry_out(plan, _Launcher(host, token, again))
+            results.end_run(run_id)
+            with contextlib.suppress(_WorkerDiedError):
+                host.ask(lab_worker.end)
+        return run_id
+
+    def _begun(self, host: _Host, token: str, request: Request, cluster: str) -> tuple[Settings, Any]:
+        return self._until_it_works(host, lab_worker.begin, token, replace(request, store=None), cluster, host.host)
+
+    def _until_it_works(self, host: _Host, function: Callable[..., _R], *arguments: Any) -> _R:
+        while True:
+            try:
+                return host.ask(function, *arguments)
+            except _WorkerDiedError:
+                continue
+
+    def all_of(self, jobs: Sequence[tuple[str, Callable[[], str]]]) -> tuple[dict[str, str], dict[str, str]]:
+        """Do jobs beside each other; return the runs' ids, and why hosts were lost, by host."""
+        ids: dict[str, str] = {}
+        lost: dict[str, str] = {}
+        with ThreadPoolExecutor(len(jobs), thread_name_prefix="headway-lab") as threads:
+            futures = {host: threads.submit(job) for host, job in jobs}
+            try:
+                for host, future in futures.items():
+                    try:
+                        ids[host] = future.result()
+                    except HeadwayError as error:
+                        lost[host] = error.message
+                        self._say(f"{host}: {error.message}")
+            except KeyboardInterrupt:
+                self._stopped.set()
+                raise
+        return ids, lost
+
+
+def _read(store: Path, cluster: str, lost: dict[str, str]) -> ClusterRun:
+    with Store(store) as results:
+        runs = [header for header in results.runs() if header.settings.cluster == cluster]
+        runs.sort(key=lambda header: header.settings.host)
+        return ClusterRun(cluster, tuple(read_run(results, header.id) for header in runs), lost)
+
+
+def run_on(
+    cluster: Cluster,
+    request: Request,
+    *,
+    report: Callable[[str, Progress], None],
+    say: Callable[[str], None],
+) -> ClusterRun:
+    """Run the lab on each host of a cluster.
+
+    Args:
+        cluster: The connection.
+        request: What to run; each machine takes the interpreters that it has.
+        report: Told what `headway.lab.run` tells, with the host's name first.
+        say: Told, in a line each, what happens besides.
+
+    Raises:
+        UsageError: Bad or contradictory values, found before anything runs.
+        ClusterError: There are no workers, or none of their machines can measure this.
+        StoreError: The store cannot be written.
+    """
+    check(request)
+    store = request.store or default_store()
+    with Store(store, create=True):
+        pass
+    name = secrets.token_hex(4)
+    measuring = _Measuring(cluster, store, report, say)
+    hosts = _hosts_of(cluster)
+    say(f"cluster run {name} on {len(hosts)} machines: {', '.join(hosts)}")
+    # One seed: all machines launch in the same order.
+    request = replace(request, seed=secrets.randbits(32) if request.seed is None else request.seed)
+
+    def job(host: str) -> Callable[[], str]:
+        return lambda: measuring.measure(host, request, name)
+
+    _, lost = measuring.all_of([(host, job(host)) for host in hosts])
+    found = _read(store, name, lost)
+    if not found.runs:
+        raise ClusterError("no machine could begin: " + "; ".join(f"{host}: {why}" for host, why in lost.items()))
+    return found
+
+
+def go_on(
+    cluster: Cluster,
+    name: str,
+    *,
+    store: Path | None,
+    report: Callable[[str, Progress], None],
+    say: Callable[[str], None],
+) -> ClusterRun:
+    """Complete the runs of a cluster that were cut short, each on its own host.
+
+    Args:
+        cluster: The connection.
+        name: `ClusterRun.cluster`.
+        store: The results store; None means the user's own.
+        report: As for `run_on`.
+        say: As for `run_on`.
+
+    Raises:
+        UsageError: There are no such runs.
+        StoreError: The store cannot be written.
+    """
+    path = store or default_store()
+    with Store(path, write=True) as results:
+        headers = [one for one in results.runs() if one.settings.cluster == name]
+    if not headers:
+        raise UsageError(
+            f"there is no cluster run {name!r}", hint="its name was told when it began; `headway runs --json`"
+        )
+    measuring = _Measuring(cluster, path, report, say)
+    jobs: list[tuple[str, Callable[[], str]]] = []
+    for header in headers:
+        if not header.complete:
+            host, run_id = header.settings.host, header.id
+
+            def job(host: str = host, run_id: str = run_id) -> str:
+                return measuring.measure(host, None, run_id)
+
+            jobs.append((host, job))
+    lost = measuring.all_of(jobs)[1] if jobs else {}
+    return _read(path, name, lost)
