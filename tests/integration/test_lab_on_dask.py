@@ -45,7 +45,9 @@ def launches(store, run):
 def test_each_machine_s_run_is_in_the_one_store(cluster, tmp_path):
     """Both machines measure the same cells, each in a run that is read like any other, and claims are told of how many they hold."""
     store = tmp_path / "results.sqlite"
-    done = cluster.headway("lab", "--dask", cluster.address, *WHAT, "--launches", "2", "--store", str(store), "--json")
+    done = cluster.headway(
+        "lab", "--dask", cluster.address, *WHAT, "--launches", "2", "--in-turns", "--store", str(store), "--json"
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
 

@@ -94,6 +94,11 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         help="measure on each machine of a Dask cluster, as tcp://127.0.0.1:8786, and say what holds on how many; with "
         "--resume, the name of such a run",
     )
+    parser.add_argument(
+        "--in-turns",
+        action="store_true",
+        help="with --dask: one machine at a time, where they share cores, as virtual machines of one host may",
+    )
     parser.add_argument("--list", action="store_true", help="list the experiments and stop")
     parser.add_argument(
         "--explain", metavar="EXPERIMENT", help="tell an experiment's question, method, models and claims, and stop"
@@ -167,9 +172,16 @@ def _on_cluster(arguments: argparse.Namespace) -> int:
     shown = _HostLines()
     with connected(arguments.dask) as cluster:
         if arguments.resume is not None:
-            done = go_on(cluster, arguments.resume, store=arguments.store, report=shown, say=console.say)
+            done = go_on(
+                cluster,
+                arguments.resume,
+                store=arguments.store,
+                report=shown,
+                say=console.say,
+                in_turns=arguments.in_turns,
+            )
         else:
-            done = run_on(cluster, _request(arguments), report=shown, say=console.say)
+            done = run_on(cluster, _request(arguments), report=shown, say=console.say, in_turns=arguments.in_turns)
     claims = over_machines(done.runs)
     if arguments.json:
         console.print_json({"cluster": done.cluster, "lost": done.lost, **machines_to_json(done.runs, claims)})

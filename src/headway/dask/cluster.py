@@ -11,7 +11,9 @@ __all__ = ["Cluster", "ClusterError", "connected"]
 
 _R = TypeVar("_R")
 _PATIENCE_S = 10.0
-_LOOK_S = 0.2
+_LOOK_S = 0.02
+_ALIVE_S = 1.0
+"""So often it is looked whether a worker that is asked is there still."""
 
 
 class ClusterError(HeadwayError):
@@ -29,10 +31,12 @@ class Cluster:
     def workers(self) -> dict[str, Any]:
         """Return what the scheduler knows of each worker, by address. Raises ClusterError."""
         try:
+            # Not Client.scheduler_info(): another thread may find there what the client asks for itself, which has no workers.
+            ask = self._client.scheduler.identity
             try:
-                found = self._client.scheduler_info(n_workers=-1)
+                found = self._client.sync(ask, n_workers=-1)
             except TypeError:  # before 2025.5 all are told
-                found = self._client.scheduler_info()
+                found = self._client.sync(ask)
         except Exception as error:
             raise ClusterError(f"the scheduler does not answer: {error}") from error
         workers: dict[str, Any] = found["workers"]
@@ -57,10 +61,13 @@ class Cluster:
 
         future = self._client.submit(function, *arguments, workers=[address], allow_other_workers=False, pure=False)
         try:
+            looked_s = time.monotonic()
             while not future.done():
                 time.sleep(_LOOK_S)
-                if address not in self.workers():
-                    raise gone(address)
+                if time.monotonic() - looked_s >= _ALIVE_S:
+                    looked_s = time.monotonic()
+                    if address not in self.workers():
+                        raise gone(address)
             found: _R = future.result()
         except (CancelledError, KilledWorker) as error:
             raise gone(address) from error

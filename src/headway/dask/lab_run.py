@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, final
@@ -90,13 +91,14 @@ class _Host:
 class _Launcher:
     """Launches on a host; begins anew there where its worker has died."""
 
-    def __init__(self, host: _Host, token: str, again: Callable[[], None]) -> None:
-        self._host, self._token, self._again = host, token, again
+    def __init__(self, host: _Host, token: str, again: Callable[[], None], turn: AbstractContextManager[Any]) -> None:
+        self._host, self._token, self._again, self._turn = host, token, again, turn
 
     def __call__(self, cells: Sequence[Cell], block: int) -> list[Launch]:
         while True:
             try:
-                pid, launches = self._host.ask(lab_worker.launch, self._token, list(cells), block)
+                with self._turn:
+                    pid, launches = self._host.ask(lab_worker.launch, self._token, list(cells), block)
             except (_WorkerDiedError, lab_worker.NotBegunError):
                 self._again()
                 continue
@@ -121,8 +123,12 @@ class _Measuring:
         store: Path,
         report: Callable[[str, Progress], None],
         say: Callable[[str], None],
+        *,
+        in_turns: bool,
     ) -> None:
         self._cluster, self._store, self._report, self._say = cluster, store, report, say
+        # Held while a machine measures, where they take turns.
+        self._turn: AbstractContextManager[Any] = threading.Lock() if in_turns else contextlib.nullcontext()
         self._stopped = threading.Event()
 
     def _reported(self, host: str) -> Callable[[Progress], None]:
@@ -153,7 +159,7 @@ class _Measuring:
                 again()
                 header = results.find_run(run_id)
                 plan = plan_of(header.settings, results.cells(run_id))
-            Session(results, run_id, self._reported(name)).carry_out(plan, _Launcher(host, token, again))
+            Session(results, run_id, self._reported(name)).carry_out(plan, _Launcher(host, token, again, self._turn))
             results.end_run(run_id)
             with contextlib.suppress(_WorkerDiedError):
                 host.ask(lab_worker.end)
@@ -201,6 +207,7 @@ def run_on(
     *,
     report: Callable[[str, Progress], None],
     say: Callable[[str], None],
+    in_turns: bool = False,
 ) -> ClusterRun:
     """Run the lab on each host of a cluster.
 
@@ -209,6 +216,7 @@ def run_on(
         request: What to run; each machine takes the interpreters that it has.
         report: Told what `headway.lab.run` tells, with the host's name first.
         say: Told, in a line each, what happens besides.
+        in_turns: One machine at a time: where they share cores, as virtual machines of one host may.
 
     Raises:
         UsageError: Bad or contradictory values, found before anything runs.
@@ -220,7 +228,7 @@ def run_on(
     with Store(store, create=True):
         pass
     name = secrets.token_hex(4)
-    measuring = _Measuring(cluster, store, report, say)
+    measuring = _Measuring(cluster, store, report, say, in_turns=in_turns)
     hosts = _hosts_of(cluster)
     say(f"cluster run {name} on {len(hosts)} machines: {', '.join(hosts)}")
     # One seed: all machines launch in the same order.
@@ -243,6 +251,7 @@ def go_on(
     store: Path | None,
     report: Callable[[str, Progress], None],
     say: Callable[[str], None],
+    in_turns: bool = False,
 ) -> ClusterRun:
     """Complete the runs of a cluster that were cut short, each on its own host.
 
@@ -252,6 +261,7 @@ def go_on(
         store: The results store; None means the user's own.
         report: As for `run_on`.
         say: As for `run_on`.
+        in_turns: As for `run_on`.
 
     Raises:
         UsageError: There are no such runs.
@@ -264,7 +274,7 @@ def go_on(
         raise UsageError(
             f"there is no cluster run {name!r}", hint="its name was told when it began; `headway runs --json`"
         )
-    measuring = _Measuring(cluster, path, report, say)
+    measuring = _Measuring(cluster, path, report, say, in_turns=in_turns)
     jobs: list[tuple[str, Callable[[], str]]] = []
     for header in headers:
         if not header.complete:
