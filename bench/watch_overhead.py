@@ -1,11 +1,12 @@
 """What watching costs a service: requests/s, p99 and memory.
 
-Services: Starlette under uvicorn, Flask under waitress, and an echo server with four connections, whose core is saturated and
-which lets the GIL go twice in some 7 us. Each launch is a fresh process on one core; our C client asks it from another one.
+Services: Starlette under uvicorn, Flask under waitress, a Dask worker with tasks that only return, with its scheduler and client
+in the same process, and an echo server with four connections, whose core is saturated and which lets the GIL go twice in some
+7 us. Each launch is a fresh process on one core; our C client asks it from another one (Dask's own client the Dask worker).
 In it `headway.watch()` is switched on and off, next to each other in drawn order: a shared machine changes its speed by a half
 every few seconds, so that launches beside each other tell no per cent. "off again" is the same with nothing switched on, and what
 it seems to lose is noise. The watcher runs where the system puts it, which is on one of these two cores where there are two.
-Targets: 1 % of requests/s of the two servers, 3 % of the echo server's, p99 unchanged, 5 MB.
+Targets: 1 % of requests/s of the servers and of tasks/s, 3 % of the echo server's, p99 unchanged, 5 MB.
 
     python bench/watch_overhead.py [--launches 4] [--pairs 10] [--seconds 0.5] [--service echo ...] [--json]
 """
@@ -42,7 +43,7 @@ from policy_corpus import REQUEST, whole_answer  # noqa: E402
 
 WORKLOAD = Path(__file__).with_name("watch_overhead_workload.py")
 ECHOED = "x" * 64
-SERVICES = ("uvicorn", "waitress", "echo")
+SERVICES = ("uvicorn", "waitress", "dask", "echo")
 SIDES = ("off again", "on")
 SETTLE_S = 0.4
 """After each switch, under load: the watcher learns where loops wait."""
@@ -86,6 +87,18 @@ def answer_bytes(port: int, request: str) -> int:
             time.sleep(0.05)
 
 
+def connected(port: int) -> socket.socket:
+    """Connect as soon as something listens."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
 class Service:
     """A launch. Use it in a `with`."""
 
@@ -104,8 +117,9 @@ class Service:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        self._size = answer_bytes(self._port, self._request)
-        self._control = socket.create_connection(("127.0.0.1", control), PATIENCE_S)
+        # Dask has no port of ours: its control is there when it is.
+        self._size = answer_bytes(self._port, self._request) if service != "dask" else 0
+        self._control = connected(control)
         self._answers = self._control.makefile("r")
         for thread in os.listdir(f"/proc/{self.process.pid}/task"):
             with contextlib.suppress(ProcessLookupError):
@@ -122,6 +136,10 @@ class Service:
         self.process.wait()
 
     def _load(self, seconds: float) -> dict[str, Any]:
+        if not self._size:
+            self._control.sendall(f"load {seconds}\n".encode())
+            told: dict[str, Any] = json.loads(self._answers.readline())
+            return told
         load = {"port": self._port, "request": self._request, "response_bytes": self._size, "connections": 4}
         found: dict[str, Any] = self._client.run({**load, "duration_s": seconds})
         return found
@@ -158,7 +176,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     interpreter = select(discover()[0], [options.interpreter])[0]
-    python = locked_python(interpreter, ROOT / "requirements" / "corpus.lock", "corpus")
+    python = locked_python(interpreter, ROOT / "requirements" / "watched.lock", "watched")
     cores = sorted(os.sched_getaffinity(0))
     found: dict[str, dict[str, list[dict[str, dict[str, float]]]]] = {}
     with LoadClient(str(library_path()), [cores[-1]]) as client:

@@ -2,13 +2,16 @@
 
     watch_overhead_workload.py SERVICE PORT CONTROL FOLDER
 
-SERVICE is `echo`, a thread for each connection, or a server of policy_corpus_server_workload.py. Each line that comes to the
-port CONTROL, `on` or `off`, is done and answered: with the watcher's process, or 0.
+SERVICE is `echo`, a thread for each connection, `dask`, or a server of policy_corpus_server_workload.py. Each line that comes to
+the port CONTROL, `on` or `off`, is done and answered: with the watcher's process, or 0. `load SECONDS` has Dask's client submit
+tasks for so long, and is answered with what came of it, as JSON.
 """
 
+import json
 import socket
 import sys
 import threading
+import time
 
 
 def serve(one):
@@ -33,14 +36,48 @@ def obey(control, folder):
         connection, _ = listener.accept()
         with connection, connection.makefile("r") as lines:
             for line in lines:
+                if line.startswith("load"):
+                    connection.sendall((json.dumps(load(float(line.split()[1]))) + "\n").encode())
+                    continue
                 if watch is not None:
                     watch.stop()
                 watch = headway.watch(folder, quiet=True) if line.strip() == "on" else None
                 connection.sendall(f"{watch.watcher if watch else 0}\n".encode())
 
 
+CLIENT = []
+BATCH = 50
+
+
+def same(number):
+    return number
+
+
+def load(seconds):
+    """Have Dask run tasks for so long, in batches; return how many in a second, and the p99 of the batches."""
+    took = []
+    begun = time.perf_counter()
+    while time.perf_counter() - begun < seconds:
+        since = time.perf_counter()
+        CLIENT[0].gather(CLIENT[0].map(same, range(BATCH), pure=False))
+        took.append(time.perf_counter() - since)
+    rate = len(took) * BATCH / (time.perf_counter() - begun)
+    return {"requests_per_s": rate, "p99_s": sorted(took)[int(0.99 * len(took))]}
+
+
+def dask(control, folder):
+    from distributed import Client, LocalCluster
+
+    with LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster:
+        CLIENT.append(Client(cluster))
+        obey(control, folder)
+
+
 def main():
     service, port, control, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    if service == "dask":
+        dask(control, folder)
+        return
     threading.Thread(target=obey, args=[control, folder], daemon=True, name="control").start()
     if service == "echo":
         echo(port)
