@@ -263,6 +263,37 @@ static void test_killed(void) {
     collect_forget();
 }
 
+/* Why a wait for threads ends: nothing, a descriptor, a hold, a wait, a thread that is away. */
+static void test_waiting_for_threads(void) {
+    const int64_t never_ns = INT64_MAX / 2, tick_ns = 2000000, least_ns[HW_HOMES] = {0};
+    int ready[2];
+    T_EQ(0, pipe(ready));
+    world_collect("wait.hwt");
+    struct hw_collection *one = the_one();
+    T_EQ(0, hw_collect_watch(one, least_ns));
+    world_yield(); /* this thread holds the GIL, and is known to */
+    const struct hw_look nothing = {never_ns, never_ns, never_ns, never_ns};
+    struct hw_look holds = nothing, away = nothing;
+    holds.hold_ns = away.away_ns = 1000000;
+    int64_t begin_ns = hw_now_ns();
+    T_EQ(HW_WAIT_OVER,
+         hw_collect_wait(&one, 1, &nothing, tick_ns, begin_ns + 5 * tick_ns, ready[0]));
+    T_TRUE(hw_now_ns() >= begin_ns + 5 * tick_ns);
+    T_EQ(HW_WAIT_OVER, hw_collect_wait(&one, 1, &away, tick_ns, hw_now_ns() + tick_ns, ready[0]));
+    T_EQ(HW_WAIT_THREAD, hw_collect_wait(&one, 1, &holds, tick_ns, never_ns, ready[0]));
+    void *saved = PyEval_SaveThread();
+    T_EQ(HW_WAIT_OVER, hw_collect_wait(&one, 1, &holds, tick_ns, hw_now_ns() + tick_ns, ready[0]));
+    T_EQ(HW_WAIT_THREAD,
+         hw_collect_wait(&one, 1, &away, tick_ns * 500, hw_now_ns() + tick_ns, ready[0]));
+    T_EQ(1, write(ready[1], "", 1));
+    T_EQ(HW_WAIT_READY, hw_collect_wait(&one, 1, &nothing, tick_ns, never_ns, ready[0]));
+    PyEval_RestoreThread(saved);
+    T_EQ(0, hw_trace_stop());
+    collect_forget();
+    close(ready[0]);
+    close(ready[1]);
+}
+
 /* A memory that could shrink, or is none of ours, is not mapped. */
 static void test_memory_that_is_none(void) {
     char page[HW__HEADER_BYTES] = {0};
@@ -357,6 +388,7 @@ int main(void) {
     T_RUN(test_the_file_is_truncated_and_removed);
     collect_forget();
     T_RUN(test_no_disk);
+    T_RUN(test_waiting_for_threads);
     T_RUN(test_memory_that_is_none);
     T_RUN(test_memory_that_claims_too_much);
     T_RUN(test_hostile_memory);

@@ -179,6 +179,22 @@ static void test_made_up_numbers(void) {
     hw__laps_free(laps);
 }
 
+/* Which threads have a loop, and whether it is in its poll. */
+static void test_who_loops(void) {
+    begin();
+    bool at_home = false;
+    T_TRUE(!hw__laps_loops(laps, 1, &at_home));
+    event(10, HW__RELEASE, POLL, 0);
+    told_at(11);
+    T_TRUE(hw__laps_loops(laps, 1, &at_home) && at_home);
+    event(20, HW__ACQUIRE, 0, 0);
+    event(25, HW__RELEASE, SEND, 0);
+    told_at(26);
+    T_TRUE(hw__laps_loops(laps, 1, &at_home) && !at_home);
+    T_TRUE(!hw__laps_loops(laps, 2, &at_home));
+    hw__laps_free(laps);
+}
+
 int main(void) {
     test_a_late_loop();
     test_an_open_lap();
@@ -186,5 +202,6 @@ int main(void) {
     test_settled_late();
     test_a_pool();
     test_made_up_numbers();
+    test_who_loops();
     return 0;
 }

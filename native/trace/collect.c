@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -553,6 +554,66 @@ void hw_collect_laps(struct hw_collection *to, int64_t now_ns, struct hw_laps *t
     memset(told, 0, sizeof *told);
     if (to->laps != NULL) {
         hw__laps_tell(to->laps, now_ns, told);
+    }
+}
+
+/* Whether any thread of the process is worth a look. */
+static bool is_worth(const struct hw_collection *of, const struct hw_look *least, int64_t tick_ns,
+                     int64_t now_ns) {
+    const struct hw__slot *slots = (const struct hw__slot *)(of->memory + of->slots_offset);
+    uint32_t threads = atomic_load_explicit(&of->header->thread_count, memory_order_relaxed);
+    uint32_t count = threads < of->slot_count ? threads : of->slot_count;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t state = atomic_load_explicit(&slots[i].state, memory_order_relaxed);
+        int64_t since_ns = atomic_load_explicit(&slots[i].since_ns, memory_order_relaxed);
+        int64_t length_ns = (int64_t)((uint64_t)now_ns - (uint64_t)since_ns);
+        if (state == HW__SLOT_FREE || length_ns < 0) {
+            continue;
+        }
+        if ((state == HW__SLOT_HOLDING && length_ns >= least->hold_ns) ||
+            (state == HW__SLOT_WAITING && length_ns >= least->wait_ns)) {
+            return true;
+        }
+        if (length_ns < least->away_ns && length_ns < least->still_ns) {
+            continue;
+        }
+        uint32_t serial = atomic_load_explicit(&slots[i].serial, memory_order_relaxed);
+        bool at_home = false;
+        if (of->laps != NULL && hw__laps_loops(of->laps, serial, &at_home)) {
+            /* In its poll since before the last pass: it has nothing to do. */
+            bool idles = state == HW__SLOT_IDLE && at_home && since_ns < of->known_until_ns;
+            if (length_ns >= least->still_ns && !idles) {
+                return true;
+            }
+        } else if (state == HW__SLOT_IDLE && length_ns >= least->away_ns &&
+                   length_ns < least->away_ns + 2 * tick_ns) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int hw_collect_wait(struct hw_collection *const *collections, int count,
+                    const struct hw_look *least, int64_t tick_ns, int64_t until_ns,
+                    int descriptor) {
+    struct pollfd ready = {.fd = descriptor, .events = POLLIN};
+    for (;;) {
+        int64_t now_ns = hw_now_ns();
+        int64_t pause_ns = until_ns - now_ns < tick_ns ? until_ns - now_ns : tick_ns;
+        pause_ns = pause_ns < 0 ? 0 : pause_ns;
+        struct timespec pause = {.tv_sec = pause_ns / 1000000000, .tv_nsec = pause_ns % 1000000000};
+        if (ppoll(&ready, 1, &pause, NULL) != 0) {
+            return HW_WAIT_READY;
+        }
+        now_ns = hw_now_ns();
+        for (int i = 0; i < count; i++) {
+            if (is_worth(collections[i], least, tick_ns, now_ns)) {
+                return HW_WAIT_THREAD;
+            }
+        }
+        if (now_ns >= until_ns) {
+            return HW_WAIT_OVER;
+        }
     }
 }
 

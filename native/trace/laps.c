@@ -55,9 +55,13 @@ void hw__laps_free(struct hw__laps *laps) {
     }
 }
 
+static uint32_t first_of(uint32_t serial) {
+    return serial * UINT32_C(2654435761) % THREADS; /* Knuth 6.4 */
+}
+
 /* The thread's entry. That of one that has not been seen for longest makes room. */
 static struct runner *runner_of(struct hw__laps *laps, uint32_t serial) {
-    uint32_t first = serial * UINT32_C(2654435761) % THREADS; /* Knuth 6.4 */
+    uint32_t first = first_of(serial);
     struct runner *oldest = NULL;
     for (uint32_t i = 0; i < PROBES; i++) {
         struct runner *runner = &laps->runners[(first + i) % THREADS];
@@ -174,6 +178,21 @@ void hw__laps_see(struct hw__laps *laps, uint32_t serial, const char *events, ui
         }
     }
     *told = at;
+}
+
+bool hw__laps_loops(const struct hw__laps *laps, uint32_t serial, bool *at_home) {
+    uint32_t first = first_of(serial);
+    for (uint32_t i = 0; i < PROBES; i++) {
+        const struct runner *runner = &laps->runners[(first + i) % THREADS];
+        if (runner->serial == serial) {
+            *at_home = !runner->away;
+            return runner->home == HW_HOME_LOOP;
+        }
+        if (runner->serial == 0) {
+            break;
+        }
+    }
+    return false;
 }
 
 int hw__laps_fresh(struct hw__laps *laps, uint32_t *stacks, int max) {

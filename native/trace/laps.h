@@ -27,6 +27,9 @@ void hw__laps_free(struct hw__laps *laps);
 void hw__laps_see(struct hw__laps *laps, uint32_t serial, const char *events, uint32_t bytes,
                   uint32_t *told);
 
+/* Whether a thread has an event loop; `at_home`: it was in its poll, up to the last event seen. */
+bool hw__laps_loops(const struct hw__laps *laps, uint32_t serial, bool *at_home);
+
 int hw__laps_fresh(struct hw__laps *laps, uint32_t *stacks, int max);
 void hw__laps_settle(struct hw__laps *laps, uint32_t stack, int home);
 void hw__laps_tell(struct hw__laps *laps, int64_t now_ns, struct hw_laps *told);

@@ -10,7 +10,9 @@ import ctypes
 import functools
 import os
 import sysconfig
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from headway.errors import NativeError, SchedulingError
@@ -31,6 +33,8 @@ __all__ = [
     "Laps",
     "Policy",
     "PolicyOption",
+    "Wakes",
+    "Worth",
     "calibrate_call",
     "calibrate_gaps",
     "calibrate_interrupt",
@@ -42,6 +46,7 @@ __all__ = [
     "headers_path",
     "library_path",
     "policies",
+    "wait_for_threads",
 ]
 
 ABI_VERSION = 11
@@ -264,6 +269,53 @@ class _Laps(ctypes.Structure):
     )
 
 
+class _Look(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_int64) for name in ("hold_ns", "wait_ns", "still_ns", "away_ns"))
+
+
+class Wakes(Enum):
+    """Why `wait_for_threads` has ended: HW_WAIT_* of native/include/headway/collect.h."""
+
+    OVER = 0
+    READY = 1
+    THREAD = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """From which lengths on, in ns, a thread is worth a look from outside.
+
+    Attributes:
+        hold_ns: It holds a GIL.
+        wait_ns: It waits for one.
+        still_ns: It has an event loop, and does something that is not its poll.
+        away_ns: It has let the GIL go; worth two looks or so, as it goes over that length.
+    """
+
+    hold_ns: int
+    wait_ns: int
+    still_ns: int
+    away_ns: int
+
+
+def wait_for_threads(
+    collections: Sequence["Collection"], worth: Worth, *, tick_ns: int, until_ns: int, descriptor: int
+) -> Wakes:
+    """Wait until a time, looking at the threads of watched processes every so often, without Python.
+
+    Args:
+        collections: Of these processes; each has `watch` on.
+        worth: Which threads end the wait.
+        tick_ns: How often they are looked at.
+        until_ns: time.monotonic_ns() when the wait is over.
+        descriptor: Something to read there ends the wait, too, and so does a signal.
+    """
+    pointers = (ctypes.c_void_p * len(collections))(*(one.pointer for one in collections))
+    look = _Look(worth.hold_ns, worth.wait_ns, worth.still_ns, worth.away_ns)
+    found = _collecting().hw_collect_wait(pointers, len(collections), look, tick_ns, until_ns, descriptor)
+    return Wakes(found)
+
+
 @dataclass(frozen=True, slots=True)
 class Laps:
     """What threads did from leaving the place where they wait until they were back there."""
@@ -303,6 +355,15 @@ def _collecting() -> ctypes.CDLL:
     library.hw_collect_settle.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int]
     library.hw_collect_laps.restype = None
     library.hw_collect_laps.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(_Laps)]
+    library.hw_collect_wait.restype = ctypes.c_int
+    library.hw_collect_wait.argtypes = [
+        ctypes.POINTER(ctypes.c_void_p),
+        ctypes.c_int,
+        ctypes.POINTER(_Look),
+        ctypes.c_int64,
+        ctypes.c_int64,
+        ctypes.c_int,
+    ]
     library.hw_collect_hurry.restype = None
     library.hw_collect_hurry.argtypes = [ctypes.c_void_p]
     library.hw_collect_close.restype = None
@@ -330,6 +391,11 @@ class Collection:
         if not self._pointer:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
+
+    @property
+    def pointer(self) -> int:
+        """The address of struct hw_collection."""
+        return int(self._pointer)
 
     @property
     def family(self) -> int:

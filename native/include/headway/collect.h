@@ -89,6 +89,24 @@ HW_API void hw_collect_settle(struct hw_collection *collection, uint32_t stack, 
 /* Tells the laps up to the last pass. */
 HW_API void hw_collect_laps(struct hw_collection *collection, int64_t now_ns, struct hw_laps *told);
 
+/* From which lengths on, in ns, a thread is worth a look from outside. */
+struct hw_look {
+    int64_t hold_ns;  /* it holds a GIL */
+    int64_t wait_ns;  /* it waits for one */
+    int64_t still_ns; /* it has an event loop, and does something that is not its poll */
+    int64_t away_ns; /* it has let the GIL go: worth two looks or so, as it goes over that length */
+};
+
+#define HW_WAIT_OVER 0   /* the time is over */
+#define HW_WAIT_READY 1  /* the descriptor has something, or a signal has come */
+#define HW_WAIT_THREAD 2 /* a thread is worth a look */
+
+/* Waits until a time (CLOCK_MONOTONIC), and looks at the threads of processes every `tick_ns`; ends
+ * sooner for the reasons above, after one tick at least. hw_collect_watch() was called for each. */
+HW_API int hw_collect_wait(struct hw_collection *const *collections, int count,
+                           const struct hw_look *least, int64_t tick_ns, int64_t until_ns,
+                           int descriptor);
+
 /* Has the next pass copy all that there is, also what threads are still writing to. */
 HW_API void hw_collect_hurry(struct hw_collection *collection);
 

@@ -125,6 +125,11 @@ class Reception:
         """Somebody is just calling."""
         return bool(self._callers)
 
+    @property
+    def descriptor(self) -> int:
+        """One that can be read when there is something to answer."""
+        return self._selector.fileno()
+
     def keep(self, descriptor: int, ready: Callable[[], None]) -> None:
         """Call `ready` when there is something to read, as where the process of a descriptor has ended."""
         self._selector.register(descriptor, selectors.EVENT_READ, ready)

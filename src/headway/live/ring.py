@@ -24,7 +24,7 @@ from headway.live.homes import Homes
 from headway.live.sampling import Accounts, Looker
 from headway.live.slots import HOLDING, IDLE, SLOT_BYTES, SLOT_HEAD, WAITING, Slot, ThreadCounters, thread_counters
 from headway.live.stacks import Stacks
-from headway.native import CHUNK_BYTES, Collection, Laps
+from headway.native import CHUNK_BYTES, Collection, Laps, Worth
 from headway.traces.frames import CoreTime, Sample, packed
 
 __all__ = ["Limits", "Ring"]
@@ -40,6 +40,8 @@ _OFTEN_NS, _RARELY_NS = 15_000_000, 200_000_000
 """... and then so often at first, and so often at last."""
 _AWAY_NS: Final = 10_000_000
 """Of a thread that has let the GIL go for so long the system's account is taken: then, and when it is back."""
+_STILL: Final = 5
+"""An event loop that does one thing for this part of the shortest stall is looked at."""
 _MOST_AWAY: Final = 64
 _MOST_TIDS: Final = 16
 """Of whom the system's account is looked at in one pass."""
@@ -133,6 +135,16 @@ class Ring:
         except OSError as error:
             self.blind = f"its memory may not be read ({error.strerror or error}): lines of long calls are not told"
         return None
+
+    @property
+    def collection(self) -> Collection:
+        """What is copied."""
+        return self._collection
+
+    @property
+    def worth(self) -> Worth:
+        """Which of its threads are worth a look."""
+        return Worth(_SAMPLED_NS, self._limits.wait_ns // 2, self._limits.shortest_ns // _STILL, _AWAY_NS)
 
     def end(self) -> None:
         """It has ended."""

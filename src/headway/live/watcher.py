@@ -23,6 +23,7 @@ from headway.live.detached import Program, alone, detached
 from headway.live.door import Door, Reception
 from headway.live.exposition import ServiceTotals, Totals
 from headway.live.ring import Limits, Ring
+from headway.native import Wakes, wait_for_threads
 
 __all__ = ["Options", "main"]
 
@@ -202,8 +203,7 @@ class Watcher:
         self._rings.append(_Watched(ring))
 
     def _step(self) -> None:
-        threads = sum(one.ring.threads for one in self._rings)
-        self._reception.answer(max(self._tick_s, threads * _EACH_S))
+        self._wait()
         now_ns = time.monotonic_ns()
         asked, self._dump = self._dump, False
         for one in list(self._rings):
@@ -214,6 +214,23 @@ class Watcher:
             if one.ring.gone and not self._is_told_of(one):
                 self._over(one)
         self._collect()
+
+    def _wait(self) -> None:
+        """Wait until a process calls, a thread is worth a look, or what was recorded is to be copied."""
+        now_ns = time.monotonic_ns()
+        if not self._rings:
+            self._reception.answer(_COPY_NS / 1e9)
+            return
+        threads = sum(one.ring.threads for one in self._rings)
+        woken = wait_for_threads(
+            [one.ring.collection for one in self._rings],
+            self._rings[0].ring.worth,
+            tick_ns=round(1e9 * max(self._tick_s, threads * _EACH_S)),
+            until_ns=now_ns if self._dump else min(one.copied_ns for one in self._rings) + _COPY_NS,
+            descriptor=self._reception.descriptor,
+        )
+        if woken is Wakes.READY or self._reception.busy:
+            self._reception.answer(0)
 
     def _is_told_of(self, one: _Watched) -> bool:
         """A recording of it is being looked into."""

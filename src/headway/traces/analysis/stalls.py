@@ -361,7 +361,8 @@ class _Finder:
         times = self._core_times.get(tid, [])
         if not times:
             return None
-        before = times[max(0, bisect.bisect_right(times, since_ns, key=_time_ns) - 1)]
+        first = bisect.bisect_right(times, since_ns, key=_time_ns)
+        before = min(times[max(0, first - 1) : first + 1], key=lambda one: abs(one.time_ns - since_ns))
         after = times[min(len(times) - 1, bisect.bisect_left(times, until_ns, key=_time_ns))]
         return (before, after) if after.time_ns > before.time_ns else None
 
@@ -379,9 +380,10 @@ class _Finder:
     def _off_core_ns(self, tid: int, since_ns: int, until_ns: int) -> int:
         """Return for how long a thread did not run, at least, as the system's account tells; 0 where it tells nothing."""
         account = self._account(tid, since_ns, until_ns)
-        if account is None or account[0].time_ns > since_ns or account[1].time_ns < until_ns:
+        if account is None or account[1].time_ns < until_ns:
             return 0
-        return max(0, until_ns - since_ns - (account[1].ran_ns - account[0].ran_ns) - _TICK_NS)
+        looked_ns = until_ns - max(since_ns, account[0].time_ns)
+        return max(0, looked_ns - (account[1].ran_ns - account[0].ran_ns) - _TICK_NS)
 
     def _ran_away_ns(self, thread: int, since_ns: int, until_ns: int) -> int:
         """Return for how long a thread ran while it was away, by the system's account and its own holds beside it."""
