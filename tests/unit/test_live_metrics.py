@@ -131,6 +131,20 @@ def test_a_service_has_the_sum_of_its_processes_the_ended_ones_too():
     assert (found.laps[21:], found.laps_ns, found.processes) == ([3, 4], 7, 1)
 
 
+def test_a_service_has_so_many_series():
+    """Workers that come and go, each with threads of other names, are `other` from the hundredth on; nothing is lost."""
+    service = ServiceTotals()
+    for worker in range(30):
+        ring = Counted(*({"serial": n, "name": f"w{worker}x{n}y", "hold_ns": 1} for n in range(1, 9)))
+        service.now([ring], 100)
+        service.end(ring, 100)
+    found = service.now([], 100)
+
+    assert len(found.roles) == 101
+    assert sum(one.hold_ns for one in found.roles.values()) == 240
+    assert found.roles[0, OTHER].hold_ns == 140
+
+
 def test_the_text_is_what_prometheus_reads():
     """All samples come back from the text, of labels with quotes and line ends too, and each has its type."""
     totals = Totals(stalls={('a "b"\n', "GIL"): (2, 0.5)}, laps=[0] * 22 + [3], laps_ns=9_000_000, processes=1)

@@ -291,7 +291,9 @@ def test_an_account_that_covers_a_part_of_a_hold_tells_nothing_of_the_rest():
     script = loop(Script()).hold(0, 10, 210, stack=AT_POLL)
     times = tuple(CoreTime(at(ms), 101, 3 * MS, 0) for ms in (100, 220))
 
-    found = {part.cause: part.time_ns for part in only(with_stacks(script.trace(300, "MainThread"), core_times=times)).parts}
+    found = {
+        part.cause: part.time_ns for part in only(with_stacks(script.trace(300, "MainThread"), core_times=times)).parts
+    }
     assert abs(found[Cause.BLOCKED] - 110 * MS) <= 5 * MS
     assert sum(found.values()) == 200 * MS
 

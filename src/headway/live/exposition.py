@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from headway.live.ring import Ring
-from headway.live.roles import Roles, RoleTotals, cumulative
+from headway.live.roles import OTHER, Roles, RoleTotals, cumulative
 
 __all__ = ["ServiceTotals", "Totals", "exposition"]
 
 _LAP_POWERS: Final = range(20, 36)
 """Of the histogram of event loops' delay, as powers of two in nanoseconds: 1 ms to 34 s."""
+_MOST_SERIES: Final = 100
+"""Of roles, over all processes that a service ever had."""
 _CUT: Final = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
 
 
@@ -55,18 +57,26 @@ class ServiceTotals:
         self._lock = threading.Lock()  # protects the others
         self._ended = Totals()
         self._roles: dict[Ring, Roles] = {}
+        self._names: set[tuple[int, str]] = set()
+        """Of the series so far: those that come later than the first _MOST_SERIES are `other`."""
         self._over: weakref.WeakSet[Ring] = weakref.WeakSet()
 
-    def _read(self, ring: Ring, now_ns: int) -> Roles:
+    def _read(self, ring: Ring, now_ns: int) -> dict[tuple[int, str], RoleTotals]:
         roles = self._roles.setdefault(ring, Roles())
         roles.add(0, ring.counters(now_ns))
-        return roles
+        found: dict[tuple[int, str], RoleTotals] = {}
+        for (gil, role), one in roles.totals.items():
+            key = (gil, role)
+            if key not in self._names and len(self._names) >= _MOST_SERIES:
+                key = (gil, OTHER)
+            self._names.add(key)
+            found.setdefault(key, RoleTotals()).add(one)
+        return found
 
     def end(self, ring: Ring, now_ns: int) -> None:
         """Keep what a process has done; its ring may be closed after this."""
         with self._lock:
-            roles = self._read(ring, now_ns)
-            self._ended.add(roles.totals, ring.laps.lengths, ring.laps.lengths_ns)
+            self._ended.add(self._read(ring, now_ns), ring.laps.lengths, ring.laps.lengths_ns)
             del self._roles[ring]
             self._over.add(ring)
 
@@ -77,7 +87,7 @@ class ServiceTotals:
             found.add(self._ended.roles, self._ended.laps, self._ended.laps_ns)
             for ring in rings:
                 if ring not in self._over:
-                    found.add(self._read(ring, now_ns).totals, ring.laps.lengths, ring.laps.lengths_ns)
+                    found.add(self._read(ring, now_ns), ring.laps.lengths, ring.laps.lengths_ns)
                     found.processes += 1
         return found
 

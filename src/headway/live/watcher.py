@@ -217,16 +217,16 @@ class Watcher:
 
     def _wait(self) -> None:
         """Wait until a process calls, a thread is worth a look, or what was recorded is to be copied."""
-        now_ns = time.monotonic_ns()
-        if not self._rings:
-            self._reception.answer(_COPY_NS / 1e9)
+        alive = [one for one in self._rings if not one.ring.gone]
+        if not alive:
+            self._reception.answer(_MOST_TICK_S)
             return
-        threads = sum(one.ring.threads for one in self._rings)
+        threads = sum(one.ring.threads for one in alive)
         woken = wait_for_threads(
-            [one.ring.collection for one in self._rings],
-            self._rings[0].ring.worth,
+            [one.ring.collection for one in alive],
+            alive[0].ring.worth,
             tick_ns=round(1e9 * max(self._tick_s, threads * _EACH_S)),
-            until_ns=now_ns if self._dump else min(one.copied_ns for one in self._rings) + _COPY_NS,
+            until_ns=0 if self._dump else min(one.copied_ns for one in alive) + _COPY_NS,
             descriptor=self._reception.descriptor,
         )
         if woken is Wakes.READY or self._reception.busy:
