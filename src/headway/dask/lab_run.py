@@ -35,6 +35,7 @@ __all__ = ["ClusterRun", "go_on", "run_on"]
 
 _R = TypeVar("_R")
 _LOOK_S: Final = 0.2
+_TRIES: Final = 3
 _GONE_S: Final = 90.0
 """So long a host may be without a worker: a nanny takes some seconds to start another one."""
 
@@ -95,7 +96,7 @@ class _Launcher:
         self._host, self._token, self._again, self._turn = host, token, again, turn
 
     def __call__(self, cells: Sequence[Cell], block: int) -> list[Launch]:
-        while True:
+        for _ in range(_TRIES):
             try:
                 with self._turn:
                     pid, launches = self._host.ask(lab_worker.launch, self._token, list(cells), block)
@@ -105,6 +106,8 @@ class _Launcher:
             for one in launches:
                 one.facts["worker"] = f"{self._host.host}, process {pid}"
             return launches
+        # It may be what kills them: the run goes on without.
+        return [Launch(reason=f"{_TRIES} workers of {self._host.host} died of it, or beside it") for _ in cells]
 
 
 def _hosts_of(cluster: Cluster) -> list[str]:
@@ -169,11 +172,10 @@ class _Measuring:
         return self._until_it_works(host, lab_worker.begin, token, replace(request, store=None), cluster, host.host)
 
     def _until_it_works(self, host: _Host, function: Callable[..., _R], *arguments: Any) -> _R:
-        while True:
-            try:
+        for _ in range(_TRIES):
+            with contextlib.suppress(_WorkerDiedError):
                 return host.ask(function, *arguments)
-            except _WorkerDiedError:
-                continue
+        raise ClusterError(f"{_TRIES} workers of {host.host} died when the run was to begin")
 
     def all_of(self, jobs: Sequence[tuple[str, Callable[[], str]]]) -> tuple[dict[str, str], dict[str, str]]:
         """Do jobs beside each other; return the runs' ids, and why hosts were lost, by host."""

@@ -1,0 +1,83 @@
+"""What several machines' runs say together, and what the coordinator does when workers die."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from headway.dask import lab_run, lab_worker
+from headway.lab.judging.machines import OnMachine, OverMachines
+from headway.lab.kept.launched import Launch
+from headway.lab.stats import Interval
+
+
+def on(host, outcome, value=1.0, spread=0.1, what="2 threads / 1 thread"):
+    """Return one machine's verdict, with the interval that it follows from."""
+    interval = Interval(value, value * (1 - spread), value * (1 + spread), "student")
+    return OnMachine(host, outcome, SimpleNamespace(what=what, interval=interval))
+
+
+def over(*machines):
+    return OverMachines("flat", "countdown", "time does not fall", machines)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "sentence"),
+    [
+        (["supported"] * 4, "holds on 4 of 4 machines"),
+        (["supported", "supported", "refuted", "inconclusive"], "holds on 2 of 4 machines, does not on 1, open on 1"),
+        (["supported", "at the limit"], "holds on 1 of 2 machines"),
+        (["inconclusive", "not measured"], "decided on none of 2 machines"),
+    ],
+)
+def test_on_how_many_machines_a_claim_holds(outcomes, sentence):
+    """Decided and open machines are told apart."""
+    assert over(*(on(f"h{number}", outcome) for number, outcome in enumerate(outcomes))).sentence == sentence
+
+
+def test_machines_differ_where_intervals_do_not_overlap():
+    """The two that are farthest apart are named; figures of other comparisons are not held against each other."""
+    same = over(on("a", "supported", 1.0), on("b", "supported", 1.05))
+    differ = over(on("a", "supported", 1.0), on("b", "refuted", 0.5), on("c", "supported", 1.4))
+    other = over(on("a", "supported", 1.0), on("b", "refuted", 0.5, what="8 threads / 1 thread"))
+
+    assert same.effect == other.effect == ""
+    assert differ.effect == "machines differ in 2 threads / 1 thread: b 0.50 [0.45-0.55], c 1.40 [1.26-1.54]"
+
+
+def test_a_machine_without_a_figure_says_nothing():
+    """A claim that was not measured somewhere has no effect."""
+    assert over(on("a", "supported"), OnMachine("b", "not measured", None)).effect == ""
+
+
+class Host:
+    """A host whose workers die so many times."""
+
+    def __init__(self, deaths, error=lab_run._WorkerDiedError):
+        self.host = "h1"
+        self.deaths, self.error = deaths, error
+
+    def ask(self, function, *arguments):
+        assert function is lab_worker.launch
+        if self.deaths:
+            self.deaths -= 1
+            raise self.error
+        return 42, [Launch(status="ok")]
+
+
+@pytest.mark.parametrize("error", [lab_run._WorkerDiedError, lab_worker.NotBegunError])
+def test_a_block_is_launched_again_where_a_worker_died(error):
+    """It begins anew on the host's next worker; the launch says who it was."""
+    begun = []
+    host = Host(2, error)
+    (one,) = lab_run._Launcher(host, "token", lambda: begun.append(1), lab_run.contextlib.nullcontext())(["cell"], 0)
+
+    assert (one.status, one.facts["worker"], len(begun)) == ("ok", "h1, process 42", 2)
+
+
+def test_what_kills_each_worker_is_a_failed_launch():
+    """The run goes on after the third: one cell cannot hold up all others."""
+    host = Host(99)
+    found = lab_run._Launcher(host, "token", lambda: None, lab_run.contextlib.nullcontext())(["cell", "other"], 0)
+
+    assert [one.status for one in found] == ["failed", "failed"]
+    assert "3 workers of h1 died" in found[0].reason
