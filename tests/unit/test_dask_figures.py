@@ -92,8 +92,14 @@ def test_the_log_is_followed(tmp_path):
     old = {"pid": 7, "goes_on": False, "cause": "GIL", "length_s": 9.0, "line": "old"}
     path.write_text(json.dumps(old) + "\n")
     log = StallLog(path, 7)
-    row = {"pid": 7, "goes_on": False, "cause": "GIL", "length_s": 0.5, "line": "late"}
-    lines = [row, row | {"pid": 8}, row | {"goes_on": True}, row | {"cause": "own code", "line": "last"}]
+    row = {"kind": "event loop", "pid": 7, "goes_on": False, "cause": "GIL", "length_s": 0.5, "line": "late"}
+    lines = [
+        row,
+        row | {"pid": 8},
+        row | {"kind": "thread"},
+        row | {"goes_on": True},
+        row | {"cause": "own code", "line": "last"},
+    ]
     text = "".join(json.dumps(one) + "\n" for one in lines) + "no JSON\n"
     with path.open("a") as file:
         file.write(text[:-300])

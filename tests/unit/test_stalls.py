@@ -308,3 +308,45 @@ def test_of_two_looks_the_nearer_one_begins_an_account():
 
     assert stall.cause is Cause.CORE
     assert stall.parts[0].time_ns >= 180 * MS
+
+
+def test_a_holder_that_hardly_ran_is_not_said_to_be_in_a_call_of_c_while_it_lasts():
+    """Without a core it looks the same until the system tells, which it does when that is over."""
+    script = loop(Script()).wait(0, 10, stack=AT_POLL, asks_ms=15)
+    script.hold(1, 5, 300, stack=AT_COMPUTE, forced=True)
+    trace = script.trace(300, "MainThread", "cruncher")
+    waits = tuple(CoreTime(at(ms), 101, 0, 0) for ms in (5, 290))
+    for ran_ms, kept in ((20, None), (280, Kept.C)):
+        times = (*waits, CoreTime(at(5), 102, 0, 0), CoreTime(at(300), 102, ran_ms * MS, 0))
+        stall = only(with_stacks(trace, core_times=times))
+
+        assert (stall.cause, stall.parts[0].kept) == (Cause.GIL, kept)
+
+
+def test_a_loop_that_got_no_core_was_late_for_as_long_as_the_system_says():
+    """The wait may have begun before the look before, as its length is told when it is over."""
+    script = loop(Script()).hold(0, 200, 201, stack=AT_POLL)
+    times = tuple(CoreTime(at(ms), 101, 0, queued * MS) for ms, queued in ((5, 0), (185, 0), (198, 90)))
+    stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
+
+    assert (stall.cause, stall.length_ns) == (Cause.CORE, 90 * MS)
+
+
+def test_a_stall_counts_once_for_each_cause():
+    """However many parts of it have that cause, or that line."""
+    part = {"cause": "GIL", "time_s": 0.1, "place": None}
+    row = {
+        "began": "2026-11-25T19:00:00+00:00",
+        "pid": 1,
+        "serial": 1,
+        "since_ns": 1,
+        "length_s": 0.4,
+        "kind": "event loop",
+    }
+    found = sum_up([row | {"parts": [part, part, part | {"cause": "no core"}]}])
+
+    assert {key: (one.count, round(one.time_s, 6)) for key, one in found.by_cause.items()} == {
+        ("event loop", "GIL"): (1, 0.2),
+        ("event loop", "no core"): (1, 0.1),
+    }
+    assert found.by_line["GIL", "?"].count == 1

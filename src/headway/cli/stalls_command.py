@@ -24,7 +24,7 @@ __all__ = ["prepare", "run"]
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="logs, folders with logs, or traces")
-    add_lengths(parser)
+    add_lengths(parser, preset=False)
     parser.add_argument("--all", action="store_true", help="all rows of each table")
     parser.add_argument("--each", action="store_true", help="one line for each stall, and no tables")
     add_json(parser)
@@ -51,10 +51,20 @@ def _rows(path: Path, arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
     if path.suffix == ".hwt":
         trace = read(path)
-        thresholds = Thresholds(arguments.over, arguments.over, arguments.requests_over)
+        if trace.loss.damaged_bytes:
+            console.say(f"{path}: {trace.loss.damaged_bytes:,} bytes are damaged; stalls in them are not told")
+        preset = Thresholds()
+        over_ns = arguments.over or preset.loop_ns
+        thresholds = Thresholds(over_ns, over_ns, arguments.requests_over or preset.request_ns)
         return [stall_json(trace, one) | {"recording": path.name} for one in find_stalls(trace, thresholds)]
     with path.open(encoding="utf-8", errors="replace") as file:
         found, bad = told_rows(file)
+    if bad and not found:
+        raise UsageError(
+            f"{path} is no log of stalls, and no trace", hint="name NAME.stalls.jsonl, its folder, or FILE.hwt"
+        )
+    least_s = {"request": (arguments.requests_over or 0) / 1e9}
+    found = [row for row in found if row["length_s"] >= least_s.get(str(row.get("kind")), (arguments.over or 0) / 1e9)]
     if bad:
         console.say(f"{path}: {bad} lines make no sense, and are left out")
     return found

@@ -65,27 +65,24 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         default=20,
         help="recordings to keep; older ones are removed (default %(default)s)",
     )
-    parser.add_argument("--listen", metavar="HOST:PORT", default="", help="serve /metrics, /stalls and /dump there")
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", default="", help="serve /metrics, /stalls, /dashboard and /dump there"
+    )
     parser.add_argument("--quiet", action="store_true", help="say nothing on stderr; the log has it")
     add_program(parser)
 
 
-def add_lengths(parser: argparse.ArgumentParser) -> None:
-    """Add from which lengths on something is a stall."""
-    parser.add_argument(
-        "--over",
-        metavar="TIME",
-        type=_length,
-        default="100ms",
-        help="an event loop's lap, or a wait for the GIL, of this length is a stall (default %(default)s)",
-    )
-    parser.add_argument(
-        "--requests-over",
-        metavar="TIME",
-        type=_length,
-        default="1s",
-        help="the same of a request in a server's thread (default %(default)s)",
-    )
+def add_lengths(parser: argparse.ArgumentParser, *, preset: bool = True) -> None:
+    """Add from which lengths on something is a stall; without `preset` the default is None."""
+
+    def add(option: str, what: str, default: str) -> None:
+        words = f"(default {default})" if preset else f"(default: all that a log has; of a trace {default})"
+        parser.add_argument(
+            option, metavar="TIME", type=_length, default=default if preset else None, help=f"{what} {words}"
+        )
+
+    add("--over", "an event loop's lap, or a wait for the GIL, of this length is a stall", "100ms")
+    add("--requests-over", "the same of a request in a server's thread", "1s")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,6 +1,7 @@
 """A cluster as a client sees it: its workers' figures, and recordings of any of them. Needs `distributed`."""
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, final
@@ -11,6 +12,7 @@ __all__ = ["Cluster", "ClusterError", "connected"]
 
 _R = TypeVar("_R")
 _PATIENCE_S = 10.0
+_ADDRESS = re.compile(r"((tcp|tls|ws|wss|ucx)://)?[^\s/]+:\d{1,5}")
 _LOOK_S = 0.02
 _ALIVE_S = 1.0
 """So often it is looked whether a worker that is asked is there still."""
@@ -123,6 +125,8 @@ def connected(address: str) -> Iterator[Cluster]:
         raise UsageError(
             f"Dask's distributed is not installed beside headway: {error}", hint="install `headway[dask]`"
         ) from error
+    if not _ADDRESS.fullmatch(address):
+        raise UsageError(f"{address!r} is no address of a scheduler", hint="name one as tcp://127.0.0.1:8786")
     try:
         client = Client(address, timeout=_PATIENCE_S, set_as_default=False)
     except ValueError as error:

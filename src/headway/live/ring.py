@@ -42,7 +42,7 @@ _AWAY_NS: Final = 10_000_000
 """Of a thread that has let the GIL go for so long the system's account is taken: then, and when it is back."""
 _STILL: Final = 5
 """An event loop that does one thing for this part of the shortest stall is looked at."""
-_MOST_AWAY: Final = 64
+_MOST_STILL: Final = 64
 _MOST_TIDS: Final = 16
 """Of whom the system's account is looked at in one pass."""
 
@@ -118,8 +118,8 @@ class Ring:
         self._room_for = 0
         self._accounts = Accounts(pid)
         self._long_waits: dict[int, int] = {}
-        self._away_ns: dict[int, int] = {}
-        """By serial: since when a thread is away whose account was taken."""
+        self._accounted_ns: dict[int, int] = {}
+        """By serial: since when a thread has done what it did when its account was taken."""
         self._have_room()
         self._queued_ns: dict[int, int] = {}
 
@@ -194,12 +194,9 @@ class Ring:
             if slot.serial in loops and slot.state:
                 looked_at[slot.tid] = None
             if slot.state == HOLDING and since_ns >= _SAMPLED_NS:
-                looked_at[slot.tid] = None
                 self._sample(slot, now_ns)
-            elif slot.state == WAITING and since_ns >= self._limits.wait_ns // 2:
-                looked_at[slot.tid] = None
-                waits = waits or since_ns >= self._limits.wait_ns
-            if len(looked_at) < _MOST_TIDS and self._goes_or_returns(slot, since_ns):
+            waits = waits or (slot.state == WAITING and since_ns >= self._limits.wait_ns)
+            if len(looked_at) < _MOST_TIDS and self._is_due(slot, since_ns):
                 looked_at[slot.tid] = None
             worst_ns = slot.worst_wait_ns
             if worst_ns >= self._limits.wait_ns and self._long_waits.get(slot.serial, 0) != worst_ns:
@@ -213,19 +210,29 @@ class Ring:
                 queued = queued or seen.queued_ns - before_ns >= self._limits.loop_ns
                 self._queued_ns[tid] = seen.queued_ns
         self._have_room()
-        for kept in (self._long_waits, self._queued_ns, self._away_ns):
+        for kept in (self._long_waits, self._queued_ns, self._accounted_ns):
             if len(kept) > _MOST_SLOTS:
                 kept.clear()
         return queued, waits
 
-    def _goes_or_returns(self, slot: Slot, since_ns: int) -> bool:
-        """Tell whether a thread has let the GIL go for long whose account was not taken yet, or is back from that."""
-        if slot.state != IDLE:
-            return self._away_ns.pop(slot.serial, None) is not None
-        if since_ns < _AWAY_NS or self._away_ns.get(slot.serial) == slot.since_ns:
-            return False
-        self._away_ns[slot.serial] = slot.since_ns
-        return True
+    def _is_due(self, slot: Slot, since_ns: int) -> bool:
+        """Tell whether a thread's account is to be taken: it does one thing for long, or is done with what it did for long.
+
+        A hold and a wait are looked at again and again, a thread that is away once. What the system knows of a time without a
+        core it tells when that is over: so the end has to be seen, too.
+        """
+        known_ns = self._accounted_ns.get(slot.serial)
+        lasts = (
+            (slot.state == HOLDING and since_ns >= _SAMPLED_NS)
+            or (slot.state == WAITING and since_ns >= self._limits.wait_ns // 2)
+            or (slot.state == IDLE and since_ns >= _AWAY_NS and known_ns != slot.since_ns)
+        )
+        is_over = known_ns is not None and known_ns != slot.since_ns
+        if lasts:
+            self._accounted_ns[slot.serial] = slot.since_ns
+        elif is_over:
+            del self._accounted_ns[slot.serial]
+        return lasts or is_over
 
     def _account(self, tid: int, now_ns: int) -> CoreTime | None:
         """Take what the system has given a thread up to now."""
@@ -275,8 +282,8 @@ class Ring:
     # ------------------------------------------------------------------ keeping
     def evidence(self, now_ns: int) -> dict[str, Any]:
         """Return what was seen in the last seconds, as notes have it (headway.traces.notes)."""
-        away = (slot.tid for slot in self.slots() if slot.state == IDLE and slot.serial in self._away_ns)
-        for tid in itertools.islice(away, _MOST_AWAY):  # they are away still
+        still = (slot.tid for slot in self.slots() if slot.serial in self._accounted_ns)
+        for tid in itertools.islice(still, _MOST_STILL):
             self._account(tid, now_ns)
         since_ns = now_ns - _EVIDENCE_NS
         return packed(one for one in self._samples if one.time_ns >= since_ns) | {

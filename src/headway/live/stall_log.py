@@ -3,9 +3,12 @@
 import contextlib
 import json
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 __all__ = ["StallLog"]
+
+
+_LOOP: Final = "event loop"
 
 
 @final
@@ -23,7 +26,7 @@ class StallLog:
         self._pid = pid
         self._inode, self._at = self._stand()
         self.by_cause: dict[str, list[float]] = {}
-        """How many stalls that are over had a cause, and how many seconds they took."""
+        """How many stalls of event loops that are over had a cause, and how many seconds they took."""
         self.last = ""
         """What was said of the last one."""
 
@@ -52,7 +55,7 @@ class StallLog:
     def _add(self, line: bytes) -> None:
         try:
             row: dict[str, Any] = json.loads(line)
-            if row["pid"] != self._pid or row["goes_on"]:
+            if row["pid"] != self._pid or row["goes_on"] or row["kind"] != _LOOP:
                 return
             count, sum_s = self.by_cause.get(row["cause"], [0, 0.0])
             self.by_cause[row["cause"]] = [count + 1, sum_s + float(row["length_s"])]

@@ -38,7 +38,7 @@ class StallSums:
 
     Attributes:
         rows: The stalls, by their beginnings, as `stall_json` has them.
-        by_cause: By what stood still and the cause of a part. A stall counts for each of its parts.
+        by_cause: By what stood still and the cause of a part. A stall counts once for each of its causes.
         by_line: By cause and place.
         by_process: By program and process id.
         over_time: By the beginning of a stretch of time.
@@ -84,10 +84,16 @@ def sum_up(rows: Sequence[dict[str, Any]]) -> StallSums:
     processes: dict[tuple[str, str], Sum] = defaultdict(Sum)
     for row in kept:
         processes[str(row.get("program")), str(row.get("pid"))].add(float(row["length_s"]))
+        of_causes: dict[str, float] = defaultdict(float)
+        of_lines: dict[tuple[str, str], float] = defaultdict(float)
         for part in row["parts"]:
-            advice = str(row.get("advice", "")) if part["cause"] == row.get("cause") else ""
-            causes[str(row.get("kind")), str(part["cause"])].add(float(part["time_s"]), advice)
-            lines[str(part["cause"]), _place(part)].add(float(part["time_s"]))
+            of_causes[str(part["cause"])] += float(part["time_s"])
+            of_lines[str(part["cause"]), _place(part)] += float(part["time_s"])
+        for cause, time_s in of_causes.items():
+            advice = str(row.get("advice", "")) if cause == row.get("cause") else ""
+            causes[str(row.get("kind")), cause].add(time_s, advice)
+        for line, time_s in of_lines.items():
+            lines[line].add(time_s)
     found = StallSums(kept, _ordered(causes), _ordered(lines), _ordered(processes))
     _over_time(found)
     return found

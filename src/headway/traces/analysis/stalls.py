@@ -163,7 +163,7 @@ class _Finder:
         found = []
         for before, after in itertools.pairwise(times):
             queued_ns = after.queued_ns - before.queued_ns
-            since_ns = max(before.time_ns, after.time_ns - queued_ns)
+            since_ns = after.time_ns - queued_ns  # told when it was over, and may have begun before the look before
             if (
                 queued_ns < least_ns
                 or after.time_ns < self._over_since_ns
@@ -318,7 +318,9 @@ class _Finder:
         late_ns = int(holds.overrun_ns[place])
         if account_ns is not None:
             late_ns = int(holds.end_ns[place] - holds.asked_ns[place]) - account_ns
-        kept = Kept.C if late_ns >= _IN_C_NS else Kept.PYTHON
+        kept: Kept | None = Kept.C if late_ns >= _IN_C_NS else Kept.PYTHON
+        if until_ns >= self._trace.end_ns and 2 * (off_ns - queued_ns) > length_ns:
+            kept = None  # it hardly ran: asleep in a call, or without a core, which the system tells when that is over
         found = self._placed(Cause.COLLECTION, collected_ns, holder, since_ns, until_ns, known)
         found.append(Part(Cause.CORE, queued_ns, holder))
         rest_ns = length_ns - collected_ns - queued_ns
