@@ -56,15 +56,15 @@ def test_tests_that_starved_a_loop_are_named(pytester, more):
     for line in text.splitlines():
         if "::" in line and not line.startswith(" "):
             name = line.rpartition("::")[2]
-        elif line.startswith("    the event loop"):
+        elif "nap" in line or "busy" in line:  # on a busy machine a loop may be late for want of a core, too
             told.setdefault(name, []).append(line)
     assert set(told) == {"test_blocks", "test_computes", "test_of_a_plugin"}
     assert all(len(lines) == 1 for lines in told.values())
     assert "a blocking call at" in told["test_blocks"][0]
-    assert told["test_blocks"][0].endswith(" nap")
+    assert " nap" in told["test_blocks"][0]
     assert "its own code at" in told["test_computes"][0]
     assert " busy" in told["test_computes"][0]
-    assert told["test_of_a_plugin"][0].endswith(" nap")
+    assert " nap" in told["test_of_a_plugin"][0]
 
 
 def test_nothing_is_said_where_nothing_stood_still(pytester):

@@ -9,6 +9,7 @@ from rich.console import Console
 from headway.cli.dask_view import render_workers
 from headway.dask.figures import Looks
 from headway.dask.tasks import OTHER, TaskTimes
+from headway.live.own_recorder import the_recorder
 from headway.live.stall_log import StallLog
 
 TASK = {"count": 3, "run_s": 5.0, "hold_s": 4.5, "wait_s": 0.1, "longest_hold_s": 2.5, "longest_wait_s": 0.05}
@@ -65,7 +66,14 @@ def test_the_table_names_the_task_and_says_who_is_without():
     assert "without Headway: w2" in text
 
 
-def test_tasks_are_measured_in_their_thread():
+@pytest.fixture
+def counting():
+    """The process may be counted, and is not afterwards."""
+    yield
+    the_recorder().stop()
+
+
+def test_tasks_are_measured_in_their_thread(counting):
     """Sums by prefix, also of a task that fails; one prefix too many is `other`."""
     times = TaskTimes()
     assert times.measured("good", lambda: sum(range(200_000))) == sum(range(200_000))

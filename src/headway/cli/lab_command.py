@@ -125,7 +125,11 @@ def run(arguments: argparse.Namespace) -> int:
         return _explain(lab.experiment(arguments.explain), as_json=arguments.json)
     check_html(arguments)
     if arguments.dask is not None:
-        return _on_cluster(arguments)
+        from headway.cli.lab_on_cluster import measure
+
+        if arguments.resume is not None:
+            _refuse_with_resume(arguments)
+        return measure(arguments, None if arguments.resume is not None else _request(arguments), _store(arguments))
     shown = _ProgressLine(brief=not arguments.json and not arguments.full)
     results = _measure(arguments, shown)
     complete = results.header.complete
@@ -153,66 +157,6 @@ def run(arguments: argparse.Namespace) -> int:
         console.say(f"stopped early; `headway lab --resume {results.id}{_store(arguments)}{url}` completes the run")
         return 130
     return 1 if results.failures else 0
-
-
-def _on_cluster(arguments: argparse.Namespace) -> int:
-    """Measure on the machines of a Dask cluster. Exit code 1 where launches failed or a machine was lost."""
-    from headway.dask.cluster import connected
-    from headway.dask.lab_run import go_on, run_on
-    from headway.lab.judging.machines import over_machines
-    from headway.report import machines_to_json, render_machines
-
-    if arguments.provide is not None or arguments.redis_url or arguments.html is not None:
-        raise UsageError(
-            "--dask takes no --provide, --redis-url or --html",
-            hint="`headway report RUN --html` makes a machine's page",
-        )
-    if arguments.resume is not None:
-        _refuse_with_resume(arguments)
-    shown = _HostLines()
-    with connected(arguments.dask) as cluster:
-        if arguments.resume is not None:
-            done = go_on(
-                cluster,
-                arguments.resume,
-                store=arguments.store,
-                report=shown,
-                say=console.say,
-                in_turns=arguments.in_turns,
-            )
-        else:
-            done = run_on(cluster, _request(arguments), report=shown, say=console.say, in_turns=arguments.in_turns)
-    claims = over_machines(done.runs)
-    if arguments.json:
-        console.print_json({"cluster": done.cluster, "lost": done.lost, **machines_to_json(done.runs, claims)})
-    else:
-        console.print_rendered(render_machines(done.runs, claims))
-    unfinished = [run.settings.host for run in done.runs if not run.header.complete]
-    if unfinished or done.lost:
-        console.say(
-            f"not complete on {', '.join(sorted({*unfinished, *done.lost}))}; `headway lab --dask {arguments.dask} "
-            f"--resume {done.cluster}{_store(arguments)}` goes on"
-        )
-    return 1 if unfinished or done.lost or any(run.failures for run in done.runs) else 0
-
-
-class _HostLines:
-    """A line on stderr when a machine has finished an experiment, and in between once a minute."""
-
-    _QUIET_S = 60.0
-
-    def __init__(self) -> None:
-        self._last_s: dict[str, float] = {}
-
-    def __call__(self, host: str, progress: lab.Progress) -> None:
-        now_s = time.monotonic()
-        is_news = progress.finished or progress.cell is None
-        if not is_news and now_s - self._last_s.setdefault(host, now_s) < self._QUIET_S:
-            return
-        self._last_s[host] = now_s
-        what = f"{progress.finished} is measured" if progress.finished else "done" if progress.cell is None else ""
-        failed = f", {progress.failed} failed" if progress.failed else ""
-        console.say(f"{host}: run {progress.run}, {progress.done} launches{failed}{': ' if what else ''}{what}")
 
 
 def _store(arguments: argparse.Namespace) -> str:

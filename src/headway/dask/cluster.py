@@ -128,7 +128,7 @@ def connected(address: str) -> Iterator[Cluster]:
     if not _ADDRESS.fullmatch(address):
         raise UsageError(f"{address!r} is no address of a scheduler", hint="name one as tcp://127.0.0.1:8786")
     try:
-        client = Client(address, timeout=_PATIENCE_S, set_as_default=False)
+        client: Any = Client(address, timeout=_PATIENCE_S, set_as_default=False)  # type: ignore[no-untyped-call]
     except ValueError as error:
         raise UsageError(f"{address!r} is no address: {error}", hint="name one as tcp://127.0.0.1:8786") from error
     except OSError as error:

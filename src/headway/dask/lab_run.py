@@ -28,7 +28,8 @@ from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import Run, read_run
 from headway.lab.kept.settings import Settings
 from headway.lab.kept.store import Store
-from headway.lab.launching.runner import Request, check, left_of, plan_of
+from headway.lab.launching.request import Request, check
+from headway.lab.launching.runner import left_of, plan_of
 from headway.lab.launching.session import Progress, Session
 
 __all__ = ["ClusterRun", "go_on", "run_on"]

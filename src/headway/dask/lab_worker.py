@@ -17,7 +17,8 @@ from headway.lab.design import Cell
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.settings import Settings
 from headway.lab.launching.lock import only_lab
-from headway.lab.launching.runner import Ready, Request, plan_of, ready, ready_again
+from headway.lab.launching.request import Request
+from headway.lab.launching.runner import Ready, plan_of, ready, ready_again
 from headway.lab.plan import Plan
 
 __all__ = ["NotBegunError", "begin", "begin_again", "end", "launch"]

@@ -19,7 +19,8 @@ from headway.lab.judging.verdicts import Verdict, judge
 from headway.lab.kept.results import CellResult, Run, load_run
 from headway.lab.kept.settings import Settings
 from headway.lab.kept.store import RunHeader, Store
-from headway.lab.launching.runner import Request, resume, run
+from headway.lab.launching.request import Request
+from headway.lab.launching.runner import resume, run
 from headway.lab.launching.session import Progress
 from headway.lab.stats import Interval
 

@@ -5,7 +5,6 @@ run on the others, so that it never shares a core with what it measures.
 """
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from headway.host.keeper import Keeper
 from headway.host.machine import Machine, split_off_runner, this_machine
 from headway.host.paths import default_store
 from headway.lab.beside.surroundings import Surroundings, prepare
-from headway.lab.design import ONE_WORKER, PLACEMENTS, SIZES, Cell, Experiment, Placement, Size, Variant
+from headway.lab.design import ONE_WORKER, Cell, Experiment, Size, Variant
 from headway.lab.experiments import experiment, experiments
 from headway.lab.kept import store
 from headway.lab.kept.launched import Launch
@@ -31,95 +30,15 @@ from headway.lab.kept.settings import Settings
 from headway.lab.kept.store import RunHeader
 from headway.lab.launching.launch import run_launch
 from headway.lab.launching.lock import only_lab
+from headway.lab.launching.request import Request, budget_s, check
 from headway.lab.launching.session import Predict, Progress, Report, Session
 from headway.lab.plan import Plan, Skipped, make_plan, needed, nothing_missing
 from headway.lab.predicting.echo import Predictor
 
-__all__ = ["Ready", "Request", "check", "left_of", "plan_of", "ready", "ready_again", "resume", "run"]
+__all__ = ["Ready", "Request", "left_of", "plan_of", "ready", "ready_again", "resume", "run"]
 
-
-_MOST_LAUNCHES = 10_000
-_MOST_S = 7 * 24 * 3600
 
 Say = Callable[[str], None]
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What to run, as the command line or a caller asks for it; checked by `check`.
-
-    Attributes:
-        experiments: Names; none means all.
-        size: "quick", "standard" or "published".
-        interpreters: As `interpreters.select` takes them; none means the newest patch of every minor and build.
-        models: Only these; none means all.
-        placement: Only this one; None means each variant's own.
-        launches: Per cell; None means the size's default.
-        budget_s: The time for all launches, spent where claims are not decided (see `lab.launching.agenda`). None means 10 minutes for
-            all experiments at quick size, less for fewer, and no budget where `launches` is given or at another size.
-        seed: For the order; None draws one.
-        limit_s: Seconds a launch may take; None means the size's default.
-        memory_limit_bytes: Address space of a launch's processes; None leaves it unlimited.
-        store: The results store; None means the user's own.
-        redis_url: A Redis to use instead of the lab's own; "" means `$REDIS_URL`. Never stored: it may hold a password.
-    """
-
-    experiments: Sequence[str] = ()
-    size: Size = "quick"
-    interpreters: Sequence[str] = ()
-    models: Sequence[str] = ()
-    placement: Placement | None = None
-    launches: int | None = None
-    budget_s: float | None = None
-    seed: int | None = None
-    limit_s: float | None = None
-    memory_limit_bytes: int | None = None
-    store: Path | None = None
-    redis_url: str = ""
-
-
-def check(request: Request) -> None:
-    """Raise UsageError for values that no run can have, on whichever machine."""
-    for name in request.experiments:
-        experiment(name)
-    if request.size not in SIZES:
-        raise UsageError(
-            f"the size is `{request.size}`, expected one of {', '.join(SIZES)}", hint="see `headway lab --help`"
-        )
-    if request.placement is not None and request.placement not in PLACEMENTS:
-        raise UsageError(
-            f"the placement is `{request.placement}`, expected one of {', '.join(PLACEMENTS)}",
-            hint="see `headway lab --help`",
-        )
-    for name, value, most in (
-        ("number of launches", request.launches, _MOST_LAUNCHES),
-        ("budget in seconds", request.budget_s, _MOST_S),
-        ("time limit in seconds", request.limit_s, _MOST_S),
-        ("memory limit in bytes", request.memory_limit_bytes, sys.maxsize),
-    ):
-        if value is not None and not 0 < value <= most:
-            raise UsageError(
-                f"the {name} is {value}, expected more than 0 and at most {most}",
-                hint="leave it out for the default, or use 10, say",
-            )
-
-    if request.launches is not None and request.budget_s is not None:
-        raise UsageError(
-            f"{request.launches} launches of each cell and a budget of {request.budget_s:g} s exclude each other",
-            hint="with a budget each claim gets the launches that it needs; leave one of them out",
-        )
-
-
-_QUICK_BUDGET_S = 600.0
-_LEAST_BUDGET_S = 60.0
-
-
-def _budget_s(request: Request, chosen: int) -> float | None:
-    """Return the budget of so many chosen experiments; None where every cell has a fixed number of launches."""
-    if request.budget_s is not None or request.launches is not None or request.size != "quick":
-        return request.budget_s
-    return max(_LEAST_BUDGET_S, _QUICK_BUDGET_S * chosen / len(experiments()))
 
 
 def _native_library() -> tuple[Path | None, str]:
@@ -265,7 +184,7 @@ class _Choice:
             size=request.size,
             seed=self._seed,
             launches=request.launches,
-            budget_s=_budget_s(request, len(self.experiments)),
+            budget_s=budget_s(request, len(self.experiments)),
             models=request.models,
             placement=request.placement,
             limit_s=request.limit_s,

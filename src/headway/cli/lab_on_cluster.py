@@ -1,0 +1,74 @@
+"""`headway lab --dask`: the lab on the machines of a Dask cluster."""
+
+import argparse
+import time
+
+from headway import lab
+from headway.cli import console
+from headway.errors import UsageError
+
+__all__ = ["measure"]
+
+
+def measure(arguments: argparse.Namespace, request: lab.Request | None, store: str) -> int:
+    """Measure on the machines of a Dask cluster; return 1 where launches failed or a machine was lost, else 0.
+
+    Args:
+        arguments: Of `headway lab`.
+        request: What to run; None: the run of --resume goes on.
+        store: The option --store as it was given, with a blank before it.
+    """
+    from headway.dask.cluster import connected
+    from headway.dask.lab_run import go_on, run_on
+    from headway.lab.judging.machines import over_machines
+    from headway.report import machines_to_json, render_machines
+
+    if arguments.provide is not None or arguments.redis_url or arguments.html is not None:
+        raise UsageError(
+            "--dask takes no --provide, --redis-url or --html",
+            hint="`headway report RUN --html` makes a machine's page",
+        )
+    shown = _HostLines()
+    with connected(arguments.dask) as cluster:
+        if request is None:
+            done = go_on(
+                cluster,
+                arguments.resume,
+                store=arguments.store,
+                report=shown,
+                say=console.say,
+                in_turns=arguments.in_turns,
+            )
+        else:
+            done = run_on(cluster, request, report=shown, say=console.say, in_turns=arguments.in_turns)
+    claims = over_machines(done.runs)
+    if arguments.json:
+        console.print_json({"cluster": done.cluster, "lost": done.lost, **machines_to_json(done.runs, claims)})
+    else:
+        console.print_rendered(render_machines(done.runs, claims))
+    unfinished = [run.settings.host for run in done.runs if not run.header.complete]
+    if unfinished or done.lost:
+        console.say(
+            f"not complete on {', '.join(sorted({*unfinished, *done.lost}))}; `headway lab --dask {arguments.dask} "
+            f"--resume {done.cluster}{store}` goes on"
+        )
+    return 1 if unfinished or done.lost or any(run.failures for run in done.runs) else 0
+
+
+class _HostLines:
+    """A line on stderr when a machine has finished an experiment, and in between once a minute."""
+
+    _QUIET_S = 60.0
+
+    def __init__(self) -> None:
+        self._last_s: dict[str, float] = {}
+
+    def __call__(self, host: str, progress: lab.Progress) -> None:
+        now_s = time.monotonic()
+        is_news = progress.finished or progress.cell is None
+        if not is_news and now_s - self._last_s.setdefault(host, now_s) < self._QUIET_S:
+            return
+        self._last_s[host] = now_s
+        what = f"{progress.finished} is measured" if progress.finished else "done" if progress.cell is None else ""
+        failed = f", {progress.failed} failed" if progress.failed else ""
+        console.say(f"{host}: run {progress.run}, {progress.done} launches{failed}{': ' if what else ''}{what}")

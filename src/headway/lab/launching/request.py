@@ -1,0 +1,92 @@
+"""What a run is asked for, and whether it can be."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from headway.errors import UsageError
+from headway.lab.design import PLACEMENTS, SIZES, Placement, Size
+from headway.lab.experiments import experiment, experiments
+
+__all__ = ["Request", "budget_s", "check"]
+
+_MOST_LAUNCHES = 10_000
+_MOST_S = 7 * 24 * 3600
+_QUICK_BUDGET_S = 600.0
+_LEAST_BUDGET_S = 60.0
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What to run, as the command line or a caller asks for it; checked by `check`.
+
+    Attributes:
+        experiments: Names; none means all.
+        size: "quick", "standard" or "published".
+        interpreters: As `interpreters.select` takes them; none means the newest patch of every minor and build.
+        models: Only these; none means all.
+        placement: Only this one; None means each variant's own.
+        launches: Per cell; None means the size's default.
+        budget_s: The time for all launches, spent where claims are not decided (see `lab.launching.agenda`). None means 10 minutes for
+            all experiments at quick size, less for fewer, and no budget where `launches` is given or at another size.
+        seed: For the order; None draws one.
+        limit_s: Seconds a launch may take; None means the size's default.
+        memory_limit_bytes: Address space of a launch's processes; None leaves it unlimited.
+        store: The results store; None means the user's own.
+        redis_url: A Redis to use instead of the lab's own; "" means `$REDIS_URL`. Never stored: it may hold a password.
+    """
+
+    experiments: Sequence[str] = ()
+    size: Size = "quick"
+    interpreters: Sequence[str] = ()
+    models: Sequence[str] = ()
+    placement: Placement | None = None
+    launches: int | None = None
+    budget_s: float | None = None
+    seed: int | None = None
+    limit_s: float | None = None
+    memory_limit_bytes: int | None = None
+    store: Path | None = None
+    redis_url: str = ""
+
+
+def check(request: Request) -> None:
+    """Raise UsageError for values that no run can have, on whichever machine."""
+    for name in request.experiments:
+        experiment(name)
+    if request.size not in SIZES:
+        raise UsageError(
+            f"the size is `{request.size}`, expected one of {', '.join(SIZES)}", hint="see `headway lab --help`"
+        )
+    if request.placement is not None and request.placement not in PLACEMENTS:
+        raise UsageError(
+            f"the placement is `{request.placement}`, expected one of {', '.join(PLACEMENTS)}",
+            hint="see `headway lab --help`",
+        )
+    for name, value, most in (
+        ("number of launches", request.launches, _MOST_LAUNCHES),
+        ("budget in seconds", request.budget_s, _MOST_S),
+        ("time limit in seconds", request.limit_s, _MOST_S),
+        ("memory limit in bytes", request.memory_limit_bytes, sys.maxsize),
+    ):
+        if value is not None and not 0 < value <= most:
+            raise UsageError(
+                f"the {name} is {value}, expected more than 0 and at most {most}",
+                hint="leave it out for the default, or use 10, say",
+            )
+
+    if request.launches is not None and request.budget_s is not None:
+        raise UsageError(
+            f"{request.launches} launches of each cell and a budget of {request.budget_s:g} s exclude each other",
+            hint="with a budget each claim gets the launches that it needs; leave one of them out",
+        )
+
+
+def budget_s(request: Request, chosen: int) -> float | None:
+    """Return the budget of so many chosen experiments; None where every cell has a fixed number of launches."""
+    if request.budget_s is not None or request.launches is not None or request.size != "quick":
+        return request.budget_s
+    return max(_LEAST_BUDGET_S, _QUICK_BUDGET_S * chosen / len(experiments()))
