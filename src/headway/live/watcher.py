@@ -141,6 +141,8 @@ class Watcher:
         self._kept: deque[Path] = deque()
         self._reception = Reception(door, self._begin, self._say)
         self._dump = False
+        self._attentive = False
+        """The last wait ended for a thread's sake."""
         self._said: set[str] = set()
         self._counts: dict[tuple[str, str], tuple[int, float]] = {}
         """By kind and cause: how many stalls there were, and how many seconds they took."""
@@ -216,19 +218,30 @@ class Watcher:
         self._collect()
 
     def _wait(self) -> None:
-        """Wait until a process calls, a thread is worth a look, or what was recorded is to be copied."""
+        """Wait until a process calls, a thread is worth a look, or what was recorded is to be copied.
+
+        After a look for a thread's sake the next one comes a tick later: what the thread did may be over, and when it was is
+        to be known to a tick.
+        """
         alive = [one for one in self._rings if not one.ring.gone]
         if not alive:
             self._reception.answer(_MOST_TICK_S)
             return
         threads = sum(one.ring.threads for one in alive)
+        tick_ns = round(1e9 * max(self._tick_s, threads * _EACH_S))
+        until_ns = min(one.copied_ns for one in alive) + _COPY_NS
+        if self._dump:
+            until_ns = 0
+        elif self._attentive:
+            until_ns = min(until_ns, time.monotonic_ns() + tick_ns)
         woken = wait_for_threads(
             [one.ring.collection for one in alive],
             alive[0].ring.worth,
-            tick_ns=round(1e9 * max(self._tick_s, threads * _EACH_S)),
-            until_ns=0 if self._dump else min(one.copied_ns for one in alive) + _COPY_NS,
+            tick_ns=tick_ns,
+            until_ns=until_ns,
             descriptor=self._reception.descriptor,
         )
+        self._attentive = woken is Wakes.THREAD
         if woken is Wakes.READY or self._reception.busy:
             self._reception.answer(0)
 
