@@ -350,3 +350,14 @@ def test_a_stall_counts_once_for_each_cause():
         ("event loop", "no core"): (1, 0.1),
     }
     assert found.by_line["GIL", "?"].count == 1
+
+
+def test_a_lock_that_nobody_could_let_go_of_with_an_account_a_tick_off():
+    """What the thread ran is known to a tick: that is no reason to forget who kept the GIL."""
+    script = loop(Script()).hold(0, 10, 11, stack=AT_LOCK).hold(0, 311, 312, stack=AT_POLL)
+    script.wait(2, 12, stack=0, asks_ms=17).hold(1, 11, 311, stack=AT_COMPUTE, forced=True)
+    trace = script.trace(400, "MainThread", "keeper", "starting")
+    times = tuple(CoreTime(at(ms), 101, ran * MS, 0) for ms, ran in ((5, 0), (150, 4), (320, 8)))
+    stall = next(one for one in find_stalls(with_stacks(trace, core_times=times), Thresholds()) if one.thread == 0)
+
+    assert (stall.cause, stall.parts[0].kept, stall.parts[0].place) == (Cause.GIL, Kept.C, COMPUTE)

@@ -10,6 +10,7 @@ import bisect
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Final, final
 
@@ -270,9 +271,11 @@ class _Finder:
         if waits_for_a_lock(stack):
             kept = self._kept(thread, self._of(thread).gil, begun_ns, over_ns)
             kept_ns = sum(part.time_ns for part in kept)
-            if kept_ns <= rest_ns:
-                found += kept
-                rest_ns -= kept_ns
+            if kept_ns > rest_ns:  # what it ran is told by an account that is a tick old
+                kept = [replace(part, time_ns=part.time_ns * rest_ns // kept_ns) for part in kept]
+                kept_ns = sum(part.time_ns for part in kept)
+            found += kept
+            rest_ns -= kept_ns
         return [*found, Part(Cause.BLOCKED, rest_ns, thread, stack)]
 
     def _kept(self, thread: int, gil: int, begun_ns: int, over_ns: int) -> list[Part]:
