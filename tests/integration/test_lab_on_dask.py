@@ -42,6 +42,16 @@ def launches(store, run):
     return {(key, block): (status, json.loads(facts)["worker"]) for key, block, status, facts in rows}
 
 
+def so_far(store, query):
+    """Return the rows of a query while the store is written to; none where it is not there yet."""
+    with (
+        contextlib.suppress(sqlite3.Error),
+        contextlib.closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as db,
+    ):
+        return db.execute(query).fetchall()
+    return []
+
+
 def test_each_machine_s_run_is_in_the_one_store(cluster, tmp_path):
     """Both machines measure the same cells, each in a run that is read like any other, and claims are told of how many they hold."""
     store = tmp_path / "results.sqlite"
@@ -85,14 +95,8 @@ def test_a_worker_that_is_killed_costs_the_launch_in_flight(cluster, tmp_path):
 
         def workers():
             """Return the processes that have launched on the first host."""
-            with (
-                contextlib.suppress(sqlite3.Error),
-                contextlib.closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as db,
-            ):
-                rows = db.execute("SELECT facts FROM launches").fetchall()
-                told = (json.loads(facts)["worker"] for (facts,) in rows)
-                return {int(one.rpartition(" ")[2]) for one in told if one.startswith(HOSTS[0])}
-            return set()
+            told = (json.loads(facts)["worker"] for (facts,) in so_far(store, "SELECT facts FROM launches"))
+            return {int(one.rpartition(" ")[2]) for one in told if one.startswith(HOSTS[0])}
 
         (pid,) = wait_for(workers, "nothing was launched")
         os.kill(pid, signal.SIGKILL)
@@ -124,12 +128,7 @@ def test_a_run_that_was_cut_short_goes_on(cluster, tmp_path):
         name = lab.stderr.readline().split()[2]
 
         def count():
-            with (
-                contextlib.suppress(sqlite3.Error),
-                contextlib.closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as db,
-            ):
-                return db.execute("SELECT count(*) FROM launches").fetchone()[0]
-            return 0
+            return len(so_far(store, "SELECT id FROM launches"))
 
         wait_for(lambda: count() >= 3, "nothing was launched")
         lab.kill()

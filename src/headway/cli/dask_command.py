@@ -1,8 +1,8 @@
 """Watch the workers of a Dask cluster: whose event loop waits for the GIL, and which tasks hold it.
 
 The workers have the plugin `headway.dask.HeadwayWorker`; --register gives it to those that have not. Shares are of the last
-interval, or as long as heartbeats take. `tasks with the longest hold` are those that starve a worker's loop: a call of C
-that keeps the GIL for seconds keeps heartbeats and data of all others waiting.
+interval, or as long as heartbeats take. The column `longest hold by` names the tasks that starve a worker's loop: a call of
+C that keeps the GIL for seconds keeps the worker's heartbeats and data waiting.
 
 --record WORKER brings that worker's last seconds here as a trace, for `headway report` and `headway stalls`.
 

@@ -5,9 +5,10 @@ from typing import Any, Final, final
 
 from headway.dask.tasks import OTHER
 
-__all__ = ["Looks", "TaskFigures", "WorkerFigures"]
+__all__ = ["METRIC", "Looks", "TaskFigures", "WorkerFigures"]
 
-_METRIC: Final = "headway"
+METRIC: Final = "headway"
+"""What a worker's figures are called among its metrics."""
 
 
 @final
@@ -77,7 +78,7 @@ class WorkerFigures:
 
 
 def _told_at(worker: dict[str, Any]) -> object:
-    return (worker.get("metrics", {}).get(_METRIC) or {}).get("time_s")
+    return (worker.get("metrics", {}).get(METRIC) or {}).get("time_s")
 
 
 def _number(value: object) -> float | None:
@@ -102,8 +103,8 @@ def _tasks(told: dict[str, Any]) -> tuple[TaskFigures, ...]:
 
 def _worker(address: str, new: dict[str, Any], old: dict[str, Any] | None) -> WorkerFigures:
     metrics = new.get("metrics", {})
-    ours = metrics.get(_METRIC) or {}
-    before = ((old or {}).get("metrics", {}).get(_METRIC) or {}) if old is not None else {}
+    ours = metrics.get(METRIC) or {}
+    before = ((old or {}).get("metrics", {}).get(METRIC) or {}) if old is not None else {}
     if before.get("pid") != ours.get("pid"):
         before = {}  # it is another process
     interval_s = float(ours["time_s"] - before["time_s"]) if before and ours else 0.0

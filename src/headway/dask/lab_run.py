@@ -9,6 +9,7 @@ A worker that dies costs the launches in flight: its host's next worker, as a na
 """
 
 import contextlib
+import functools
 import secrets
 import threading
 import time
@@ -26,7 +27,6 @@ from headway.host.paths import default_store
 from headway.lab.design import Cell
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import Run, read_run
-from headway.lab.kept.settings import Settings
 from headway.lab.kept.store import Store
 from headway.lab.launching.request import Request, check
 from headway.lab.launching.runner import left_of, plan_of
@@ -65,8 +65,8 @@ class ClusterRun:
 class _Host:
     """A machine of the cluster, by whichever worker it has."""
 
-    def __init__(self, cluster: Cluster, host: str, say: Callable[[str], None]) -> None:
-        self._cluster, self.host, self._say = cluster, host, say
+    def __init__(self, cluster: Cluster, host: str) -> None:
+        self._cluster, self.host = cluster, host
         self._address = ""
 
     def _worker(self) -> str:
@@ -74,10 +74,9 @@ class _Host:
         until_s = time.monotonic() + _GONE_S
         while time.monotonic() < until_s:
             found = sorted(self._cluster.hosts().get(self.host, ()))
-            if self._address in found:
-                return self._address
-            if found:
+            if found and self._address not in found:
                 self._address = found[0]
+            if found:
                 return self._address
             time.sleep(_LOOK_S)
         raise ClusterError(f"{self.host} has had no worker for {_GONE_S:g} s")
@@ -143,34 +142,38 @@ class _Measuring:
 
         return report
 
-    def measure(self, name: str, request: Request | None, run_id: str = "") -> str:
-        """Carry a run out on a host: a new one, or one that was begun. Returns its id. Raises HeadwayError."""
-        host = _Host(self._cluster, name, self._say)
-        token = secrets.token_hex(8)
+    def begin(self, name: str, request: Request, cluster: str) -> None:
+        """Carry a new run of a cluster out on a host. Raises HeadwayError."""
+        host, token = _Host(self._cluster, name), secrets.token_hex(8)
+        asked = replace(request, store=None)
         with Store(self._store, write=True) as results:
-            if request is not None:
-                settings, plan = self._begun(host, token, request, run_id)
-                run_id = results.new_run(settings, plan.cells)
+            settings, plan = self._until_it_works(host, lab_worker.begin, token, asked, cluster, name)
+            self._carry_out(results, results.new_run(settings, plan.cells), host, token)
 
-            def again() -> None:
-                header = results.find_run(run_id)
-                cells = results.cells(run_id)
-                left = left_of(plan_of(header.settings, cells), header, results.done(run_id))
-                self._say(f"{name}: another worker goes on with run {run_id}")
-                self._until_it_works(host, lab_worker.begin_again, token, header.settings, cells, left)
+    def go_on(self, name: str, run_id: str) -> None:
+        """Carry the rest of a run out on its host. Raises HeadwayError."""
+        host, token = _Host(self._cluster, name), secrets.token_hex(8)
+        with Store(self._store, write=True) as results:
+            self._begin_again(results, run_id, host, token)
+            self._carry_out(results, run_id, host, token)
 
-            if request is None:
-                again()
-                header = results.find_run(run_id)
-                plan = plan_of(header.settings, results.cells(run_id))
-            Session(results, run_id, self._reported(name)).carry_out(plan, _Launcher(host, token, again, self._turn))
-            results.end_run(run_id)
-            with contextlib.suppress(_WorkerDiedError):
-                host.ask(lab_worker.end)
-        return run_id
+    def _begin_again(self, results: Store, run_id: str, host: _Host, token: str) -> None:
+        header, cells = results.find_run(run_id), results.cells(run_id)
+        left = left_of(plan_of(header.settings, cells), header, results.done(run_id))
+        self._until_it_works(host, lab_worker.begin_again, token, header.settings, cells, left)
 
-    def _begun(self, host: _Host, token: str, request: Request, cluster: str) -> tuple[Settings, Any]:
-        return self._until_it_works(host, lab_worker.begin, token, replace(request, store=None), cluster, host.host)
+    def _carry_out(self, results: Store, run_id: str, host: _Host, token: str) -> None:
+        """Launch what is left of a run that the host has begun, and note its end."""
+
+        def again() -> None:
+            self._say(f"{host.host}: another worker goes on with run {run_id}")
+            self._begin_again(results, run_id, host, token)
+
+        plan = plan_of(results.find_run(run_id).settings, results.cells(run_id))
+        Session(results, run_id, self._reported(host.host)).carry_out(plan, _Launcher(host, token, again, self._turn))
+        results.end_run(run_id)
+        with contextlib.suppress(_WorkerDiedError):
+            host.ask(lab_worker.end)
 
     def _until_it_works(self, host: _Host, function: Callable[..., _R], *arguments: Any) -> _R:
         for _ in range(_TRIES):
@@ -178,23 +181,22 @@ class _Measuring:
                 return host.ask(function, *arguments)
         raise ClusterError(f"{_TRIES} workers of {host.host} died when the run was to begin")
 
-    def all_of(self, jobs: Sequence[tuple[str, Callable[[], str]]]) -> tuple[dict[str, str], dict[str, str]]:
-        """Do jobs beside each other; return the runs' ids, and why hosts were lost, by host."""
-        ids: dict[str, str] = {}
+    def all_of(self, jobs: Sequence[tuple[str, Callable[[], None]]]) -> dict[str, str]:
+        """Do jobs beside each other, one for each host; return why hosts were lost, by host."""
         lost: dict[str, str] = {}
-        with ThreadPoolExecutor(len(jobs), thread_name_prefix="headway-lab") as threads:
+        with ThreadPoolExecutor(max(1, len(jobs)), thread_name_prefix="headway-lab") as threads:
             futures = {host: threads.submit(job) for host, job in jobs}
             try:
                 for host, future in futures.items():
                     try:
-                        ids[host] = future.result()
+                        future.result()
                     except HeadwayError as error:
                         lost[host] = error.message
                         self._say(f"{host}: {error.message}")
             except KeyboardInterrupt:
                 self._stopped.set()
                 raise
-        return ids, lost
+        return lost
 
 
 def _read(store: Path, cluster: str, lost: dict[str, str]) -> ClusterRun:
@@ -237,10 +239,7 @@ def run_on(
     # One seed: all machines launch in the same order.
     request = replace(request, seed=secrets.randbits(32) if request.seed is None else request.seed)
 
-    def job(host: str) -> Callable[[], str]:
-        return lambda: measuring.measure(host, request, name)
-
-    _, lost = measuring.all_of([(host, job(host)) for host in hosts])
+    lost = measuring.all_of([(host, functools.partial(measuring.begin, host, request, name)) for host in hosts])
     found = _read(store, name, lost)
     if not found.runs:
         raise ClusterError("no machine could begin: " + "; ".join(f"{host}: {why}" for host, why in lost.items()))
@@ -278,14 +277,6 @@ def go_on(
             f"there is no cluster run {name!r}", hint="its name was told when it began; `headway runs --json`"
         )
     measuring = _Measuring(cluster, path, report, say, in_turns=in_turns)
-    jobs: list[tuple[str, Callable[[], str]]] = []
-    for header in headers:
-        if not header.complete:
-            host, run_id = header.settings.host, header.id
-
-            def job(host: str = host, run_id: str = run_id) -> str:
-                return measuring.measure(host, None, run_id)
-
-            jobs.append((host, job))
-    lost = measuring.all_of(jobs)[1] if jobs else {}
+    unfinished = [(one.settings.host, one.id) for one in headers if not one.complete]
+    lost = measuring.all_of([(host, functools.partial(measuring.go_on, host, run_id)) for host, run_id in unfinished])
     return _read(path, name, lost)

@@ -16,18 +16,18 @@ import distributed.worker
 from dask.utils import key_split
 from distributed.diagnostics.plugin import WorkerPlugin
 
+from headway.dask.figures import METRIC
 from headway.dask.tasks import TaskTimes
 from headway.errors import HeadwayError
 from headway.live.metrics import Counting
 from headway.live.recording import gil_times
+from headway.live.roles import MAX_ROLES
 from headway.live.schedule import Schedule, check, schedule
 from headway.live.stall_log import StallLog
 from headway.live.watching import Watch, watch
 
-__all__ = ["METRIC", "HeadwayWorker", "take_recording"]
+__all__ = ["HeadwayWorker", "take_recording"]
 
-METRIC: Final = "headway"
-"""The name among a worker's metrics, and the plugin's."""
 _MOST_TASKS: Final = 30
 _SETTLED_S: Final = 0.5
 _PATIENCE_S: Final = 30.0
@@ -160,7 +160,7 @@ class HeadwayWorker(WorkerPlugin):  # type: ignore[misc,unused-ignore]  # no typ
 
     def _begin_counting(self) -> None:
         gil_times()
-        self._counting = Counting(None, 20)
+        self._counting = Counting(None, MAX_ROLES)
 
     def _begin_scheduling(self) -> None:
         if self._policy:
@@ -173,7 +173,6 @@ class HeadwayWorker(WorkerPlugin):  # type: ignore[misc,unused-ignore]  # no typ
             "pid": os.getpid(),
             "loop": self._loop_role,
             "policy": self._policy if self._schedule is not None and self._schedule.active else "",
-            "folder": str(self._watch.folder) if self._watch is not None else "",
             "tasks": self._tasks.told(_MOST_TASKS) if self._tasks is not None else {},
             "roles": {},
             "stalls": {},
