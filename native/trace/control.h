@@ -33,7 +33,8 @@ struct hw__control {
      * zeros: there are no stacks. Written before the header's magic. */
     struct hw_stack_layout layout;
     /* The collector asks the system itself what CPU time threads get, so that the process need not
-     * read its own: a system call for most hand-overs. Relaxed: an old value costs some readings.
+     * read its own: a system call for most hand-overs; or the process only counts, and has no place
+     * for them. Written by either. Relaxed: an old value costs some readings.
      */
     _Atomic uint32_t no_cpu_times;
 };

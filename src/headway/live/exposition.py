@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, final
 
 from headway.live.ring import Ring
-from headway.live.roles import OTHER, Roles, RoleTotals, cumulative
+from headway.live.roles import HANDOFFS, HISTOGRAMS, OTHER, REASONS, Roles, RoleTotals, cumulative
 
 __all__ = ["ServiceTotals", "Totals", "exposition"]
 
@@ -128,16 +128,14 @@ def exposition(totals: Totals) -> Iterator[str]:
     laps = [(2**power / 1e9, sum(totals.laps[: power + 1])) for power in _LAP_POWERS]
     yield from _histogram(name, "", laps, sum(totals.laps), totals.laps_ns / 1e9)
     roles = sorted(totals.roles.items())
-    for which in ("wait", "hold"):
+    for which, what in HISTOGRAMS.items():
         name = f"cpython_gil_{which}_duration_seconds"
-        what = "waits for the GIL" if which == "wait" else "holds of the GIL"
-        yield from _head(name, "histogram", f"Single {what} that ended.")
+        yield from _head(name, "histogram", what)
         for (gil, role), one in roles:
-            buckets: list[int] = getattr(one, f"{which}_buckets")
-            sum_s = getattr(one, f"ended_{which}_ns") / 1e9
+            buckets, sum_s = one.lengths(which)
             yield from _histogram(name, _labels(gil=gil, role=role), cumulative(buckets), sum(buckets), sum_s)
     name = "cpython_gil_handoffs_total"
-    yield from _head(name, "counter", "Releases of the GIL: voluntary, or forced on another thread's request.")
+    yield from _head(name, "counter", HANDOFFS)
     for (gil, role), one in roles:
-        for reason in ("voluntary", "forced"):
+        for reason in REASONS:
             yield f"{name}{{{_labels(gil=gil, role=role, reason=reason)}}} {getattr(one, reason)}"

@@ -3,7 +3,8 @@
     prometheus_client.REGISTRY.register(headway.live.metrics.GilCollector())
     headway.live.metrics.instrument()
 
-OpenTelemetry's histograms come by `headway.live.otel_exporter`. Names follow its rules for runtimes (`cpython.*`, units s and {handoff}); Prometheus' follow from these.
+OpenTelemetry's histograms come by `headway.live.otel_exporter`. Names follow its rules for runtimes (`cpython.*`, units
+s and {handoff}); Prometheus' follow from these.
 The first scrape starts the counting where this process is not recorded already. Threads are grouped by role
 (`headway.live.roles`). A scrape reads memory that is ours: it never waits for another thread. After fork() the child's
 counters begin at 0.
@@ -19,7 +20,17 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from headway.errors import RecordingError
 from headway.live.recording import gil_times
-from headway.live.roles import BOUNDS_S, MAX_ROLES, Roles, RoleTotals, cumulative, normalised
+from headway.live.roles import (
+    BOUNDS_S,
+    HANDOFFS,
+    HISTOGRAMS,
+    MAX_ROLES,
+    REASONS,
+    Roles,
+    RoleTotals,
+    cumulative,
+    normalised,
+)
 from headway.live.watch import Watch, WatchEndedError
 
 if TYPE_CHECKING:
@@ -132,16 +143,12 @@ class GilCollector:
     def _families(self, totals: dict[tuple[int, str], RoleTotals]) -> "Iterator[Metric]":
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        yield _histogram("wait", "waits for the GIL", totals)
-        yield _histogram("hold", "holds of the GIL", totals)
-        handoffs = CounterMetricFamily(
-            "cpython_gil_handoffs",
-            "Releases of the GIL: voluntary, or forced on another thread's request.",
-            labels=["gil", "role", "reason"],
-        )
+        for which in HISTOGRAMS:
+            yield _histogram(which, totals)
+        handoffs = CounterMetricFamily("cpython_gil_handoffs", HANDOFFS, labels=["gil", "role", "reason"])
         for (gil, role), one in totals.items():
-            handoffs.add_metric([str(gil), role, "voluntary"], one.voluntary)
-            handoffs.add_metric([str(gil), role, "forced"], one.forced)
+            for reason in REASONS:
+                handoffs.add_metric([str(gil), role, reason], getattr(one, reason))
         yield handoffs
         enabled = GaugeMetricFamily("cpython_gil_enabled", "1: threads need the GIL to run; 0: they do not.")
         if totals:
@@ -151,15 +158,13 @@ class GilCollector:
             yield from _old_families(_by_role(totals))
 
 
-def _histogram(which: str, what: str, totals: dict[tuple[int, str], RoleTotals]) -> "Metric":
+def _histogram(which: str, totals: dict[tuple[int, str], RoleTotals]) -> "Metric":
     from prometheus_client.core import HistogramMetricFamily
 
-    family = HistogramMetricFamily(
-        f"cpython_gil_{which}_duration_seconds", f"Single {what} that ended.", labels=["gil", "role"]
-    )
+    family = HistogramMetricFamily(f"cpython_gil_{which}_duration_seconds", HISTOGRAMS[which], labels=["gil", "role"])
     for (gil, role), one in totals.items():
-        buckets = _prometheus(getattr(one, f"{which}_buckets"))
-        family.add_metric([str(gil), role], buckets, sum_value=getattr(one, f"ended_{which}_ns") / 1e9)
+        buckets, sum_s = one.lengths(which)
+        family.add_metric([str(gil), role], _prometheus(buckets), sum_value=sum_s)
     return family
 
 
@@ -221,7 +226,7 @@ def instrument(
         return [
             Observation(getattr(one, reason), {"cpython.gil": gil, "thread.role": name, "reason": reason})
             for (gil, name), one in counting.totals().items()
-            for reason in ("voluntary", "forced")
+            for reason in REASONS
         ]
 
     def enabled(_: "CallbackOptions") -> Iterable["Observation"]:
@@ -229,9 +234,7 @@ def instrument(
         return [Observation(int(counting.has_gil))]
 
     meter = get_meter("headway", __version__, meter_provider)
-    meter.create_observable_counter(
-        "cpython.gil.handoffs", [handoffs], "{handoff}", "Releases of the GIL: voluntary, or forced on request."
-    )
+    meter.create_observable_counter("cpython.gil.handoffs", [handoffs], "{handoff}", HANDOFFS)
     meter.create_observable_gauge("cpython.gil.enabled", [enabled], "1", "1: threads need the GIL to run.")
     if not old_names:
         return

@@ -25,12 +25,12 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from headway import __version__
 from headway.live.metrics import Counting
-from headway.live.roles import BOUNDS_S, MAX_ROLES, cumulative
+from headway.live.roles import BOUNDS_S, HISTOGRAMS, MAX_ROLES, cumulative
 
 __all__ = ["GilExporter"]
 
 
-def _point(buckets: Sequence[int], sum_ns: int, attributes: dict[str, Any], since_ns: int) -> HistogramDataPoint:
+def _point(buckets: Sequence[int], sum_s: float, attributes: dict[str, Any], since_ns: int) -> HistogramDataPoint:
     """Return a histogram; its least and most are known to a power of two."""
     below = [count for _, count in cumulative(buckets)]
     used = [power for power, count in enumerate(buckets) if count]
@@ -39,7 +39,7 @@ def _point(buckets: Sequence[int], sum_ns: int, attributes: dict[str, Any], sinc
         start_time_unix_nano=since_ns,
         time_unix_nano=time.time_ns(),
         count=sum(buckets),
-        sum=sum_ns / 1e9,
+        sum=sum_s,
         bucket_counts=[b - a for a, b in zip([0, *below], [*below, sum(buckets)], strict=True)],
         explicit_bounds=list(BOUNDS_S),
         min=2 ** used[0] / 2e9 if used else 0.0,
@@ -87,17 +87,18 @@ class GilExporter(MetricExporter):
 
     def _metrics(self) -> list[Metric]:
         totals, since_ns = self._counting.totals(), self._counting.since_ns
-        waits, holds = [], []
-        for (gil, role), one in totals.items():
-            attributes = {"cpython.gil": gil, "thread.role": role}
-            waits.append(_point(one.wait_buckets, one.ended_wait_ns, attributes, since_ns))
-            holds.append(_point(one.hold_buckets, one.ended_hold_ns, attributes, since_ns))
+
+        def points(which: str) -> list[HistogramDataPoint]:
+            return [
+                _point(*one.lengths(which), {"cpython.gil": gil, "thread.role": role}, since_ns)
+                for (gil, role), one in totals.items()
+            ]
+
         return [
-            Metric(name, what, "s", Histogram(points, AggregationTemporality.CUMULATIVE))
-            for name, what, points in (
-                ("cpython.gil.wait.duration", "Single waits for the GIL that ended.", waits),
-                ("cpython.gil.hold.duration", "Single holds of the GIL that ended.", holds),
+            Metric(
+                f"cpython.gil.{which}.duration", what, "s", Histogram(points(which), AggregationTemporality.CUMULATIVE)
             )
+            for which, what in HISTOGRAMS.items()
         ]
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:

@@ -16,11 +16,31 @@ from typing import Final
 
 from headway.live.slots import BUCKETS, ThreadCounters
 
-__all__ = ["BOUNDS_S", "MAX_ROLES", "OTHER", "RoleTotals", "Roles", "cumulative", "normalised"]
+__all__ = [
+    "BOUNDS_S",
+    "HANDOFFS",
+    "HISTOGRAMS",
+    "MAX_ROLES",
+    "OTHER",
+    "REASONS",
+    "RoleTotals",
+    "Roles",
+    "cumulative",
+    "normalised",
+]
 
 OTHER: Final = "other"
 """The role of threads whose own would be one too many."""
 MAX_ROLES: Final = 20
+
+HISTOGRAMS: Final = {
+    "wait": "Single waits for the GIL that ended.",
+    "hold": "Single holds of the GIL that ended.",
+}
+"""What there is a histogram of, in all kinds of metrics, and how it is described: see `RoleTotals.lengths`."""
+REASONS: Final = ("voluntary", "forced")
+"""Of a release; RoleTotals counts each."""
+HANDOFFS: Final = "Releases of the GIL: voluntary, or forced on another thread's request."
 
 _POWERS: Final = range(10, 35, 2)
 BOUNDS_S: Final = tuple(2**power / 1e9 for power in _POWERS)
@@ -62,6 +82,12 @@ class RoleTotals:
     """Of the waits in `wait_buckets`."""
     hold_buckets: list[int] = field(default_factory=lambda: [0] * BUCKETS)
     wait_buckets: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+
+    def lengths(self, which: str) -> tuple[list[int], float]:
+        """Return one of HISTOGRAMS: [i] counts lengths with bit length i in ns, and the sum of all in s."""
+        if which == "wait":
+            return self.wait_buckets, self.ended_wait_ns / 1e9
+        return self.hold_buckets, self.ended_hold_ns / 1e9
 
     def copy(self) -> "RoleTotals":
         """Return the same, which does not change."""
