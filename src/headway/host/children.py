@@ -11,7 +11,7 @@ from typing import IO
 
 from headway.host.paths import scratch_folder
 
-__all__ = ["clean_environment", "start"]
+__all__ = ["clean_environment", "signals_put_off", "start"]
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -62,7 +62,7 @@ def start(
 
     process = None
     try:
-        with _signals_put_off():
+        with signals_put_off():
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -83,7 +83,7 @@ def start(
 
 
 @contextlib.contextmanager
-def _signals_put_off() -> Iterator[None]:
+def signals_put_off() -> Iterator[None]:
     """Run the handlers of Ctrl-C and its like when the block is left, not within.
 
     With a `preexec_fn` Python calls functions around the fork (`os.register_at_fork`; `logging` has some). What a handler

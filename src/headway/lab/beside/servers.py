@@ -15,13 +15,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, final
 
 from headway.errors import HeadwayError
-from headway.host.children import start
+from headway.host.children import signals_put_off, start
 from headway.host.interpreters import Interpreter, probe
 from headway.lab.beside import PROGRAMS, redis
 from headway.lab.beside.environments import Libraries
@@ -103,16 +103,27 @@ def _first_line(process: subprocess.Popen[bytes], limit_s: float) -> bytes:
     return line if line.endswith(b"\n") else b""
 
 
-def _start_http(libraries: Libraries, own: Interpreter, seed: int) -> _Server:
-    log = open(os.memfd_create("headway-http"), "w+b")  # noqa: SIM115  (closed by stop)
+Keep = Callable[[_Server], None]
+"""Notes a server that has just been started, so that it is stopped with the others."""
+
+
+def _begin(keep: Keep, name: str, command: Sequence[str], paths: Sequence[str], job: dict[str, Any]) -> _Server:
+    """Start a server's process and note it, before any handler of a signal may run."""
+    log = open(os.memfd_create(f"headway-{name}"), "w+b")  # noqa: SIM115  (closed by stop)
+    with signals_put_off():
+        server = _Server(name, start(command, paths, stdout=subprocess.PIPE, stderr=log), log, job)
+        keep(server)
+    return server
+
+
+def _start_http(keep: Keep, libraries: Libraries, own: Interpreter, seed: int) -> None:
     command = [own.executable, "-s", str(PROGRAMS / "http_server.py"), str(seed)]
-    process = start(command, libraries.paths(own.id, LIBRARIES_OF["http"]), stdout=subprocess.PIPE, stderr=log)
-    server = _Server("http", process, log, {})
+    server = _begin(keep, "http", command, libraries.paths(own.id, LIBRARIES_OF["http"]), {})
     line = b""
     try:
-        line = _first_line(process, _START_LIMIT_S)
+        line = _first_line(server.process, _START_LIMIT_S)
     finally:
-        reason = "" if line else _said(log)
+        reason = "" if line else _said(server.log)
         if not line:
             server.stop()
     if reason:
@@ -120,7 +131,6 @@ def _start_http(libraries: Libraries, own: Interpreter, seed: int) -> _Server:
             f"the http server did not start: {reason}", hint="remove the `libraries` folder of the cache and run again"
         )
     server.job = {"host": "127.0.0.1", "port": int(line)}
-    return server
 
 
 def free_port() -> int:
@@ -211,25 +221,24 @@ def _job_of_valkey(port: int, password: str) -> dict[str, str]:
     }
 
 
-def _start_redis(libraries: Libraries, own: Interpreter) -> _Server:
+def _start_redis(keep: Keep, libraries: Libraries, own: Interpreter) -> None:
     """Start the embedded Valkey with a password of its own. Another's port is no reason to fail."""
     program = valkey(libraries, own)
     reason = ""
     for _ in range(_TRIES):
         port = free_port()
         password = secrets.token_hex(32)
-        log = open(os.memfd_create("headway-redis"), "w+b")  # noqa: SIM115  (closed by stop)
         # It reads its configuration from standard input: a password stands in no file and among no arguments.
-        process = start([str(program), "-"], (), stdout=subprocess.PIPE, stderr=log)
-        server = _Server("redis", process, log, _job_of_valkey(port, password))
+        server = _begin(keep, "redis", [str(program), "-"], (), _job_of_valkey(port, password))
+        process = server.process
         try:
             assert process.stdin is not None
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(_valkey_settings(port, password).encode())
                 process.stdin.close()
             if _answers_ping(port, password, process):
-                return server
-            reason = _said(log)
+                return
+            reason = _said(server.log)
         except BaseException:
             server.stop()
             raise
@@ -280,15 +289,24 @@ class Servers:
             server.stop()
             server = None
         if server is None:
-            server = self._start(name)
-            self._running[name] = server
+            self._start(name)
+            server = self._running[name]
         server.place(cpus)
         return {**server.job, "prefix": redis.key_prefix(), "keys": redis.KEYS} if name == "redis" else dict(server.job)
 
-    def _start(self, name: str) -> _Server:
-        if name == "http":
-            return _start_http(self._libraries, self._own, self._seed)
-        return _start_redis(self._libraries, self._own)
+    def _start(self, name: str) -> None:
+        try:
+            if name == "http":
+                _start_http(self._keep, self._libraries, self._own, self._seed)
+            else:
+                _start_redis(self._keep, self._libraries, self._own)
+        except HeadwayError:
+            # It has been stopped.
+            self._running.pop(name, None)
+            raise
+
+    def _keep(self, server: _Server) -> None:
+        self._running[server.name] = server
 
     def died(self, name: str) -> str:
         """Return how the server `name` ended, or "" while it runs or is not ours."""
