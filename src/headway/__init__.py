@@ -4,6 +4,7 @@ from headway import lab
 with headway.trace() as t: ...
 headway.gil_times()
 headway.watch()
+headway.advise(resize, [("cat.png", 0.5)])
 with headway.schedule("fair"): ...
 def test_it(headway: headway.Bench): ...
 """
@@ -11,6 +12,8 @@ def test_it(headway: headway.Bench): ...
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from headway.advice.door import advise as advise
+    from headway.advice.values import Advice as Advice
     from headway.live.recording import GilTimes as GilTimes
     from headway.live.recording import Recording as Recording
     from headway.live.recording import gil_times as gil_times
@@ -23,12 +26,14 @@ if TYPE_CHECKING:
     from headway.measure.bench import Bench as Bench
 
 __all__ = [
+    "Advice",
     "Bench",
     "GilTimes",
     "Recording",
     "Schedule",
     "Watch",
     "__version__",
+    "advise",
     "gil_times",
     "lab",
     "schedule",
@@ -40,6 +45,8 @@ __all__ = [
 __version__ = "0.1.0"
 
 _PLACES = {
+    "Advice": "advice.values",
+    "advise": "advice.door",
     "Bench": "measure.bench",
     **dict.fromkeys(("GilTimes", "Recording", "gil_times", "trace"), "live.recording"),
     **dict.fromkeys(("Schedule", "schedule", "thread_priority"), "live.schedule"),

@@ -7,7 +7,7 @@ anything else in headway. A launch puts *this* folder, and nothing else of headw
 
 from pathlib import Path
 
-__all__ = ["AGENT_PATH", "BOOTSTRAP", "STARTUP_PATH"]
+__all__ = ["AGENT_PATH", "BOOTSTRAP", "EXAMINE_BOOTSTRAP", "STARTUP_PATH"]
 
 AGENT_PATH = Path(__file__).resolve().parent
 """The folder to put on the measured interpreter's `PYTHONPATH`."""
@@ -17,3 +17,6 @@ STARTUP_PATH = AGENT_PATH / "startup.zip"
 
 BOOTSTRAP = "from headway_agent.worker import main; main()"
 """The `-c` program of a launch. It is no file, so a spawned child does not run it a second time as `__mp_main__`."""
+
+EXAMINE_BOOTSTRAP = "from headway_agent.strangers.examine import main; main()"
+"""The `-c` program that asks cheap questions about a user's function."""

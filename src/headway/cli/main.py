@@ -33,6 +33,7 @@ class Command(Protocol):
 
 _COMMANDS = (
     "lab",
+    "advise",
     "run",
     "policies",
     "simulate",

@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 
-__all__ = ["end_group", "keep"]
+__all__ = ["end_group", "end_marked", "keep"]
 
 _GRACE_S = 1.0
 _TRIES = 100
@@ -68,6 +68,16 @@ def end_group(group: int) -> None:
     if not _gone(group, _GRACE_S):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
+
+
+def end_marked(name: str, value: str) -> None:
+    """End every process of this user's, but ourselves, that was started with this variable in its environment."""
+    mark = f"{name}={value}".encode()
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            with contextlib.suppress(OSError), open(f"/proc/{entry}/environ", "rb") as environment:
+                if mark in environment.read().split(b"\0"):
+                    os.kill(int(entry), signal.SIGKILL)
 
 
 def keep() -> None:

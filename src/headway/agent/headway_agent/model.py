@@ -168,9 +168,9 @@ class Asyncio:
         return self.loop.run_until_complete(coroutine)
 
     def run(self, function, arguments):
-        return self.loop.run_until_complete(self._gather(function, arguments))
+        return self.loop.run_until_complete(self.gather(function, arguments))
 
-    async def _gather(self, function, arguments):
+    async def gather(self, function, arguments):
         if self._is_coroutine_function(function):
             return await self._asyncio.gather(*[function(*args) for args in arguments])
         return await self._asyncio.gather(*[_call(function, args) for args in arguments])
@@ -193,7 +193,7 @@ class _AsyncioPool(Asyncio):
     def on_each(self, function, *args):
         self._inner.on_each(function, *args)
 
-    async def _gather(self, function, arguments):
+    async def gather(self, function, arguments):
         submit, pool = self.loop.run_in_executor, self._inner.pool
         return await self._asyncio.gather(*[submit(pool, function, *args) for args in arguments])
 

@@ -114,7 +114,7 @@ class Course:
         return found
 
 
-def _children(pid):
+def children(pid):
     """Return the live children of every thread of `pid`."""
     found = []
     try:
@@ -151,12 +151,12 @@ def context_switches():
     own = resource.getrusage(resource.RUSAGE_SELF)
     reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
     counts = [own.ru_nvcsw + reaped.ru_nvcsw, own.ru_nivcsw + reaped.ru_nivcsw]
-    pending = _children(os.getpid())
+    pending = children(os.getpid())
     while pending:
         child = pending.pop()
         for i, count in enumerate(_switches_of(child)):
             counts[i] += count
-        pending.extend(_children(child))
+        pending.extend(children(child))
     return tuple(counts)
 
 
@@ -171,3 +171,14 @@ def pin(cpus):
     """Pin the calling thread, and whatever it starts later, to `cpus` (a list of core numbers); None leaves it free."""
     if cpus:
         os.sched_setaffinity(0, cpus)
+
+
+def pss_bytes(pid):
+    """Return the proportional set size of a process, in bytes (/proc/PID/smaps_rollup, Linux 4.14); None where that is not told."""
+    try:
+        for line in read("/proc/%d/smaps_rollup" % pid).splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None

@@ -12,7 +12,10 @@ from headway.lab.kept.typed import typed
 from headway.lab.plan import Skipped
 from headway.lab.sequential import confidence_of
 
-__all__ = ["SESSION", "Settings"]
+__all__ = ["ADVICE", "SESSION", "Settings"]
+
+ADVICE = "advise"
+"""The size of a run that is a piece of advice about one function."""
 
 SESSION = "pytest"
 """The size of a run that is the benchmarks of a test session."""

@@ -13,7 +13,7 @@ import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,7 +26,7 @@ from headway.lab.beside.given import NOTHING, Beside
 from headway.lab.design import Cell
 from headway.lab.kept.launched import Launch
 
-__all__ = ["run_launch"]
+__all__ = ["agent_process", "run_launch"]
 
 _STDERR_KEPT_BYTES = 64 * 1024
 
@@ -125,21 +125,37 @@ class _Listener:
 
 
 @contextlib.contextmanager
-def _process(
+def agent_process(
     executable: str,
+    bootstrap: str,
     paths: Sequence[str],
     cores: Sequence[int],
     answers_fd: int,
     stderr: BinaryIO,
-    memory_limit_bytes: int | None,
-    keeper: Keeper | None,
-    beside: Beside,
+    *,
+    memory_limit_bytes: int | None = None,
+    keeper: Keeper | None = None,
+    folders: Collection[str] = (),
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start the agent; leave no process of its session behind, however the block is left."""
+    """Start a program of the agent's; leave no process of its session behind, however the block is left.
+
+    Args:
+        executable: The interpreter.
+        bootstrap: The program, as after `-c`; it answers on the descriptor that is its only argument.
+        paths: For its import path, before the agent's own; nothing else of ours is there.
+        cores: Which it may run on.
+        answers_fd: That descriptor.
+        stderr: Where its standard error goes.
+        memory_limit_bytes: Limit of each process's address space.
+        keeper: Ends what it started, and removes `folders`, should we be killed meanwhile.
+        folders: What a keeper removes.
+
+    Raises:
+        OSError, subprocess.SubprocessError: It cannot be started.
+    """
     process = start(
-        [executable, "-s", "-c", BOOTSTRAP, str(answers_fd)],
-        # Nothing of ours is on its import path but the agent.
-        (*paths, *beside.paths, str(AGENT_PATH)),
+        [executable, "-s", "-c", bootstrap, str(answers_fd)],
+        (*paths, str(AGENT_PATH)),
         stdout=subprocess.DEVNULL,
         stderr=stderr,
         pass_fds=[answers_fd],
@@ -147,14 +163,14 @@ def _process(
     )
     try:
         if keeper is not None:
-            keeper.watch(process.pid, beside.folders.values())
+            keeper.watch(process.pid, folders)
         yield process
     finally:
         # The session's members (pool workers, a fork server) may outlive its leader.
         end_group(process.pid)
         process.wait()
         if keeper is not None:
-            keeper.watch(0, beside.folders.values())
+            keeper.watch(0, folders)
 
 
 _WATCH_S = 0.5
@@ -244,8 +260,16 @@ def run_launch(
         begun_ns = time.monotonic_ns()
         listener = _Listener(begun_ns, len(cells))
         try:
-            with _process(
-                executable, cells[0].variant.paths, machine.cores, writer, stderr, memory_limit_bytes, keeper, beside
+            with agent_process(
+                executable,
+                BOOTSTRAP,
+                (*cells[0].variant.paths, *beside.paths),
+                machine.cores,
+                writer,
+                stderr,
+                memory_limit_bytes=memory_limit_bytes,
+                keeper=keeper,
+                folders=beside.folders.values(),
             ) as process:
                 os.close(writer)
                 writer = -1

@@ -1,0 +1,157 @@
+"""Asks the agent's `strangers.examine` a question in a fresh process, and returns what it answered, however that ended."""
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+from headway.advice.target import Target
+from headway.agent import EXAMINE_BOOTSTRAP
+from headway.host.keeper import Keeper
+from headway.lab.launching.launch import agent_process
+
+__all__ = ["Answer", "ask"]
+
+_STDERR_KEPT_BYTES = 16 * 1024
+
+
+@final
+@dataclass(frozen=True)
+class Answer:
+    """What was answered.
+
+    Attributes:
+        stages: By stage, what it gave.
+        ended: How the process ended where it did not by itself: "hung ...", "was killed by SIGSEGV ..."; "" else.
+        stderr: The end of what the process wrote there.
+    """
+
+    stages: dict[str, dict[str, Any]] = field(default_factory=dict)
+    ended: str = ""
+    stderr: str = ""
+
+    def __getitem__(self, stage: str) -> dict[str, Any]:
+        return self.stages.get(stage, {})
+
+
+_DOING = {
+    "import": "while its module was imported",
+    "function": "while it was looked up",
+    "inputs": "while its inputs were made",
+    "call": "in its first call",
+    "again": "when it was called again",
+    "holds": "while it was looked at who holds the GIL",
+    "subinterpreter": "while its module was imported in a sub-interpreter",
+    "thread": "when it was called in a thread",
+}
+_LAST = {"function": "again"}
+"""The stage in which a question ends, where it is called otherwise."""
+
+
+def ask(
+    what: str,
+    target: Target,
+    executable: str,
+    cores: Sequence[int],
+    *,
+    limit_s: float,
+    paths: Sequence[str] = (),
+    keeper: Keeper | None = None,
+    **more: object,
+) -> Answer:
+    """Ask one question.
+
+    Args:
+        what: As `strangers.examine` has them.
+        target: About which function.
+        executable: The interpreter.
+        cores: Which the process may run on.
+        limit_s: It is killed when it has been in one stage for so long.
+        paths: Folders of libraries for it.
+        keeper: Ends it should we be killed.
+        more: Goes into the job.
+    """
+    job = {"what": what, "target": target.job(), "stacks_after_s": limit_s * 0.9, **more}
+    reader, writer = os.pipe()
+    with open(os.memfd_create("headway-stderr"), "w+b") as stderr:
+        code: int | None = None
+        try:
+            with agent_process(
+                executable, EXAMINE_BOOTSTRAP, (*target.paths, *paths), cores, writer, stderr, keeper=keeper
+            ) as process:
+                os.close(writer)
+                writer = -1
+                assert process.stdin is not None
+                with contextlib.suppress(BrokenPipeError), process.stdin:
+                    process.stdin.write(json.dumps(job).encode())
+                data, in_time = _read(reader, process, limit_s)
+                code = _wait(process) if in_time else None
+        except (OSError, subprocess.SubprocessError) as error:
+            return Answer(ended=f"could not be started: {error}")
+        finally:
+            for fd in (reader, writer):
+                if fd >= 0:
+                    os.close(fd)
+        stderr.seek(0, os.SEEK_END)
+        stderr.seek(max(0, stderr.tell() - _STDERR_KEPT_BYTES))
+        said = stderr.read().decode(errors="replace")
+    stages, begun = _stages(data)
+    doing = _DOING.get(begun, "before it had begun")
+    ended = ""
+    if not in_time:
+        ended = f"did not come to an end within {limit_s:g} s {doing}"
+    elif code is not None and code < 0:
+        ended = f"was killed by {signal.Signals(-code).name} {doing}"
+    elif not any("error" in one for one in stages.values()) and _LAST.get(what, what) not in stages:
+        ended = f"ended with exit code {code} {doing}"
+    return Answer(stages, ended, said)
+
+
+def _wait(process: "subprocess.Popen[bytes]") -> int | None:
+    try:
+        return process.wait(1.0)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _read(reader: int, process: "subprocess.Popen[bytes]", limit_s: float) -> tuple[bytes, bool]:
+    """Return all that is written to the pipe, and whether its writer ended before it had been silent for `limit_s`."""
+    parts: list[bytes] = []
+    deadline_s = time.monotonic() + limit_s
+    with selectors.DefaultSelector() as selector:
+        selector.register(reader, selectors.EVENT_READ)
+        while True:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                return b"".join(parts), False
+            if not selector.select(min(left_s, 0.2)):
+                # A child that the function left behind may hold the pipe open.
+                if process.poll() is not None:
+                    return b"".join(parts), True
+                continue
+            part = os.read(reader, 1 << 16)
+            if not part:
+                return b"".join(parts), True
+            parts.append(part)
+            deadline_s = time.monotonic() + limit_s
+
+
+def _stages(data: bytes) -> tuple[dict[str, dict[str, Any]], str]:
+    stages: dict[str, dict[str, Any]] = {}
+    begun = ""
+    for line in data.split(b"\n"):
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            continue  # cut off, or written by somebody else
+        if isinstance(answer, dict):
+            begun = str(answer.get("begun", begun))
+            if "stage" in answer:
+                stages[str(answer.pop("stage"))] = answer
+    return stages, begun

@@ -1,0 +1,113 @@
+"""What belongs to a verdict besides the race: where pools pay, and how late an event loop is beside them."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from headway.advice import break_even
+from headway.advice.examined import Function, Place
+from headway.advice.holds import Holds
+from headway.advice.measured import level
+from headway.advice.models import POOLS, Sizes, words
+from headway.advice.session import Session
+from headway.advice.values import BreakEven, Lag
+from headway.lab import stats
+from headway.lab.design import Cell, Variant
+from headway.lab.kept.launched import Launch
+from headway.lab.kept.results import CellResult
+
+__all__ = ["break_evens", "lags"]
+
+_STAND_IN = "headway_agent.strangers.stand_in:StandIn"
+_LAG_LAUNCHES = 2
+_PAYS_UNTIL, _LAGS_UNTIL = 0.85, 0.95
+"""Of the budget, what may be gone when a further pool, or a further way to run beside a loop, is looked at."""
+
+
+def break_evens(
+    session: Session,
+    home: Place,
+    function: Function,
+    seen: Holds | None,
+    sizes: Sizes,
+    results: Mapping[str, CellResult],
+    cells: Sequence[Cell],
+    budget_s: float,
+) -> list[BreakEven]:
+    """Return from where on each pool of the user's interpreter pays."""
+    shares = break_even.shares_of(seen, function)
+    name = f"{session.name}: break-even"
+    found = []
+    pools = [cell for cell in cells if cell.interpreter == home.interpreter.id and cell.series in POOLS]
+    # The quickest first: the time may not do for all.
+    for cell in sorted(pools, key=lambda cell: level(results[cell.key])):
+        model, workers = cell.series, sizes.workers[cell.series]
+        size, why = None, ""
+        if model == "threads" and home.gil and shares["held"] > 0.95:
+            why = "it holds the GIL all the time: threads of any size take turns"
+        elif session.spent_s > _PAYS_UNTIL * budget_s:
+            why = "the budget was spent"
+        else:
+            session.say(f"from which size on do {words(model, workers)} pay?")
+
+            def variant(sizes_s: Sequence[float], model: str = model, workers: int = workers) -> Variant:
+                return session.variant(
+                    home,
+                    function,
+                    model,
+                    series=model,
+                    workers=workers,
+                    workload=_STAND_IN,
+                    params={"sizes_s": list(sizes_s), "shares": shares},
+                    samples=2,
+                    warmups=1,
+                )
+
+            def launch(variant: Variant, block: int) -> Launch:
+                cell = Cell(name, variant, "free", home.interpreter.id, name)
+                launch = session.launch(cell, block)
+                session.keep(cell, block, launch)
+                return launch
+
+            size, why = break_even.find_size(words(model, workers), variant, function, launch)
+        tasks, no_tasks = break_even.find_tasks(results[cell.key], results[cells[0].key], sizes.tasks)
+        found.append(BreakEven(model, size, tasks, why or no_tasks))
+    return found
+
+
+def lags(session: Session, home: Place, function: Function, sizes: Sizes, budget_s: float) -> list[Lag]:
+    """Return how late an event loop is while the calls run beside it."""
+    name = f"{session.name}: event loop"
+    ways = {
+        "asyncio-threads": ("asyncio.to_thread", "threads"),
+        "asyncio-processes": ("a process pool", "processes-forkserver"),
+    }
+    if function.kind.startswith("async"):
+        ways = {"asyncio": ("its own coroutines", "asyncio")}
+    found = []
+    for model, (said, kind) in ways.items():
+        if home.why_not(kind) or (session.spent_s > _LAGS_UNTIL * budget_s):
+            continue
+        session.say(f"how late is an event loop beside {said}?")
+        variant = session.variant(
+            home,
+            function,
+            model,
+            series=model,
+            workers=sizes.workers[kind],
+            params={"tasks": max(sizes.tasks, min(2000, math.ceil(0.3 / function.call_s))), "lag": True},
+            samples=1,
+            warmups=0,
+        )
+        cell = Cell(name, variant, "free", home.interpreter.id, name)
+        values = []
+        for block in range(_LAG_LAUNCHES):
+            launch = session.launch(cell, block)
+            if launch.status == "ok":
+                ordered = sorted(launch.samples["loop_lag_s"])
+                p99_s = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+                launch.samples["loop_lag_p99_s"] = [p99_s]
+                values.append(max(p99_s, 1e-9))
+            session.keep(cell, block, launch)
+        if values:
+            found.append(Lag(said, stats.level_interval(values)))
+    return found

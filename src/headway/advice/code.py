@@ -1,0 +1,137 @@
+"""What to paste: the verdict in the ecosystem's idiom, and the test that guards it."""
+
+from headway.advice.examined import Function
+from headway.advice.models import SHORT
+from headway.advice.target import Target
+
+__all__ = ["code_for", "test_for"]
+
+_ITEMS = "inputs"
+
+
+def _call(function: Function, name: str) -> str:
+    return f"list({name}(*args))" if function.kind == "generator" else f"{name}(*args)"
+
+
+def _importable(target: Target) -> str:
+    first = target.name.partition(".")[0]
+    return f"from {target.module} import {first}"
+
+
+def code_for(target: Target, function: Function, model: str, workers: int, *, own_gil_pool: bool) -> str:
+    """Return code that runs the function by a model.
+
+    Args:
+        target: The function.
+        function: What kind it is.
+        model: The model.
+        workers: How many.
+        own_gil_pool: The interpreter has `InterpreterPoolExecutor` (3.14 and later).
+    """
+    name, importing = target.name, _importable(target)
+    if function.kind.startswith("async"):
+        return _async_code(function, name, importing, model, workers)
+    if model == "serial":
+        return f"{importing}\n\nresults = [{_call(function, name)} for args in {_ITEMS}]  # as it is\n"
+    pools = {
+        "threads": ("from concurrent.futures import ThreadPoolExecutor", f"ThreadPoolExecutor({workers})"),
+        "interpreters": (
+            "from concurrent.futures import InterpreterPoolExecutor"
+            + ("" if own_gil_pool else "  # CPython 3.14 and later"),
+            f"InterpreterPoolExecutor({workers})",
+        ),
+        "processes-forkserver": (
+            "import multiprocessing\nfrom concurrent.futures import ProcessPoolExecutor",
+            f'ProcessPoolExecutor({workers}, mp_context=multiprocessing.get_context("forkserver"))',
+        ),
+    }
+    needed, pool = pools[model]
+    task, lines = name, ""
+    if function.kind == "generator":
+        lines = f"def whole(*args):\n    return list({name}(*args))\n\n\n"
+        task = "whole"
+    code = (
+        f"{needed}\n\n{importing}\n\n\n{lines}"
+        f'if __name__ == "__main__":\n'
+        f"    with {pool} as pool:  # keep it: its start costs\n"
+        f"        futures = [pool.submit({task}, *args) for args in {_ITEMS}]\n"
+        f"        results = [future.result() for future in futures]\n"
+    )
+    if model == "threads":
+        code += f"\n# in an event loop:\n#     results = await asyncio.gather(*(asyncio.to_thread({task}, *args) for args in {_ITEMS}))\n"
+    if model == "processes-forkserver":
+        code += (
+            f"\n# the same with joblib:\n"
+            f"#     joblib.Parallel(n_jobs={workers})(joblib.delayed({task})(*args) for args in {_ITEMS})\n"
+            f"# where one machine is not enough, with Dask:\n"
+            f"#     dask.distributed.Client(address).map(lambda args: {task}(*args), {_ITEMS})\n"
+        )
+    return code
+
+
+def _async_code(function: Function, name: str, importing: str, model: str, workers: int) -> str:
+    each = f"{name}(*args)"
+    if function.kind == "async generator":
+        importing += f"\n\n\nasync def whole(*args):\n    return [one async for one in {name}(*args)]"
+        each = "whole(*args)"
+    if model == "asyncio":
+        return (
+            f"import asyncio\n\n{importing}\n\n\nasync def main():\n"
+            f"    return await asyncio.gather(*({each} for args in {_ITEMS}))\n"
+        )
+    if model == "serial":
+        return f"{importing}\n\n\nasync def main():\n    return [await {each} for args in {_ITEMS}]  # as it is\n"
+    return _blocking(importing, each, model, workers)
+
+
+def _blocking(importing: str, each: str, model: str, workers: int) -> str:
+    """Return code that runs a coroutine function in workers with a loop each: it computes more than it waits."""
+    pool = {"threads": "ThreadPoolExecutor", "interpreters": "InterpreterPoolExecutor"}.get(
+        model, "ProcessPoolExecutor"
+    )
+    return (
+        f"import asyncio\nfrom concurrent.futures import {pool}\n\n{importing}\n\n\ndef one(*args):\n"
+        f"    return asyncio.run({each})\n\n\n"
+        f'if __name__ == "__main__":\n    with {pool}({workers}) as pool:\n'
+        f"        results = [future.result() for future in [pool.submit(one, *args) for args in {_ITEMS}]]\n"
+    )
+
+
+def test_for(target: Target, function: Function, model: str, workers: int, least: float) -> str:
+    """Return a test with Headway's fixture that fails where the verdict no longer holds; "" where there is none to guard.
+
+    Args:
+        target: The function.
+        function: What kind it is.
+        model: The model of the verdict.
+        workers: How many.
+        least: The speed-up to be held.
+    """
+    if (
+        model not in {"threads", "interpreters", "processes-forkserver"}
+        or function.kind != "plain"
+        or target.inputs["kind"] == "pickled"
+    ):
+        return ""
+    first = target.name.partition(".")[0]
+    arguments, importing = _first_arguments(target)
+    return (
+        f"from {target.module} import {first}\n{importing}\n\n"
+        f"def test_{target.name.replace('.', '_')}_scales(headway):\n"
+        f'    """As measured: {workers} {SHORT[model]}."""\n'
+        f"    result = headway({target.name}{arguments})\n"
+        f"    assert result.scales({SHORT[model]}={workers}, at_least={least:.2g})\n"
+    )
+
+
+def _first_arguments(target: Target) -> tuple[str, str]:
+    inputs = target.inputs
+    if inputs["kind"] == "json":
+        value = inputs["value"]
+        if isinstance(value, dict):
+            return "".join(f", {key}={one!r}" for key, one in value.items()), ""
+        return "".join(f", {one!r}" for one in value), ""
+    if inputs["kind"] == "named":
+        name = inputs["name"].partition(".")[0]
+        return ", *example", f"from {inputs['module']} import {name}\n\nexample = next(iter({inputs['name']}))\n"
+    return "", ""

@@ -1,0 +1,140 @@
+"""What the simulator says of machines with other cores, and of a server's threads beside the function.
+
+A call is described as it was seen: so long with the GIL in Python, so long in one operation of C that keeps it, so long computing without
+it, so long asleep. The simulated speed-up is scaled by what was measured over what is simulated for the cores that are here; the
+interval is the measured one, wider by what predictions of the simulator are off by (docs/concepts/predictions.md), more the further
+away.
+"""
+
+import math
+from collections.abc import Sequence
+
+from headway.advice.holds import Holds
+from headway.advice.values import Contender, Cores
+from headway.errors import HeadwayError
+from headway.sim import machine
+from headway.sim.parse import parse
+from headway.sim.run import Job, run
+
+__all__ = ["OTHER_CORES", "beside_a_server", "predict"]
+
+OTHER_CORES = (4, 8, 32)
+_SLACK = 0.08
+"""As a logarithm, by each factor of two in cores: what a larger machine may have otherwise, its caches and its memory."""
+_LEAST_NS = 2_000
+_MOST_WAITING = 0.5
+_LEAST_SPEED_UP = 0.8
+"""What is slower than this here, more cores do not make quicker."""
+_CALLS = 60
+"""So many calls a worker a run has at least, where that is no longer than `_MOST_S` of virtual time."""
+_MOST_S = 20.0
+_SEED = 1
+_SIMULATED = {"threads": False, "processes-forkserver": True, "interpreters": True}
+"""Model -> each worker has a GIL of its own."""
+
+
+def _program(holds: Holds) -> str:
+    """Return a call as steps of a scenario: short pieces, in turns, as far as it has them."""
+    call_ns = holds.call_s * 1e9
+    kept_ns = min((holds.longest.longest_s if holds.longest else 0.0) * 1e9, holds.held * call_ns)
+    times = {
+        "call_ns": kept_ns,
+        "hold_ns": holds.held * call_ns - kept_ns,
+        "run_ns": holds.computes_without * call_ns,
+        "sleep_ns": holds.waits * call_ns,
+    }
+    steps = [f"{{{key} = {int(value)}}}" for key, value in times.items() if value >= _LEAST_NS]
+    return "[" + ", ".join([*(steps or [f"{{hold_ns = {max(1, int(call_ns))}}}"]), "{done = true}"]) + "]"
+
+
+def _done_per_s(holds: Holds, workers: int, cores: int, *, own_gil: bool) -> float:
+    duration_s = min(_MOST_S, max(0.2, _CALLS * holds.call_s))
+    text = f"""
+title = "advise"
+cores = {cores}
+duration_s = {duration_s}
+[role.work]
+threads = {workers}
+processes = {str(own_gil).lower()}
+program = {_program(holds)}
+"""
+    ran = run(Job(parse(text, name="advise"), machine.load("preset"), _SEED))
+    return next(one.done_per_s for one in ran.outcome.parts if one.name == "work")
+
+
+def predict(holds: Holds, contenders: Sequence[Contender], cores: int) -> tuple[Cores, ...]:
+    """Return how the models would go on more cores, with a worker on each; nothing of models that were not measured.
+
+    Args:
+        holds: The function.
+        contenders: As they were measured here, on the user's interpreter.
+        cores: How many are here.
+    """
+    found: list[Cores] = []
+    if holds.waits > _MOST_WAITING:
+        return ()  # calls that wait want more workers, not more cores
+    for one in contenders:
+        if one.model not in _SIMULATED or one.speed_up is None or one.speed_up.value < _LEAST_SPEED_UP:
+            continue
+        if not math.isfinite(one.speed_up.high):
+            continue
+        own_gil = _SIMULATED[one.model]
+        try:
+            alone = _done_per_s(holds, 1, cores, own_gil=True)
+            here = _done_per_s(holds, one.workers, cores, own_gil=own_gil) / alone
+            for other in OTHER_CORES:
+                if other <= cores:
+                    continue
+                workers = max(1, round(one.workers * other / cores))
+                there = _done_per_s(holds, workers, other, own_gil=own_gil) / alone
+                scale = one.speed_up.value / here
+                slack = math.exp(_SLACK * math.log2(other / cores))
+                found.append(
+                    Cores(
+                        other,
+                        one.model,
+                        there * scale,
+                        there * one.speed_up.low / here / slack,
+                        there * one.speed_up.high / here * slack,
+                    )
+                )
+        except (HeadwayError, ZeroDivisionError, StopIteration):
+            continue
+    return tuple(found)
+
+
+def beside_a_server(holds: Holds, workers: int, cores: int) -> tuple[str, ...]:
+    """Return in sentences what a server's requests wait beside threads that run the function: by stock CPython, and under `fair`."""
+    p99_ms: dict[str, float] = {}
+    for policy in ("none", "fair"):
+        text = f"""
+title = "advise"
+cores = {cores}
+duration_s = 4
+policy = "{policy}"
+[role.work]
+threads = {workers}
+program = {_program(holds)}
+[role.server]
+threads = 2
+program = [{{receive = "requests"}}, {{hold_us = 50}}, {{reply = true}}]
+[client.load]
+port = "requests"
+connections = 2
+think_ms = {{exponential = 4}}
+"""
+        try:
+            ran = run(Job(parse(text, name="advise"), machine.load("preset"), _SEED))
+        except HeadwayError:
+            return ()
+        load = next((one for one in ran.outcome.parts if one.name == "load"), None)
+        if load is None:
+            return ()
+        p99_ms[policy] = load.p99_ms or load.max_ms or 0.0
+    stock, fair = p99_ms["none"], p99_ms["fair"]
+    if stock <= 0 or fair <= 0:
+        return ()
+    said = f"requests of 50 us in 2 threads beside {workers} threads of it: p99 {stock:.3g} ms by the simulator"
+    if stock < 1.25 * fair:
+        return (f"{said}; the policy `fair` would not change that",)
+    return (f"{said}, {fair:.3g} ms under the policy `fair` (headway run --policy fair)",)

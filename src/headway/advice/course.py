@@ -1,0 +1,201 @@
+"""One piece of advice from begin to end: questions, a look at the GIL, the race, where pools pay, the loop's lag, the verdict."""
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+from headway.advice import cores, holds
+from headway.advice.beside import break_evens, lags
+from headway.advice.code import code_for, test_for
+from headway.advice.elsewhere import places
+from headway.advice.examined import Examined, Function, Place, examine, refuse
+from headway.advice.measured import contender
+from headway.advice.models import sizes_of
+from headway.advice.racing import METRIC, Race
+from headway.advice.request import AdviceRequest, own_interpreter
+from headway.advice.session import CALL_LIMIT_S, Say, Session
+from headway.advice.values import Advice
+from headway.advice.verdict import decide
+from headway.errors import UsageError
+from headway.host.keeper import Keeper
+from headway.host.paths import default_store
+from headway.host.reaping import end_marked
+from headway.lab import stats
+from headway.lab.kept.store import Store
+from headway.lab.launching.lock import only_lab
+from headway.lab.plan import Plan
+
+__all__ = ["advise"]
+
+ADVISING = "HEADWAY_ADVISING"
+"""Set in the environment of what we start: a module that calls `headway.advise` while it is imported is told so."""
+
+_BUDGET_S, _LONG_BUDGET_S = 50.0, 150.0
+"""For functions that take less than `_LONG_S`, and for longer ones."""
+_LONG_S = 0.1
+_RACE_UNTIL = 0.6
+"""Of the budget, what may be gone when the race ends; what comes after it shares the rest."""
+
+
+def _mute(_line: str) -> None:
+    pass
+
+
+def advise(request: AdviceRequest, *, say: Say = _mute) -> Advice:
+    """Return which concurrency model a function should have.
+
+    Every launch is in the store before the next begins. Nothing of the user's is imported in this process.
+
+    Args:
+        request: The function, and how it is to be tried.
+        say: Told, in a line each, what is being done.
+
+    Raises:
+        UsageError: The function cannot be called as it was named: it does not import, raises, hangs, ends its process.
+        InterpreterError: An interpreter that does not start.
+        StoreError: The store cannot be written.
+        HeadwayError: Another lab is measuring on this machine.
+    """
+    if os.environ.get(ADVISING):
+        raise UsageError(
+            "advice is asked for while the function's own module is being imported",
+            hint='put the call of headway.advise under `if __name__ == "__main__":`',
+        )
+    path = request.store or default_store()
+    with ExitStack() as opened:
+        opened.enter_context(only_lab())
+        store = opened.enter_context(Store(path, create=True))
+        keeper = opened.enter_context(Keeper())
+        opened.enter_context(_advising())
+        return _advise(Session(request, keeper, store, say))
+
+
+@contextlib.contextmanager
+def _advising() -> Iterator[None]:
+    """Mark what we start, and end what of it is left: a function may leave processes in sessions of their own."""
+    mark = f"{os.getpid()}-{secrets.token_hex(8)}"
+    os.environ[ADVISING] = mark
+    try:
+        yield
+    finally:
+        os.environ.pop(ADVISING, None)
+        end_marked(ADVISING, mark)
+
+
+def _advise(session: Session) -> Advice:
+    request, target, machine = session.request, session.request.target, session.machine
+    own = own_interpreter(request.python)
+    session.say(f"{target.words} on {own.name}: does it import, pickle, run?")
+    home = examine(target, own, machine.cores, limit_s=CALL_LIMIT_S, keeper=session.keeper)
+    if home.function is None:
+        raise refuse(home, target)
+    function = home.function
+    budget_s = request.budget_s or (_BUDGET_S if function.call_s < _LONG_S else _LONG_BUDGET_S)
+    session.limit_s = max(CALL_LIMIT_S, 60 * function.call_s)
+    seen, why = _look(session, home.place, function)
+    others, refusals, notes = places(
+        target,
+        home.place,
+        machine.cores,
+        wanted=request.interpreters,
+        install=request.install,
+        keeper=session.keeper,
+        say=session.say,
+    )
+    sizes = sizes_of(function, len(machine.cores), request.workers)
+    cells = session.cells(home.place, others, function, sizes)
+    session.open_run(home.place, others, [*home.place.refusals, *refusals], budget_s)
+    for cell in cells:
+        session.store.add_cell(session.run_id, cell)
+    race = Race(
+        cells,
+        Plan("quick", 3, budget_s, session.seed, session.limit_s, None, tuple(cells), ()),
+        session.launch,
+        session.store,
+        session.run_id,
+        own.id,
+        lambda: _RACE_UNTIL * budget_s - session.spent_s,
+        lambda block, launches: session.say(f"models against each other, round {block}: {launches} launches"),
+    )
+    results = race.run()
+    names = {one.interpreter.id: one.interpreter.name for one in (home.place, *others)}
+    measured = [
+        contender(result, results[cells[0].key], sizes, names[result.cell.interpreter]) for result in results.values()
+    ]
+    at_home = [one for one, cell in zip(measured, cells, strict=True) if cell.interpreter == own.id]
+    away = [one for one, cell in zip(measured, cells, strict=True) if cell.interpreter != own.id]
+    if at_home[0].call_s is None:
+        raise UsageError(
+            f"{target.words} does not run again and again: {at_home[0].failed}",
+            hint="it has to give a result for the same inputs as often as it is called",
+        )
+    pays = break_evens(session, home.place, function, seen, sizes, results, cells, budget_s)
+    late = lags(session, home.place, function, sizes, budget_s)
+    session.store.end_run(session.run_id)
+    all_refusals = (*home.place.refusals, *refusals)
+    between = {
+        (one.series, other.series): ratio
+        for one in cells
+        for other in cells
+        if one.interpreter == other.interpreter == own.id
+        and (ratio := results[one.key].ratio_to(results[other.key], METRIC)) is not None
+    }
+    verdict = decide(at_home, away, between, function, seen, all_refusals, pays, own.name)
+    predicted: tuple[Any, ...] = ()
+    server: tuple[str, ...] = ()
+    if seen is not None:
+        predicted = cores.predict(seen, at_home, len(machine.cores))
+        server = cores.beside_a_server(seen, sizes.workers["threads"], len(machine.cores)) if home.place.gil else ()
+    workers = sizes.workers[verdict.model]
+    return Advice(
+        target=target.words,
+        run=session.run_id,
+        interpreter=own.name,
+        cores=len(machine.cores),
+        tasks=sizes.tasks,
+        function=function,
+        verdict=verdict,
+        contenders=(*at_home, *away),
+        refusals=all_refusals,
+        break_even=tuple(pays),
+        holds=seen,
+        holds_why=why,
+        lags=tuple(late),
+        predicted=predicted,
+        server=server,
+        notes=(*_notes(home, function), *notes),
+        code=code_for(target, function, verdict.model, workers, own_gil_pool=own.cross_interpreter_queue),
+        test=test_for(target, function, verdict.model, workers, _least(verdict.speed_up)),
+        spent_s=session.spent_s,
+    )
+
+
+def _least(speed_up: stats.Interval | None) -> float:
+    """Return what a test holds of a speed-up: what lies a tenth below its interval."""
+    return max(1.05, speed_up.low * 0.9) if speed_up is not None else 1.0
+
+
+def _look(session: Session, place: Place, function: Function) -> tuple[holds.Holds | None, str]:
+    if not place.gil:
+        return None, f"{place.interpreter.name} runs without a GIL"
+    session.say("who holds the GIL while it runs?")
+    seen = holds.look(session.request.target, place, function, session.machine.cores, keeper=session.keeper)
+    return (None, seen) if isinstance(seen, str) else (seen, "")
+
+
+def _notes(home: Examined, function: Function) -> list[str]:
+    notes = []
+    if function.differs:
+        notes.append("two calls with the same arguments gave different results")
+    if function.kind == "generator":
+        notes.append("it gives a generator, whose work is done when it is used up: measured is list(...) of it")
+    if function.cores > 1.3:
+        notes.append(f"it keeps {function.cores:.1f} cores busy itself: it has threads of its own")
+    if home.place.interpreter.free_threaded and home.place.switched_by:
+        notes.append(f"the import of {home.place.switched_by} switches the GIL on")
+    if function.first_s > 3 * function.call_s and function.first_s > 1e-3:
+        notes.append(f"its first call takes {function.first_s / function.call_s:.1f} times as long as later ones")
+    return notes

@@ -1,0 +1,101 @@
+"""`headway.advise(function, inputs)`: the advice for a function at hand."""
+
+import inspect
+import pickle
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from headway.advice.course import advise as advise_on
+from headway.advice.request import AdviceRequest
+from headway.advice.target import MOST_INPUTS, Target, parse_target, with_pickled
+from headway.advice.values import Advice
+from headway.errors import UsageError
+
+__all__ = ["advise"]
+
+
+def advise(
+    function: Callable[..., Any],
+    inputs: Iterable[Any] = ((),),
+    *,
+    budget_s: float | None = None,
+    workers: int | None = None,
+    interpreters: Iterable[str] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Advice:
+    """Return which concurrency model a function should have: serial, threads, processes, asyncio, interpreters.
+
+    The function is found by its module and name in fresh processes, which import that module; so it is one of a module's, and in
+    a script the call of this stands under `if __name__ == "__main__":`.
+
+    Args:
+        function: The function; a coroutine function or a generator, too.
+        inputs: An element for each call: a tuple is its arguments, anything else the only one. The first 256 are taken.
+        budget_s: The time for all of it; None: a minute, or three for a function that takes long.
+        workers: How many; None: one a core, more where calls wait.
+        interpreters: Further ones to try, by name; None: the newest free-threaded one.
+        say: Told, in a line each, what is being done; None: nobody.
+
+    Raises:
+        UsageError: The function is not to be found by name, its inputs do not pickle, or it does not run by itself.
+        HeadwayError: See `headway.advice.course.advise`.
+    """
+    target = _target_of(function)
+    calls: list[tuple[Any, dict[str, Any]]] = [
+        (one if isinstance(one, tuple) else (one,), {}) for one in islice(inputs, MOST_INPUTS)
+    ]
+    if not calls:
+        raise UsageError("there are no inputs", hint="give one element for each call")
+    with tempfile.TemporaryDirectory(prefix="headway-advise-") as folder:
+        path = Path(folder) / "inputs.pickle"
+        try:
+            path.write_bytes(b"".join(map(pickle.dumps, calls)))
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise UsageError(
+                f"the inputs cannot be pickled: {error}",
+                hint="name them instead: headway advise module:function --inputs module:name",
+            ) from error
+        request = AdviceRequest(
+            target=with_pickled(target, path),
+            python=sys.executable,
+            interpreters=None if interpreters is None else list(interpreters),
+            workers=workers,
+            budget_s=budget_s,
+        )
+        return advise_on(request, say=say or (lambda _line: None))
+
+
+def _target_of(function: Callable[..., Any]) -> Target:
+    name = getattr(function, "__qualname__", "")
+    module = inspect.getmodule(function)
+    if not name or module is None or "<" in name:
+        raise UsageError(
+            f"{name or function!r} cannot be found by another process",
+            hint="advise on a function at the top of a module",
+        )
+    if module.__name__ != "__main__":
+        file = getattr(module, "__file__", None)
+        top = module.__name__.partition(".")[0]
+        target = parse_target(f"{module.__name__}:{name}")
+        return target if file is None else _beside(target, Path(file), module.__name__.count("."), top)
+    file = getattr(module, "__file__", None)
+    if file is None:
+        raise UsageError(
+            f"{name} is of an interactive session, which no other process can import", hint="put it into a module first"
+        )
+    return parse_target(f"{file}:{name}")
+
+
+def _beside(target: Target, file: Path, depth: int, top: str) -> Target:
+    """Return the target with the folder that its module was imported from."""
+    from dataclasses import replace
+
+    folder = file.resolve().parent
+    for _ in range(depth if file.name != "__init__.py" else depth + 1):
+        folder = folder.parent
+    is_there = (folder / f"{top}.py").exists() or (folder / top).is_dir()
+    return replace(target, folder=folder) if is_there and "site-packages" not in folder.parts else target

@@ -1,0 +1,130 @@
+"""Other interpreters than the user's own: where the function's imports can be had, and how they come there."""
+
+import hashlib
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from headway.advice.examined import Place, Refusal, examine
+from headway.advice.target import Target
+from headway.host.children import clean_environment
+from headway.host.interpreters import Interpreter, discover, select
+from headway.host.keeper import Keeper
+from headway.host.own_folders import mark, remove_own
+from headway.host.paths import libraries_folder
+from headway.lab.beside.environments import find_uv
+
+__all__ = ["places"]
+
+_CALL_LIMIT_S = 60.0
+_INSTALL_LIMIT_S = 300.0
+_DONE = ".headway-complete"
+
+
+def _chosen(home: Place, wanted: Sequence[str] | None) -> list[Interpreter]:
+    """Return the interpreters to try besides the user's own: those that he names, or the newest free-threaded one."""
+    found, _ = discover()
+    if wanted is not None:
+        chosen = select(found, wanted) if wanted else []
+    else:
+        chosen = [one for one in select(found) if one.free_threaded][-1:]
+    own = home.interpreter
+    return [one for one in chosen if one.name != own.name and one.id != own.id]
+
+
+def places(
+    target: Target,
+    home: Place,
+    cores: Sequence[int],
+    *,
+    wanted: Sequence[str] | None,
+    install: bool,
+    keeper: Keeper,
+    say: Callable[[str], None],
+) -> tuple[list[Place], list[Refusal], list[str]]:
+    """Return the other interpreters that the function runs on, why not for the rest, and what the user should know.
+
+    Args:
+        target: The function.
+        home: The user's own interpreter.
+        cores: Where processes run.
+        wanted: Which to try; None: the newest free-threaded one.
+        install: Libraries may be installed for them, into the cache.
+        keeper: Ends what was begun should we be killed.
+        say: Told before anything is installed.
+
+    Raises:
+        UsageError, InterpreterError: An interpreter that is named is none.
+    """
+    found, refusals, notes = [], [], []
+    for interpreter in _chosen(home, wanted):
+        paths: tuple[str, ...] = ()
+        if home.distributions:
+            shown = ", ".join(f"{name} {version}" for name, version in sorted(home.distributions.items()))
+            if not install:
+                notes.append(
+                    f"{interpreter.name} was not tried: the function imports {shown}; `--install` gets that for it, into the cache"
+                )
+                continue
+            folder, problem = _installed(interpreter, home.distributions, say)
+            if problem:
+                refusals.append(Refusal(interpreter.name, "", f"its imports cannot be had there: {problem}"))
+                continue
+            paths = (str(folder),)
+        say(f"{target.words} on {interpreter.name}: does it import, pickle, run?")
+        seen = examine(target, interpreter, cores, limit_s=_CALL_LIMIT_S, paths=paths, keeper=keeper)
+        if seen.function is None:
+            refusals.append(Refusal(interpreter.name, "", seen.error, seen.missing))
+            continue
+        refusals += [one for one in seen.place.refusals if one.model == "threads"]
+        if interpreter.free_threaded and seen.place.switched_by:
+            notes.append(f"on {interpreter.name} the import of {seen.place.switched_by} switches the GIL on")
+        found.append(seen.place)
+    return found, refusals, notes
+
+
+def _installed(
+    interpreter: Interpreter, distributions: Mapping[str, str], say: Callable[[str], None]
+) -> tuple[Path, str]:
+    """Return the folder of these distributions for an interpreter, installed with uv where they are not there yet; or why not.
+
+    The versions of the user's own environment, or where those have no wheel for the interpreter, whichever has one.
+    """
+    pinned = [f"{name}=={version}" for name, version in sorted(distributions.items())]
+    identity = "|".join([interpreter.executable, interpreter.version, *pinned])
+    folder = libraries_folder() / f"advise-{interpreter.name}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
+    if (folder / _DONE).is_file():
+        return folder, ""
+    uv = find_uv()
+    if not uv:
+        return folder, "they are installed with uv, which is not there (put uv on PATH, or set HEADWAY_UV)"
+    say(f"installing {', '.join(pinned)} for {interpreter.name}, into {folder}")
+    problem = ""
+    for wanted in (pinned, sorted(distributions)):
+        if not remove_own(folder):
+            return folder, f"{folder} is there and was not made by Headway"
+        folder.mkdir(parents=True)
+        mark(folder)
+        command = [uv, "pip", "install", "--quiet", "--no-python-downloads", "--only-binary", ":all:"]
+        command += ["--python", interpreter.executable, "--target", str(folder), *wanted]
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_INSTALL_LIMIT_S,
+                env=clean_environment(),
+                stdin=subprocess.DEVNULL,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            problem = str(error)
+            continue
+        if done.returncode == 0:
+            (folder / _DONE).write_text("\n".join(wanted))
+            return folder, ""
+        lines = [line.strip(" │├╰─▶×") for line in done.stderr.splitlines()]  # noqa: RUF001
+        problem = next((line for line in lines if line), "uv gave no reason")
+    remove_own(folder)
+    return folder, problem

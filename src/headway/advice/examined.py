@@ -1,0 +1,267 @@
+"""What the cheap questions gave, as values: the function, and for each interpreter which models it can run there."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import final
+
+from headway.advice.asking import Answer, ask
+from headway.advice.target import Target
+from headway.errors import HeadwayError, UsageError
+from headway.host.interpreters import Interpreter
+from headway.host.keeper import Keeper
+
+__all__ = ["Examined", "Function", "Place", "Refusal", "examine", "refuse"]
+
+_PICKLING = ("processes-forkserver", "interpreters")
+
+
+@final
+@dataclass(frozen=True)
+class Refusal:
+    """A model that cannot run the function.
+
+    Attributes:
+        interpreter: The interpreter's short name.
+        model: The agent's name of the model; "" for all of them.
+        reason: Why, in one sentence.
+        module: The module that stands in the way; "" where it is none.
+    """
+
+    interpreter: str
+    model: str
+    reason: str
+    module: str = ""
+
+
+@final
+@dataclass(frozen=True)
+class Function:
+    """What a function is and takes, seen from calls one after the other.
+
+    Attributes:
+        kind: "plain", "generator", "async" or "async generator".
+        file, line: Where it is; "", 0 for one in C.
+        inputs: How many inputs there are.
+        first_s: Its first call.
+        call_s: The mean of the later ones.
+        cpu_share: Of their time, what the process computes; waiting is the rest.
+        cores: How many cores it keeps busy itself: more than 1 where it has threads of its own.
+        input_bytes, result_bytes: As pickles.
+        pickle_s: To pickle and unpickle the arguments and the result once.
+        result: The type of its result.
+        differs: Two calls with the same arguments gave different results.
+        effects: What it changes besides its result: (kind, words).
+    """
+
+    kind: str
+    file: str
+    line: int
+    inputs: int
+    first_s: float
+    call_s: float
+    cpu_share: float
+    cores: float
+    input_bytes: int
+    result_bytes: int
+    pickle_s: float
+    result: str
+    differs: bool
+    effects: tuple[tuple[str, str], ...] = ()
+
+
+@final
+@dataclass(frozen=True)
+class Place:
+    """An interpreter, as the function finds it.
+
+    Attributes:
+        interpreter: Which.
+        import_s: What the import of its module takes.
+        gil: The GIL is on after the import.
+        switched_by: On a free-threaded build, the module that switched it on; "".
+        distributions: Installed distributions that the import brought in, with their versions.
+        paths: Folders of libraries, for the import path.
+        refusals: Models that cannot run it here.
+    """
+
+    interpreter: Interpreter
+    import_s: float
+    gil: bool
+    switched_by: str
+    distributions: Mapping[str, str]
+    paths: tuple[str, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+    def why_not(self, model: str) -> str:
+        """Return why a model cannot run the function here, or ""."""
+        return next((one.reason for one in self.refusals if one.model in {"", model}), "")
+
+
+@final
+@dataclass(frozen=True)
+class Examined:
+    """The answers of one interpreter: the place, and the function as it is there; None where it does not run there."""
+
+    place: Place
+    function: Function | None = None
+    error: str = ""
+    detail: str = ""
+    missing: str = ""
+
+
+def _error_of(answer: Answer) -> tuple[str, str]:
+    """Return (stage, what went wrong) of the first stage that failed; ("", "") where none did."""
+    for stage, values in answer.stages.items():
+        if values.get("error"):
+            where = f" ({values['where']})" if values.get("where") else ""
+            return stage, f"{values['error']}{where}"
+    return ("", answer.ended) if answer.ended else ("", "")
+
+
+_WORDS = {
+    "import": "its module does not import",
+    "function": "there is no such function",
+    "inputs": "its inputs cannot be made",
+    "call": "it raises",
+    "again": "it raises when it is called again",
+}
+
+
+def examine(
+    target: Target,
+    interpreter: Interpreter,
+    cores: Sequence[int],
+    *,
+    limit_s: float,
+    paths: Sequence[str] = (),
+    keeper: Keeper | None = None,
+) -> Examined:
+    """Ask an interpreter all cheap questions about the function.
+
+    Args:
+        target: The function.
+        interpreter: Whom to ask.
+        cores: Where its processes run.
+        limit_s: How long a call may take.
+        paths: Folders of libraries for its import path.
+        keeper: Ends what was begun should we be killed.
+    """
+    answer = ask(
+        "function",
+        target,
+        interpreter.executable,
+        cores,
+        limit_s=limit_s,
+        paths=paths,
+        keeper=keeper,
+    )
+    imported = answer["import"]
+    place = Place(
+        interpreter,
+        float(imported.get("import_s", 0.0)),
+        bool(imported.get("gil_after", interpreter.gil_enabled)),
+        str(imported.get("switched_by", "")),
+        dict(imported.get("distributions", {})),
+        tuple(paths),
+    )
+    stage, problem = _error_of(answer)
+    if problem:
+        words = f"{_WORDS[stage]}: {problem}" if stage else f"it {problem}"
+        missing = str(imported.get("missing") or "") if "ModuleNotFound" in problem else ""
+        return Examined(place, None, words, answer.stderr, missing)
+    refusals = _refusals(target, place, answer, cores, limit_s=limit_s, keeper=keeper)
+    return Examined(replace(place, refusals=tuple(refusals)), _function(answer))
+
+
+def _function(answer: Answer) -> Function:
+    looked, inputs, call, again = answer["function"], answer["inputs"], answer["call"], answer["again"]
+    return Function(
+        kind=looked["kind"],
+        file=looked["file"],
+        line=looked["line"],
+        inputs=inputs["count"],
+        first_s=call["first_s"],
+        call_s=max(again["mean_s"], 1e-8),
+        cpu_share=again["cpu_share"],
+        cores=again["cores"],
+        input_bytes=inputs["bytes"],
+        result_bytes=again["result_bytes"],
+        pickle_s=inputs["pickle_s"] + again["result_pickle_s"],
+        result=call["result"],
+        differs=again["differs"],
+        effects=tuple((kind, words) for kind, words in again["effects"]),
+    )
+
+
+def _refusals(
+    target: Target, place: Place, answer: Answer, cores: Sequence[int], *, limit_s: float, keeper: Keeper | None
+) -> list[Refusal]:
+    """Return which models cannot run it here, found without running them."""
+    interpreter = place.interpreter
+    found: list[Refusal] = []
+    name = interpreter.name
+    found += [
+        Refusal(name, model, interpreter.missing_models.get(model, "it is not there"))
+        for model in ("threads", *_PICKLING)
+        if model not in interpreter.models
+    ]
+    refused = {one.model for one in found}
+    unpicklable = {
+        "the function": answer["function"].get("pickle_error"),
+        "its arguments": answer["inputs"].get("pickle_error"),
+        "its result": answer["again"].get("result_pickle_error"),
+    }
+    for what, error in unpicklable.items():
+        if error:
+            found += [
+                Refusal(name, model, f"{what} cannot be pickled: {error}")
+                for model in _PICKLING
+                if model not in refused
+            ]
+            refused |= set(_PICKLING)
+    if "interpreters" not in refused:
+        own = ask(
+            "subinterpreter",
+            target,
+            interpreter.executable,
+            cores,
+            limit_s=limit_s,
+            paths=place.paths,
+            keeper=keeper,
+        )
+        said = own["subinterpreter"]
+        problem = said.get("error") or own.ended
+        if problem:
+            module = str(said.get("refused_by", ""))
+            whose = (
+                f"the module {module} does not load in a sub-interpreter"
+                if module
+                else f"in a sub-interpreter: {problem}"
+            )
+            found.append(Refusal(name, "interpreters", whose, module))
+    in_thread = ask(
+        "thread",
+        target,
+        interpreter.executable,
+        cores,
+        limit_s=limit_s,
+        paths=place.paths,
+        keeper=keeper,
+        kind=answer["function"]["kind"],
+    )
+    problem = in_thread["thread"].get("error") or in_thread.ended
+    if problem:
+        found.append(Refusal(name, "threads", f"outside of the main thread it fails: {problem}"))
+    return found
+
+
+def refuse(examined: Examined, target: Target) -> HeadwayError:
+    """Return the error that says why nothing can be advised about this function."""
+    said = examined.detail.strip().splitlines()
+    tail = "\n".join(said[-12:])
+    hint = "the function has to run by itself first" + (f"; the end of what it said:\n{tail}" if tail else "")
+    if "takes arguments" in examined.error:
+        hint = "give it inputs: --args '[...]', --inputs module:list, or --observe COMMAND"
+    elif examined.missing:
+        hint = f"{examined.missing} is not in {examined.place.interpreter.executable}; name your own Python with --interpreter"
+    return UsageError(f"{target.words}: {examined.error}", hint=hint)

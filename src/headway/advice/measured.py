@@ -1,0 +1,60 @@
+"""What the race gave, as contenders."""
+
+import math
+import statistics
+from dataclasses import replace
+
+from headway.advice.models import Sizes, words
+from headway.advice.racing import METRIC
+from headway.advice.values import Contender
+from headway.lab import stats
+from headway.lab.kept.results import CellResult
+
+__all__ = ["contender", "level"]
+
+
+def contender(result: CellResult, serial: CellResult, sizes: Sizes, name: str) -> Contender:
+    """Return a model as it was measured, beside one call after the other; `name` is its interpreter's short one."""
+    cell, taken = result.cell, result.level(METRIC)
+    ratio = serial.ratio_to(result, METRIC) if result is not serial else None
+    workers = sizes.workers[cell.series]
+
+    def mean(metric: str) -> float:
+        values = result.values(metric)
+        return statistics.fmean(values) if values else 0.0
+
+    def memory(of: CellResult) -> float:
+        details = [one.launch.facts.get("details", {}) for one in of.ok]
+        known = [one for one in details if one.get("own_pss_bytes")]
+        return (
+            statistics.fmean(one["own_pss_bytes"] + sum(one["children_pss_bytes"]) for one in known) if known else 0.0
+        )
+
+    failed = next((one.launch.reason for one in result.launches if one.launch.status != "ok"), "")
+    return Contender(
+        interpreter=name,
+        model=cell.series,
+        words=words(cell.series, workers),
+        workers=workers,
+        launches=len(result.ok),
+        call_s=_scaled(taken, 1 / sizes.tasks),
+        speed_up=ratio,
+        start_s=mean("pool_start_s") + max(0.0, mean("first_work_s") - mean(METRIC))
+        if cell.series != "serial"
+        else 0.0,
+        pss_bytes=memory(result),
+        worker_pss_bytes=max(0.0, memory(result) - memory(serial)) / workers if workers > 1 else 0.0,
+        failed="" if result.ok else failed,
+    )
+
+
+def level(result: CellResult) -> float:
+    """Return what a sample took; infinity where none came to its end."""
+    found = result.level(METRIC)
+    return found.value if found is not None else math.inf
+
+
+def _scaled(value: stats.Interval | None, factor: float) -> stats.Interval | None:
+    if value is None:
+        return None
+    return replace(value, value=value.value * factor, low=value.low * factor, high=value.high * factor)

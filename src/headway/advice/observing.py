@@ -1,0 +1,80 @@
+"""Real arguments: runs a command of the user's, and takes what it calls the function with."""
+
+import contextlib
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from headway.advice.target import MOST_INPUTS, Target, with_pickled
+from headway.agent import AGENT_PATH
+from headway.errors import UsageError
+
+__all__ = ["observed"]
+
+
+@contextlib.contextmanager
+def observed(target: Target, command: str, python: str, say: Callable[[str], None]) -> Iterator[Target]:
+    """Run a command and give the target with the arguments that it called the function with; as it is without a command.
+
+    Every Python that the command starts puts our code around the function when its module is imported, which pickles the
+    arguments before each call and then calls the function; nothing else is changed. The pickles go when the block is left.
+
+    Args:
+        target: The function.
+        command: As for a shell; no shell runs it.
+        python: The user's own Python, whose folder is put first on the command's PATH; "" for none.
+        say: Told what is run, and what came of it.
+
+    Raises:
+        UsageError: The command cannot be run, or none of its calls could be taken.
+    """
+    if not command:
+        yield target
+        return
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"the command {command!r} cannot be read: {error}", hint="quote it as for a shell") from error
+    if not words:
+        raise UsageError("there is no command to observe", hint='name one, as --observe "pytest tests"')
+    with tempfile.TemporaryDirectory(prefix="headway-observed-") as folder:
+        say(f"observing {command}")
+        code = _run(words, target, Path(folder), python)
+        calls = Path(folder) / "calls.pickle"
+        taken = sorted(Path(folder).glob("*.taken"))
+        calls.write_bytes(b"".join(one.read_bytes() for one in taken))
+        counts = [one.read_text() for one in sorted(Path(folder).glob("*.said"))]
+        problems = sorted({line for one in counts for line in one.splitlines()})
+        if not calls.stat().st_size:
+            why = "; ".join(problems) or f"it never calls {target.name} of {target.module} (exit code {code})"
+            raise UsageError(
+                f"nothing was taken from {command!r}: {why}",
+                hint=f"the command has to import {target.module} and call {target.name} with arguments that can be pickled",
+            )
+        for line in problems:
+            say(line)
+        yield with_pickled(target, calls)
+
+
+def _run(words: list[str], target: Target, folder: Path, python: str) -> int:
+    agent = AGENT_PATH / "observe"
+    path = os.environ.get("PATH", "")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(agent), *filter(None, [os.environ.get("PYTHONPATH", "")])]),
+        "PATH": f"{Path(python).parent}{os.pathsep}{path}" if python else path,
+        "HEADWAY_OBSERVE_MODULE": target.module,
+        "HEADWAY_OBSERVE_NAME": target.name,
+        "HEADWAY_OBSERVE_FOLDER": str(folder),
+        "HEADWAY_OBSERVE_MOST": str(MOST_INPUTS),
+    }
+    try:
+        # What the command prints is talk beside our data.
+        return subprocess.run(words, env=environment, cwd=target.cwd, stdout=2, check=False).returncode
+    except OSError as error:
+        raise UsageError(
+            f"{words[0]} cannot be run: {error.strerror}", hint="name a command as you would type it"
+        ) from error

@@ -1,0 +1,115 @@
+"""Models against each other: launches in blocks, each stored before the next, until it is known which is best.
+
+Each block is a launch of every model that is still in; the order within a block is drawn. From the lab's first look on, each further
+block asks again (`lab.sequential`): a model is out where its interval lies beyond the best one's by the margin that counts, and the
+race ends where no other model of the user's interpreter is left that might be better, or the time is up.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import final
+
+from headway.lab.design import Cell
+from headway.lab.kept.launched import Launch
+from headway.lab.kept.results import CellResult
+from headway.lab.kept.store import Store, StoredLaunch
+from headway.lab.plan import Plan
+from headway.lab.sequential import FIRST_LOOK, MOST_LAUNCHES, confidence_of
+
+__all__ = ["MARGIN", "METRIC", "Race"]
+
+METRIC = "work_s"
+
+MARGIN = 0.05
+"""Models that differ by less than this share are no different for a user."""
+
+_HOPELESS = 1.5
+"""A model that takes so many times as long as the best gets no launches beyond the first look, whatever its interval."""
+
+
+@final
+@dataclass
+class Race:
+    """One race.
+
+    Attributes:
+        cells: All models, on all interpreters; the first is the one that ratios refer to.
+        plan: Draws the order of each block.
+        launcher: Launches a cell.
+        store, run_id: Where launches go.
+        home: The id of the user's own interpreter, whose models decide when the race ends.
+        left_s: Returns the time that is left.
+        tell: Told before each block: its number from 1, and how many launches it has.
+    """
+
+    cells: Sequence[Cell]
+    plan: Plan
+    launcher: Callable[[Cell, int], Launch]
+    store: Store
+    run_id: str
+    home: str
+    left_s: Callable[[], float]
+    tell: Callable[[int, int], None]
+    _launches: dict[str, list[StoredLaunch]] = field(default_factory=dict)
+    _took_s: dict[str, float] = field(default_factory=dict)
+
+    def run(self) -> dict[str, CellResult]:
+        """Run it and return what each cell gave, by key. Raises StoreError."""
+        block = 0
+        running = list(self.cells)
+        while running and block < MOST_LAUNCHES and (block == 0 or self._time_for(running)):
+            self.tell(block + 1, len(running))
+            for (cell,) in self.plan.block(running, block):
+                launch = self.launcher(cell, block)
+                self.store.add_launch(self.run_id, cell.key, block, launch)
+                self._launches.setdefault(cell.key, []).append(StoredLaunch(cell.key, block, launch))
+                self._took_s[cell.key] = launch.wall_s
+            block += 1
+            running = self._still_in(running, block)
+        return self.results()
+
+    def results(self) -> dict[str, CellResult]:
+        """Return what each cell gave so far, by key."""
+        confidence = confidence_of(sequential=True)
+        return {cell.key: CellResult(cell, tuple(self._launches.get(cell.key, ())), confidence) for cell in self.cells}
+
+    def _time_for(self, cells: Sequence[Cell]) -> bool:
+        return sum(self._took_s.get(cell.key, 0.0) for cell in cells) <= self.left_s()
+
+    def _still_in(self, running: Sequence[Cell], blocks: int) -> list[Cell]:
+        """Return the cells that get a further launch."""
+        results = self.results()
+        alive = [cell for cell in running if results[cell.key].ok or blocks < 2]
+        if blocks < FIRST_LOOK:
+            return alive
+        home = [cell for cell in alive if cell.interpreter == self.home and results[cell.key].ok]
+        known = [
+            (level.value, cell.key, cell) for cell in home if (level := results[cell.key].level(METRIC)) is not None
+        ]
+        if not known:
+            return []
+        best = min(known)[-1]
+        open_cells = [cell for cell in alive if self._open(results, cell, best)]
+        if not any(cell.interpreter == self.home for cell in open_cells):
+            # The best is known; its ratio to one call after the other may want a few more launches.
+            if _settled(results, best, self.cells[0]):
+                return []
+            open_cells = []
+        return list({cell.key: cell for cell in (self.cells[0], best, *open_cells)}.values())
+
+    @staticmethod
+    def _open(results: Mapping[str, CellResult], cell: Cell, best: Cell) -> bool:
+        """Whether the cell might still be better than the best so far by what counts, or be as good."""
+        if cell.key == best.key:
+            return False
+        ratio = results[cell.key].ratio_to(results[best.key], METRIC)
+        if ratio is None or ratio.value > _HOPELESS:
+            return False
+        return not (ratio.low > 1 + MARGIN or (ratio.low > 1 / (1 + MARGIN) and ratio.high < 1 + MARGIN))
+
+
+def _settled(results: Mapping[str, CellResult], best: Cell, serial: Cell) -> bool:
+    if best.key == serial.key:
+        return True
+    ratio = results[best.key].ratio_to(results[serial.key], METRIC)
+    return ratio is None or ratio.half_width < 2 * MARGIN

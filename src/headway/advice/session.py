@@ -1,0 +1,160 @@
+"""What the steps of a piece of advice share: the run in the store, its cells, and how a launch is made."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from headway import __version__
+from headway.advice import break_even
+from headway.advice.examined import Function, Place, Refusal
+from headway.advice.models import Sizes, contenders
+from headway.advice.racing import METRIC
+from headway.advice.request import AdviceRequest
+from headway.host.doctor import examine
+from headway.host.keeper import Keeper
+from headway.host.machine import Machine, split_off_runner, this_machine
+from headway.lab.design import Cell, Declared, Variant
+from headway.lab.kept.launched import Launch
+from headway.lab.kept.settings import ADVICE, Settings
+from headway.lab.kept.store import Store
+from headway.lab.launching.launch import run_launch
+from headway.lab.plan import Skipped
+
+__all__ = ["CALL_LIMIT_S", "Say", "Session"]
+
+Say = Callable[[str], None]
+
+CALL_LIMIT_S = 60.0
+"""So long an import or a few calls may take."""
+
+CALLS = "headway_agent.strangers.workload:Calls"
+
+
+@final
+class Session:
+    """What the steps share: the machine, the store, the time, and how a launch is made and kept.
+
+    Attributes:
+        request: What was asked for.
+        machine: Its cores are those of the launches.
+        seed: Of the order of launches.
+        run_id: The run in the store; "" before `open_run`.
+        limit_s: Seconds after which a launch is killed.
+    """
+
+    def __init__(self, request: AdviceRequest, keeper: Keeper, store: Store, say: Say) -> None:
+        self.request, self.keeper, self.store, self.say = request, keeper, store, say
+        self._begun_s = time.monotonic()
+        self.machine: Machine = this_machine(split_off_runner(this_machine().cores)[0])
+        self.seed = int.from_bytes(os.urandom(4)) if request.seed is None else request.seed
+        self.run_id = ""
+        self.limit_s = CALL_LIMIT_S
+        self._executables: dict[str, str] = {}
+
+    @property
+    def spent_s(self) -> float:
+        """How long it has been going."""
+        return time.monotonic() - self._begun_s
+
+    def launch(self, cell: Cell, block: int) -> Launch:
+        """Launch a cell."""
+        (launch,) = run_launch(
+            [cell],
+            self._executables[cell.interpreter],
+            self.machine,
+            limit_s=self.limit_s,
+            keeper=self.keeper,
+            seed=(self.seed + block) % 2**63,
+        )
+        return launch
+
+    def keep(self, cell: Cell, block: int, launch: Launch) -> None:
+        """Store what a launch gave. Raises StoreError."""
+        if block == 0:
+            self.store.add_cell(self.run_id, cell)
+        self.store.add_launch(self.run_id, cell.key, block, launch)
+
+    @property
+    def name(self) -> str:
+        """The experiment in the store."""
+        return f"advise {self.request.target.words}"
+
+    def variant(self, place: Place, function: Function, model: str, **more: Any) -> Variant:
+        """Return a variant of the function on an interpreter; `more` are attributes of a `Variant`, and its workers."""
+        params = {
+            "target": self.request.target.job(),
+            "kind": function.kind,
+            "workers": more.pop("workers"),
+            **more.pop("params", {}),
+        }
+        return Variant(
+            model=model, params=params, paths=(*self.request.target.paths, *place.paths), **{"workload": CALLS, **more}
+        )
+
+    def cells(self, home: Place, others: Sequence[Place], function: Function, sizes: Sizes) -> list[Cell]:
+        """Return what is raced: all models on the user's interpreter, one call after the other first, and some on the others."""
+        name, cells = self.name, []
+        for place in (home, *others):
+            self._executables[place.interpreter.id] = place.interpreter.executable
+            for model in contenders(function, place):
+                if place is not home and model not in {"serial", "threads", "asyncio"}:
+                    continue
+                variant = self.variant(
+                    place,
+                    function,
+                    model,
+                    series=model,
+                    workers=sizes.workers[model],
+                    params={"tasks": sizes.tasks},
+                    samples=sizes.samples,
+                    warmups=sizes.warmups,
+                )
+                cells.append(Cell(name, variant, "free", place.interpreter.id, name))
+        return cells
+
+    def open_run(self, home: Place, others: Sequence[Place], refusals: Sequence[Refusal], budget_s: float) -> None:
+        """Begin the run in the store. Raises StoreError."""
+        name = self.name
+        lag, pays = f"{name}: event loop", f"{name}: break-even"
+        settings = Settings(
+            version=__version__,
+            size=ADVICE,
+            launches=3,
+            budget_s=budget_s,
+            seed=self.seed,
+            limit_s=self.limit_s,
+            memory_limit_bytes=None,
+            experiments=(name, pays, lag),
+            machine=self.machine,
+            doctor=tuple(examine()),
+            interpreters=(home.interpreter, *(one.interpreter for one in others)),
+            skipped=tuple(Skipped(name, one.model, one.interpreter, one.reason) for one in refusals),
+            declared=(
+                Declared(
+                    name=name,
+                    question=f"Which concurrency model for {self.request.target.words}?",
+                    method="The same calls by each model, in fresh processes, with the pool there and warm.",
+                    included="From the first submit to the last result; pool start-up and pickling are shown apart.",
+                    metric=METRIC,
+                    baseline="serial",
+                ),
+                Declared(
+                    name=pays,
+                    question="From which size of task on does a pool pay?",
+                    method="Tasks with the function's arguments and result that compute as long as asked, alone and in the pool.",
+                    included="What a task takes one after the other, where the pool takes as long.",
+                    metric=break_even.METRIC,
+                    baseline="",
+                ),
+                Declared(
+                    name=lag,
+                    question="How late is an event loop beside the calls?",
+                    method="A coroutine that sleeps 2 ms at a time, while the calls run in executors of its loop.",
+                    included="The 99th percentile of how much later than asked it went on.",
+                    metric="loop_lag_p99_s",
+                    baseline="",
+                ),
+            ),
+        )
+        self.run_id = self.store.new_run(settings, [])

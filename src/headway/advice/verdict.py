@@ -1,0 +1,194 @@
+"""The answer: which model, how sure that is, and in what words."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from headway.advice.examined import Function, Refusal
+from headway.advice.holds import Holds
+from headway.advice.models import SHORT, SIMPLICITY
+from headway.advice.racing import MARGIN
+from headway.advice.values import BreakEven, Contender, Verdict
+from headway.lab import stats
+from headway.report.figures import number, ratio, seconds
+
+__all__ = ["decide", "interval"]
+
+_TELLING = 50
+"""An interval with ends further apart tells no more than its middle."""
+
+_SURE_OF_NOTHING = 1 + MARGIN
+"""A speed-up whose whole interval is below this is none."""
+
+
+def interval(value: stats.Interval) -> str:
+    """Return a speed-up with its interval in words: "3.1 [2.9, 3.3]"."""
+    if not math.isfinite(value.high):
+        return f"{number(value.value)} (one launch)"
+    return ratio(value) if value.high < _TELLING * value.low else f"about {number(value.value)}"
+
+
+def _best(home: Sequence[Contender], between: Mapping[tuple[str, str], stats.Interval]) -> Contender:
+    """Return the contender that is advised: the quickest, or a simpler one that is no different from it."""
+    running = [one for one in home if one.call_s is not None]
+    quickest = min(running, key=lambda one: one.call_s.value if one.call_s else math.inf)
+    for model in SIMPLICITY:
+        for one in running:
+            if one.model != model:
+                continue
+            ratio = between.get((one.model, quickest.model))
+            if one is quickest or (ratio is not None and ratio.high < 1 + MARGIN):
+                return one
+    return quickest
+
+
+def decide(
+    home: Sequence[Contender],
+    elsewhere: Sequence[Contender],
+    between: Mapping[tuple[str, str], stats.Interval],
+    function: Function,
+    holds: Holds | None,
+    refusals: Sequence[Refusal],
+    break_even: Sequence[BreakEven],
+    interpreter: str,
+) -> Verdict:
+    """Return the verdict.
+
+    Args:
+        home: The models on the user's own interpreter, one call after the other first.
+        elsewhere: Those on others.
+        between: (model, other) -> what the first takes over what the other takes, at home.
+        function: The function.
+        holds: Who holds the GIL; None where that is not known.
+        refusals: What cannot run it.
+        break_even: From where on pools pay.
+        interpreter: The short name of the user's own.
+    """
+    best = _best(home, between)
+    others = sorted(
+        (one for one in home if one is not best and one.model != "serial" and one.speed_up is not None),
+        key=lambda one: -one.speed_up.value if one.speed_up else 0.0,
+    )
+    pays = {one.model: one for one in break_even}
+    outcome: Literal["faster", "no difference", "unsure"]
+    if best.model == "serial" or best.speed_up is None:
+        doubtful = [
+            one
+            for one in others
+            if one.speed_up is not None and one.speed_up.high > _SURE_OF_NOTHING and one.speed_up.value > 1
+        ]
+        outcome = "unsure" if doubtful and len(home) > 1 else "no difference"
+        sentence = "one call after the other: no model is faster here"
+        if outcome == "unsure":
+            sentence = f"one call after the other, as far as was measured: {doubtful[0].words} might be faster"
+    elif best.speed_up.low > 1:
+        outcome = "faster"
+        sentence = f"{best.words}: {interval(best.speed_up)} times as fast as one call after the other"
+        sentence += _from_where(best, pays)
+    else:
+        outcome = "unsure"
+        sentence = (
+            f"perhaps {best.words}: {interval(best.speed_up)} times one call after the other, which does not exclude 1; "
+            "a larger --budget would tell"
+        )
+    worthy = [one for one in others if one.speed_up is not None and one.speed_up.low >= _SURE_OF_NOTHING]
+    lines = [_runner_up(worthy, best, between)] if worthy else []
+    lines += [_why(one, holds, pays) for one in others if one.speed_up and one.speed_up.low < _SURE_OF_NOTHING]
+    lines += _elsewhere(elsewhere, home[0], best)
+    lines += _flips(best, pays, function, refusals, interpreter)
+    runner_up = worthy[0].words if worthy else ""
+    return Verdict(outcome, best.model, best.words, best.speed_up, runner_up, sentence, tuple(filter(None, lines)))
+
+
+def _from_where(best: Contender, pays: Mapping[str, BreakEven]) -> str:
+    found = pays.get(best.model)
+    parts = []
+    if found is not None and found.size_s is not None:
+        parts.append(f"from {seconds(found.size_s.value)} a task")
+    if found is not None and found.tasks is not None and found.tasks.value > 2:
+        parts.append(f"{math.ceil(found.tasks.value)} tasks")
+    return f"; it pays {' and from '.join(parts).replace('from from', 'from')} on" if parts else ""
+
+
+def _runner_up(others: Sequence[Contender], best: Contender, between: Mapping[tuple[str, str], stats.Interval]) -> str:
+    one = others[0]
+    if one.speed_up is None:
+        return ""
+    ratio = between.get((one.model, best.model))
+    same = ratio is not None and best.model != "serial" and ratio.low <= 1 + MARGIN and ratio.high >= 1 / (1 + MARGIN)
+    beside = "; no different within what was measured" if same else ""
+    return f"runner-up: {one.words}, {interval(one.speed_up)} times as fast{beside}"
+
+
+def _why(one: Contender, holds: Holds | None, pays: Mapping[str, BreakEven]) -> str:
+    """Return why a model gives nothing, by what was measured."""
+    if one.speed_up is None:
+        return ""
+    gives = "give nothing" if one.speed_up.high > 1 / (1 + MARGIN) else "are slower"
+    said = f"{one.words} {gives} ({interval(one.speed_up)})"
+    if one.model == "threads" and holds is not None and holds.held > 0.5:
+        said += f": {holds.held:.0%} of its time it holds the GIL"
+        longest = holds.longest
+        if longest is not None:
+            said += f"; the longest operation of C that keeps it is {longest.words}, {seconds(longest.longest_s)}"
+    elif one.model in {"interpreters", "processes-forkserver"} and (found := pays.get(one.model)) is not None:
+        if found.size_s is not None:
+            said += f": a task has to take {seconds(found.size_s.value)} for them to pay"
+        elif found.why:
+            said += f": {found.why}"
+    return said
+
+
+def _elsewhere(elsewhere: Sequence[Contender], serial: Contender, best: Contender) -> list[str]:
+    lines = []
+    for name in dict.fromkeys(one.interpreter for one in elsewhere):
+        own = [one for one in elsewhere if one.interpreter == name and one.speed_up is not None]
+        quickest = max(own, key=lambda one: one.speed_up.value if one.speed_up else 0.0, default=None)
+        if quickest is None or quickest.speed_up is None:
+            continue
+        than = f", against {best.speed_up.value:.3g} by {best.words} here" if best.speed_up is not None else ""
+        lines.append(
+            f"on {name}, {quickest.words}: {interval(quickest.speed_up)} times as fast as one call after the other on "
+            f"{serial.interpreter}{than}"
+        )
+    return lines
+
+
+def _flips(
+    best: Contender,
+    pays: Mapping[str, BreakEven],
+    function: Function,
+    refusals: Sequence[Refusal],
+    interpreter: str,
+) -> list[str]:
+    """Return what would turn the verdict."""
+    found = pays.get(best.model)
+    lines = []
+    if found is not None and found.tasks is not None and found.tasks.value > 2:
+        lines.append(
+            f"would flip if the pool were started anew for fewer than {math.ceil(found.tasks.value)} calls: "
+            f"its start takes {seconds(best.start_s)}"
+        )
+    if (
+        found is not None
+        and found.size_s is not None
+        and found.size_s.low > function.call_s / 3
+        and best.model != "serial"
+    ):
+        lines.append(
+            f"would flip with smaller inputs: a call takes {seconds(function.call_s)}, and has to take "
+            f"{seconds(found.size_s.value)}"
+        )
+    if best.model == "serial":
+        lines += [
+            f"would flip with larger inputs: {SHORT[one.model]} pay from {seconds(one.size_s.value)} a task on; a call takes "
+            f"{seconds(function.call_s)}"
+            for one in pays.values()
+            if one.size_s is not None and one.size_s.low > function.call_s
+        ]
+    blocked = [one for one in refusals if one.module and one.interpreter == interpreter]
+    lines += [f"{SHORT[one.model]} are out: {one.reason}" for one in blocked if one.model in SHORT]
+    if function.effects and best.model != "serial":
+        kinds = ", ".join(dict.fromkeys(kind for kind, _ in function.effects))
+        lines.append(f"mind its side effects ({kinds}): calls beside each other may not be the same calls")
+    return lines

@@ -1,0 +1,157 @@
+"""What calls of a function change besides their result: names of modules, containers, files, the environment, random states.
+
+Where something is changed, calls beside each other may not be the same calls as one after the other. Files and processes
+are seen by audit events (PEP 578); names and containers by what they were before.
+"""
+
+import os
+import random
+import sys
+import threading
+
+from .. import proc
+
+__all__ = ["Effects"]
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_CONTAINERS = (list, dict, set, bytearray)
+_FILES = {
+    "os.remove": "removes",
+    "os.rename": "renames",
+    "os.mkdir": "makes the folder",
+    "os.rmdir": "removes the folder",
+}
+_PROCESSES = ("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec")
+_MOST = 20
+
+
+def _own_modules(folder):
+    """Return the user's own modules: those below his folder which are no installed ones."""
+    own = {}
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None) or ""
+        if os.path.abspath(path).startswith(folder + os.sep) and "site-packages" not in path:
+            own[name] = module
+    return own
+
+
+def _contents(value):
+    return type(value)(value) if type(value) in _CONTAINERS else None
+
+
+class Effects:
+    """Looks from `begin` to `end`; an object for each time, but one audit hook for all, which Python never removes."""
+
+    _now = None
+    _hooked = False
+
+    def __init__(self, folder, function):
+        self._folder, self._function = os.path.abspath(folder), function
+        self._seen = {}
+        self.left_processes = False
+
+    def begin(self):
+        self._names = self._values()
+        self._environment, self._cwd = dict(os.environ), os.getcwd()
+        self._random, self._numpy = random.getstate(), self._numpy_state()
+        self._threads = set(threading.enumerate())
+        self._children = set(proc.children(os.getpid()))
+        self._hits = self._cached()
+        if not Effects._hooked and hasattr(sys, "addaudithook"):
+            sys.addaudithook(_audit)
+            Effects._hooked = True
+        Effects._now = self
+
+    def end(self):
+        """Return what was seen: a list of [kind, words], the first few of each kind."""
+        Effects._now = None
+        for place, (value, contents) in self._values().items():
+            before = self._names.get(place)
+            if before is None or before[0] is not value:
+                self._note("globals", "%s is bound anew" % place if before else "%s is made" % place)
+            elif contents is not None and not _same(contents, before[1]):
+                self._note("globals", "%s changes" % place)
+        if dict(os.environ) != self._environment:
+            changed = [
+                name
+                for name in {**os.environ, **self._environment}
+                if os.environ.get(name) != self._environment.get(name)
+            ]
+            self._note("environment", ", ".join(sorted(changed)))
+        if os.getcwd() != self._cwd:
+            self._note("environment", "the current folder")
+        if random.getstate() != self._random:
+            self._note("random", "random's global state")
+        if self._numpy is not None and repr(self._numpy_state()) != repr(self._numpy):
+            self._note("random", "numpy.random's global state")
+        if self._cached() != self._hits:
+            self._note(
+                "cache", "results are kept (functools.lru_cache): a call with the same arguments costs nothing later"
+            )
+        for thread in set(threading.enumerate()) - self._threads:
+            self._note("threads", "leaves the thread %s" % thread.name)
+        self.left_processes = any(map(_lives, set(proc.children(os.getpid())) - self._children))
+        return [[kind, words] for (kind, words) in self._seen]
+
+    def _note(self, kind, words):
+        if len(self._seen) < _MOST:
+            self._seen[kind, words] = None
+
+    def _values(self):
+        found = {}
+        for name, module in _own_modules(self._folder).items():
+            for key, value in list(vars(module).items()):
+                if not key.startswith("__"):
+                    found["%s.%s" % (name, key)] = (value, _contents(value))
+        for place, cell in enumerate(getattr(self._function, "__closure__", None) or ()):
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                continue
+            name = self._function.__code__.co_freevars[place]
+            found["%s (of its closure)" % name] = (value, _contents(value))
+        return found
+
+    def _numpy_state(self):
+        numpy_random = sys.modules.get("numpy.random")
+        return numpy_random.get_state() if numpy_random is not None else None
+
+    def _cached(self):
+        info = getattr(self._function, "cache_info", None)
+        return info() if info is not None else None
+
+
+def _lives(pid):
+    try:
+        return proc.read("/proc/%d/stat" % pid).rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return False
+
+
+def _same(one, other):
+    try:
+        return bool(one == other)
+    except Exception:
+        return True  # of what cannot be compared nothing is said
+
+
+def _audit(event, args):
+    effects = Effects._now
+    if effects is None:
+        return
+    try:
+        if event == "open" and args and isinstance(args[0], (str, bytes)):
+            path, mode, flags = os.fsdecode(args[0]), args[1] or "", args[2] or 0
+            writes = any(letter in mode for letter in "wax+") if mode else bool(flags & _WRITING)
+            if writes and "__pycache__" not in path and path != os.devnull:
+                effects._note("files", "writes %s" % path)
+        elif event in _FILES:
+            effects._note("files", "%s %s" % (_FILES[event], os.fsdecode(args[0])))
+        elif event == "socket.connect":
+            effects._note("network", "connects to %s" % (args[1],))
+        elif event in _PROCESSES:
+            effects._note("processes", "starts a process (%s)" % event)
+        elif event == "signal.signal":
+            effects._note("signals", "sets a signal's handler")
+    except Exception:
+        pass  # A hook that raises would end the user's call.

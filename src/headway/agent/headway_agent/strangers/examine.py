@@ -1,0 +1,359 @@
+"""Cheap questions about a user's function, in a fresh process: whether it imports, pickles, returns, and what it changes.
+
+Protocol: the job is one JSON object on standard input; answers are JSON objects, one a line, on the descriptor named by
+`argv[1]`: {"begun": STAGE} before a stage, so that it is known where a process ended or hung, then {"stage": STAGE, ...}
+with what it gave. What the user's code raises is {"error": ..., "where": ...} of its stage, and the program ends.
+
+`what` of a job: "function", or "subinterpreter", where the module is imported in one and nothing else is done, or "thread",
+where the function is called once in a thread that is not the main one.
+"""
+
+import json
+import os
+import sys
+import time
+import traceback
+
+from .. import proc
+
+__all__ = ["main"]
+
+_CALLS_S = 0.4
+_MOST_CALLS = 20
+_MOST_PICKLES = 32
+_OURS = os.path.dirname(os.path.abspath(__file__))
+
+
+class _FailedError(Exception):
+    """A stage that the user's code failed in."""
+
+
+class _Talk:
+    def __init__(self, fd):
+        self._fd = fd
+
+    def begin(self, stage):
+        self._put({"begun": stage})
+
+    def give(self, stage, **values):
+        self._put(dict(values, stage=stage))
+
+    def _put(self, values):
+        data = json.dumps(values, default=str).encode() + b"\n"
+        while data:
+            data = data[os.write(self._fd, data) :]
+
+
+def _where(error):
+    """Return the innermost place outside of this package and importlib: "app.py:17"."""
+    found = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if not frame.filename.startswith((_OURS, "<frozen")) and "/importlib/" not in frame.filename:
+            found = "%s:%d" % (frame.filename, frame.lineno)
+    return found
+
+
+def _print_users_part(error):
+    """Print a traceback without the frames of ours that are above the user's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    while frames and (frames[0].filename.startswith((_OURS, "<frozen")) or "/importlib/" in frames[0].filename):
+        del frames[0]
+    if frames:
+        sys.stderr.write("Traceback (most recent call last):\n%s" % "".join(traceback.format_list(frames)))
+    sys.stderr.write("".join(traceback.format_exception_only(type(error), error)))
+
+
+def _said(error):
+    text = str(error).strip().splitlines()
+    return "%s: %s" % (type(error).__name__, text[0][:300]) if text else type(error).__name__
+
+
+def _distributions(names):
+    """Return {distribution: version} of the modules with these names, as far as they were installed."""
+    try:
+        from importlib.metadata import distributions
+    except ImportError:
+        return {}
+    folders = {}
+    for one in distributions():
+        for file in one.files or ():
+            top = file.parts[0]
+            if (
+                top not in ("..", ".")
+                and not top.endswith((".dist-info", ".egg-info", ".pth"))
+                and top != "__pycache__"
+            ):
+                folders[str(one.locate_file(top))] = one
+    found = {}
+    for name in names:
+        at = getattr(sys.modules.get(name), "__file__", None) or ""
+        if name.partition(".")[0] == "headway_agent":
+            continue
+        while len(at) > 1:
+            if at in folders:
+                found[folders[at].metadata["Name"]] = folders[at].version
+                break
+            at = os.path.dirname(at)
+    return found
+
+
+def _import(job, talk):
+    from .blockers import LoadWatch
+    from .target import MissingNameError, find
+
+    talk.begin("import")
+    before = set(sys.modules)
+    gil_before = proc.gil_enabled()
+    begun_ns = time.perf_counter_ns()
+    with LoadWatch() as watch:
+        try:
+            function = find(job["target"])
+        except MissingNameError as error:
+            talk.give("function", error=str(error))
+            raise _FailedError from None
+        except BaseException as error:
+            talk.give(
+                "import",
+                error=_said(error),
+                where=_where(error),
+                failed=watch.failed,
+                missing=getattr(error, "name", None),
+            )
+            raise _FailedError from error
+    import_s = (time.perf_counter_ns() - begun_ns) / 1e9
+    new = set(sys.modules) - before
+    extensions = sorted(
+        name
+        for name in new
+        if type(getattr(sys.modules.get(name), "__loader__", None)).__name__ == "ExtensionFileLoader"
+    )
+    talk.give(
+        "import",
+        import_s=import_s,
+        gil_before=gil_before,
+        gil_after=proc.gil_enabled(),
+        switched_by=watch.switched,
+        extensions=extensions,
+        distributions=_distributions(new),
+    )
+    return function
+
+
+def _pickle_of(value):
+    """Return (bytes, seconds there and back, error): what it costs to send a value to another process."""
+    import pickle
+
+    try:
+        begun_ns = time.perf_counter_ns()
+        data = pickle.dumps(value)
+        pickle.loads(data)
+        return len(data), (time.perf_counter_ns() - begun_ns) / 1e9, ""
+    except BaseException as error:
+        return 0, 0.0, _said(error)
+
+
+def _function(job, talk):
+    function = _import(job, talk)
+    from . import calls
+    from .target import InputsError, inputs_of
+
+    talk.begin("function")
+    if not callable(function):
+        talk.give("function", error="it is %s, which cannot be called" % type(function).__name__)
+        raise _FailedError
+    kind = calls.kind_of(function)
+    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+    own_pickle = _pickle_of(function)[2]
+
+    talk.begin("inputs")
+    try:
+        given = inputs_of(job["target"], function)
+    except InputsError as error:
+        talk.give("inputs", error=str(error))
+        raise _FailedError from error
+    except BaseException as error:
+        talk.give("inputs", error=_said(error), where=_where(error))
+        raise _FailedError from error
+    task, arguments = calls.task_of(function, kind, given)
+    pickles = [_pickle_of(args) for args in arguments[:_MOST_PICKLES]]
+    sizes = [size for size, _, error in pickles if not error]
+    talk.give(
+        "inputs",
+        count=len(given),
+        bytes=max(sizes) if sizes else 0,
+        pickle_s=sum(one for _, one, _ in pickles) / len(pickles),
+        pickle_error=next((error for _, _, error in pickles if error), ""),
+    )
+
+    talk.begin("call")
+    result, first = _timed_call(task, arguments[0], talk)
+    if kind == calls.PLAIN and hasattr(result, "__next__") and hasattr(result, "send"):
+        kind = calls.GENERATOR
+        task, arguments = calls.task_of(function, kind, given)
+        result, first = _timed_call(task, arguments[0], talk)
+    elif kind == calls.PLAIN and hasattr(result, "__await__"):
+        close = getattr(result, "close", None)
+        if close is not None:
+            close()
+        kind = calls.ASYNC
+        task, arguments = calls.task_of(function, kind, given)
+        result, first = _timed_call(task, arguments[0], talk)
+    talk.give(
+        "function",
+        kind=kind,
+        file=code.co_filename if code else "",
+        line=code.co_firstlineno if code else 0,
+        qualified=getattr(function, "__qualname__", ""),
+        pickle_error=own_pickle,
+    )
+    talk.give("call", first_s=first[0], first_cpu_s=first[1], result=type(result).__name__)
+    _again(job, talk, function, task, arguments, result)
+
+
+def _timed_call(task, args, talk):
+    begun = time.perf_counter_ns(), time.process_time_ns()
+    try:
+        result = task(*args)
+    except BaseException as error:
+        talk.give("call", error=_said(error), where=_where(error))
+        raise _FailedError from error
+    return result, ((time.perf_counter_ns() - begun[0]) / 1e9, (time.process_time_ns() - begun[1]) / 1e9)
+
+
+def _again(job, talk, function, task, arguments, first_result):
+    """Call it again: with the same arguments, for effects and equal results; then with all inputs, for what a call takes."""
+    from .effects import Effects
+
+    talk.begin("again")
+    size, pickle_s, pickle_error = _pickle_of(first_result)
+    effects = Effects(job["target"]["cwd"], function)
+    effects.begin()
+    result, second = _timed_call(task, arguments[0], talk)
+    seen = effects.end()
+    if effects.left_processes:
+        talk.give("again", error="it leaves a process behind with each call")
+        raise _FailedError
+    try:
+        differs = type(result).__eq__ is not object.__eq__ and not bool(result == first_result)
+    except Exception:
+        differs = False  # arrays and the like do not say so in one word
+    del result, first_result
+    times_s, cpu_s = [second[0]], [second[1]]
+    until_s = time.monotonic() + _CALLS_S
+    while len(times_s) < max(2, min(_MOST_CALLS, len(arguments))) or (
+        time.monotonic() < until_s and len(times_s) < 1000 * _MOST_CALLS
+    ):
+        if times_s and time.monotonic() > until_s:
+            break
+        _, (wall_s, busy_s) = _timed_call(task, arguments[len(times_s) % len(arguments)], talk)
+        times_s.append(wall_s)
+        cpu_s.append(busy_s)
+    talk.give(
+        "again",
+        times_s=times_s[:1000],
+        mean_s=sum(times_s) / len(times_s),
+        cpu_share=min(1.0, sum(cpu_s) / max(sum(times_s), 1e-9)),
+        cores=sum(cpu_s) / max(sum(times_s), 1e-9),
+        second_s=second[0],
+        result_bytes=size,
+        result_pickle_s=pickle_s,
+        result_pickle_error=pickle_error,
+        differs=differs,
+        effects=seen,
+    )
+
+
+_IN_SUBINTERPRETER = """
+import json, os, sys
+sys.path[:] = {path!r}
+answer = {{}}
+from headway_agent.strangers.blockers import LoadWatch, refused_by
+with LoadWatch() as watch:
+    try:
+        from headway_agent.strangers.target import named
+        named({module!r}, {name!r}, {cwd!r})
+    except BaseException as error:
+        text = str(error).strip().splitlines()
+        answer = dict(error="%s: %s" % (type(error).__name__, text[0][:300] if text else ""), refused_by=refused_by(error, watch.failed))
+answer["failed"] = watch.failed
+os.write({fd}, json.dumps(answer).encode())
+"""
+
+
+def _subinterpreter(job, talk):
+    """Import the module in a sub-interpreter with a GIL of its own; say which module refuses."""
+    from .. import subinterpreters
+
+    target = job["target"]
+    talk.begin("subinterpreter")
+    reader, writer = os.pipe()
+    script = _IN_SUBINTERPRETER.format(
+        path=sys.path, module=target["module"], name=target["name"], cwd=target["cwd"], fd=writer
+    )
+    problem = ""
+    try:
+        subinterpreters.run(subinterpreters.create(), script)
+    except BaseException as error:
+        problem = _said(error)
+    os.set_blocking(reader, False)
+    try:
+        answer = json.loads(os.read(reader, 1 << 20))
+    except (BlockingIOError, ValueError):
+        answer = {"error": problem or "it said nothing", "refused_by": ""}
+    talk.give("subinterpreter", **answer)
+
+
+def _thread(job, talk):
+    """Call it once outside of the main thread."""
+    import threading
+
+    from . import calls
+    from .target import find, inputs_of
+
+    talk.begin("thread")
+    function = find(job["target"])
+    task, arguments = calls.task_of(function, job["kind"], inputs_of(job["target"], function))
+    problems = []
+
+    def once():
+        try:
+            task(*arguments[0])
+        except BaseException as error:
+            problems.append(_said(error))
+
+    thread = threading.Thread(target=once)
+    thread.start()
+    thread.join()
+    talk.give("thread", error=problems[0] if problems else "")
+
+
+_WHAT = {"function": _function, "subinterpreter": _subinterpreter, "thread": _thread}
+
+
+def main():
+    """Be the process: exit code 0 where all was answered, 1 where the user's code failed a stage."""
+    talk = _Talk(int(sys.argv[1]))
+    code = 1
+    try:
+        job = json.load(sys.stdin)
+        if job.get("stacks_after_s"):
+            import faulthandler
+
+            faulthandler.dump_traceback_later(job["stacks_after_s"])
+        what = job["what"]
+        if what == "holds":
+            from .holds import look
+
+            look(job, talk)
+        else:
+            _WHAT[what](job, talk)
+        code = 0
+    except _FailedError as failed:
+        if failed.__cause__ is not None:
+            _print_users_part(failed.__cause__)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)

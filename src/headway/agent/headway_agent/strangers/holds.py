@@ -1,0 +1,206 @@
+"""Who has the GIL while a function runs: exactly over whole calls, and by line and call of C in calls that are looked at.
+
+The recorder (native/trace) counts how long this thread holds the GIL. Over calls that nothing looks at, that gives the share of
+their time. Then the function runs under `sys.setprofile` and `sys.settrace`, and at each event the time and the hold since the
+last one are booked on what ran: a call of C (`sys.setprofile` tells those that are made by name), or a line of Python, which
+takes in what it does by operators. Looking at a line costs more than most lines take, so times of lines tell their order;
+those of calls in C are hardly touched.
+"""
+
+import os
+import sys
+import time
+
+from ..library import UnfitError
+from ..recorder import Recorder
+from . import calls
+from .target import find, inputs_of
+
+__all__ = ["look"]
+
+_EXACT_S = 0.3
+_LOOKED_AT_S = 2.0
+_MOST_PLACES = 40
+_OURS = os.path.dirname(os.path.abspath(__file__))
+
+
+def look(job, talk):
+    """Answer the question "holds" of `examine`."""
+    talk.begin("holds")
+    try:
+        recorder = Recorder(job["library"])
+        recorder.start("", None, 0)
+    except UnfitError as error:
+        talk.give("holds", error=str(error))
+        return
+    function = find(job["target"])
+    task, arguments = calls.task_of(function, job["kind"], inputs_of(job["target"], function))
+    task(*arguments[0])
+    task(*arguments[0])
+    exact = _exactly(recorder, task, arguments)
+    looker = _Looker(recorder, time.monotonic() + job.get("looked_at_s", _LOOKED_AT_S))
+    whole = looker.run(task, arguments)
+    talk.give("holds", places=looker.places(), whole=whole, looked_at=looker.calls, **exact)
+
+
+def _exactly(recorder, task, arguments):
+    recorder.times()
+    recorder.longest()
+    held_before, _ = recorder.times()
+    begun_ns, cpu_ns, count = time.perf_counter_ns(), time.process_time_ns(), 0
+    while count < 1 or time.perf_counter_ns() - begun_ns < _EXACT_S * 1e9:
+        task(*arguments[count % len(arguments)])
+        count += 1
+    wall_ns = time.perf_counter_ns() - begun_ns
+    busy_ns = time.process_time_ns() - cpu_ns
+    held_ns = recorder.times()[0] - held_before
+    return {
+        "calls": count,
+        "wall_s": wall_ns / 1e9 / count,
+        "held_s": min(held_ns, wall_ns) / 1e9 / count,
+        "cpu_s": busy_ns / 1e9 / count,
+    }
+
+
+class _TimeIsUpError(BaseException):
+    pass
+
+
+class _Looker:
+    """The profile of one thread: books wall time and hold on places."""
+
+    def __init__(self, recorder, until_s):
+        self._recorder, self._until_s = recorder, until_s
+        # place -> [calls, wall ns, held ns, longest hold in one call ns]
+        self._booked = {}
+        self._stack, self._origins = [], {}
+        self._at = None
+        self._last = (0, 0)
+        self.calls = 0
+
+    def run(self, task, arguments):
+        """Look at calls until the time is up; return whether one call was seen whole."""
+        try:
+            for place in range(1000):
+                self._stack, self._at = [], None
+                self._last = self._now()
+                sys.settrace(self._trace)
+                sys.setprofile(self._profile)
+                try:
+                    task(*arguments[place % len(arguments)])
+                finally:
+                    sys.setprofile(None)
+                    sys.settrace(None)
+                self.calls += 1
+                if time.monotonic() > self._until_s:
+                    break
+        except _TimeIsUpError:
+            pass
+        return self.calls > 0
+
+    def _now(self):
+        return time.perf_counter_ns(), self._recorder.times()[0]
+
+    def _book(self):
+        wall_ns, held_ns = self._now()
+        if self._at is not None:
+            booked = self._booked.get(self._at)
+            if booked is None:
+                booked = self._booked[self._at] = [0, 0, 0, 0]
+            booked[1] += wall_ns - self._last[0]
+            booked[2] += held_ns - self._last[1]
+            if not self._at[2]:
+                # One visit of a line, or a part of it.
+                booked[0] += 1
+                booked[3] = max(booked[3], held_ns - self._last[1])
+        self._last = wall_ns, held_ns
+
+    def _resume(self):
+        """What looking itself took is nobody's."""
+        self._last = self._now()
+
+    def _profile(self, frame, event, arg):
+        if event == "c_call":
+            self._book()
+            place = (frame.f_code.co_filename, frame.f_lineno, _name(arg))
+            booked = self._booked.setdefault(place, [0, 0, 0, 0])
+            booked[0] += 1
+            self._stack.append((self._at, booked[1]))
+            self._at = place
+            self._origin(place, frame)
+            self._recorder.longest()
+            self._resume()
+        elif event in ("c_return", "c_exception"):
+            self._book()
+            if self._stack and self._at is not None:
+                longest_ns, _ = self._recorder.longest()
+                booked = self._booked[self._at]
+                before, wall_before = self._stack.pop()
+                booked[3] = max(booked[3], min(longest_ns, booked[1] - wall_before))
+                self._at = before
+            self._resume()
+
+    def _origin(self, place, frame):
+        """Note which line of the function's own file led to a place."""
+        if place in self._origins:
+            return
+        trail = []
+        while frame is not None and len(trail) < 60:
+            name = frame.f_code.co_filename
+            if name.startswith(_OURS):
+                break
+            trail.append("%s:%d" % (name, frame.f_lineno))
+            frame = frame.f_back
+        self._origins[place] = trail
+
+    def _trace(self, frame, event, arg):
+        if frame.f_code.co_filename.startswith(_OURS):
+            return None
+        if time.monotonic() > self._until_s and self.calls:
+            raise _TimeIsUpError
+        self._book()
+        if event in ("line", "call"):
+            self._at = (frame.f_code.co_filename, frame.f_lineno, "")
+            if self._at not in self._origins:
+                self._origin(self._at, frame)
+        elif event == "return":
+            back = frame.f_back
+            ours = back is None or back.f_code.co_filename.startswith(_OURS)
+            self._at = None if ours else (back.f_code.co_filename, back.f_lineno, "")
+        self._resume()
+        return self._trace
+
+    def places(self):
+        """Return the places that took most, as dicts; times in seconds over all the calls that were looked at."""
+        self._booked.pop(None, None)
+        found = []
+        ours = [one for one in self._booked.items() if not one[0][0].startswith(_OURS)]
+        for place, (count, wall_ns, held_ns, longest_ns) in sorted(ours, key=lambda one: -one[1][1])[:_MOST_PLACES]:
+            file, line, name = place
+            found.append(
+                {
+                    "file": file,
+                    "line": line,
+                    "call": name,
+                    "calls": count,
+                    "wall_s": wall_ns / 1e9,
+                    "held_s": min(held_ns, wall_ns) / 1e9,
+                    "longest_s": longest_ns / 1e9,
+                    "trail": self._origins.get(place, []),
+                }
+            )
+        return found
+
+
+def _name(function):
+    """Return what a user calls a function in C: "re.Pattern.sub", "zlib.compress"."""
+    name = getattr(function, "__qualname__", None) or getattr(function, "__name__", "?")
+    module = getattr(function, "__module__", None)
+    if not module:
+        owner = getattr(function, "__self__", None)
+        kind = owner if isinstance(owner, type) else type(owner)
+        if owner is not None:
+            module = getattr(kind, "__module__", "")
+            if "." not in name:
+                name = "%s.%s" % (getattr(kind, "__name__", "?"), name)
+    return name if module in (None, "", "builtins") else "%s.%s" % (module, name)

@@ -1,0 +1,93 @@
+"""The workload of a launch: a user's function over its inputs, through a model.
+
+Parameters: `target` (see `target`), `tasks` (calls in a sample; the inputs again and again), `workers`, `kind` (as `calls` has
+them). Metrics besides those of `Tasks`: `first_work_s`, the first sample, in which workers import the function's
+module; and with the parameter `lag` the event loop's lag while the calls run, `loop_lag_s`. Details: memory as
+`memory_of` tells.
+"""
+
+import itertools
+import os
+import time
+
+from .. import proc
+from ..workloads import Tasks
+from . import calls
+from .target import find, inputs_of
+
+__all__ = ["Calls", "memory_of"]
+
+LAG_PERIOD_S = 0.002
+
+
+def memory_of():
+    """Return {"own_pss_bytes", "children_pss_bytes" (of each that is alive)}: memory, with what is shared divided by who shares it."""
+    own = os.getpid()
+    found = {"own_pss_bytes": proc.pss_bytes(own), "children_pss_bytes": []}
+    pending = proc.children(own)
+    while pending:
+        child = pending.pop()
+        pss_bytes = proc.pss_bytes(child)
+        if pss_bytes is not None:
+            found["children_pss_bytes"].append(pss_bytes)
+        pending.extend(proc.children(child))
+    return found
+
+
+class Calls(Tasks):
+    """Calls of the function, as many as `tasks`."""
+
+    def __init__(self, job):
+        self.in_loop = job["model"] == "asyncio"
+        self._first = True
+        super().__init__(job)
+
+    def make_arguments(self):
+        target = self.params["target"]
+        function = find(target)
+        given = inputs_of(target, function)
+        self.task, arguments = calls.task_of(function, self.params["kind"], given, in_loop=self.in_loop)
+        return list(itertools.islice(itertools.cycle(arguments), self.params["tasks"]))
+
+    def open(self):
+        metrics = super().open()
+        # Sent to every worker once: until then it has not imported the function's module.
+        _, metrics["first_work_s"] = self.timed()
+        return metrics
+
+    def timed(self):
+        if not self.params.get("lag"):
+            return super().timed()
+        begun_ns = time.perf_counter_ns()
+        results, self.lags_s = self.model.run_coroutine(self._with_lag())
+        return results, (time.perf_counter_ns() - begun_ns) / 1e9
+
+    async def _with_lag(self):
+        import asyncio
+
+        lags_s, loop = [], asyncio.get_running_loop()
+
+        async def look():
+            while True:
+                due_s = loop.time() + LAG_PERIOD_S
+                await asyncio.sleep(LAG_PERIOD_S)
+                lags_s.append(max(0.0, loop.time() - due_s))
+
+        looking = asyncio.ensure_future(look())
+        await asyncio.sleep(0)
+        try:
+            results = await self.model.gather(self.task, self.arguments)
+        finally:
+            looking.cancel()
+        return results, lags_s
+
+    def sample(self):
+        metrics = super().sample()
+        if self.params.get("lag"):
+            metrics["loop_lag_s"] = self.lags_s or [metrics["work_s"]]
+        return metrics
+
+    def close(self):
+        memory = memory_of()
+        super().close()
+        return memory

@@ -1,0 +1,141 @@
+"""Takes the arguments of a function's calls in every Python that has this folder on its PYTHONPATH (`headway advise --observe`).
+
+When the module HEADWAY_OBSERVE_MODULE has been imported, its function HEADWAY_OBSERVE_NAME gets ours around it, which appends
+(args, kwargs) as a pickle to HEADWAY_OBSERVE_FOLDER/PID.taken, and calls it. Another sitecustomize, which this one hides, is run, too.
+CPython 3.8 to 3.15, standard library only.
+"""
+
+import os
+import sys
+
+
+def _run_the_hidden_one():
+    """Run the sitecustomize that would have been found without us."""
+    import importlib.util
+
+    own = os.path.dirname(os.path.abspath(__file__))
+    path = [one for one in sys.path if os.path.abspath(one or ".") != own]
+    from importlib.machinery import PathFinder
+
+    spec = PathFinder.find_spec("sitecustomize", path)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+class _Taker:
+    """Takes calls, the first of them; what cannot be pickled is counted."""
+
+    def __init__(self, function, folder, most):
+        self._function, self._folder, self._most = function, folder, most
+        self._taken, self._lost = 0, 0
+
+    def take(self, args, kwargs):
+        if self._taken + self._lost >= self._most:
+            return
+        import pickle
+
+        try:
+            data = pickle.dumps((args, kwargs))
+        except Exception as error:
+            self._lost += 1
+            self._write("said", "wb", ("a call could not be taken: %s: %s\n" % (type(error).__name__, error)).encode())
+        else:
+            self._taken += 1
+            self._write("taken", "ab", data)
+
+    def _write(self, ending, mode, data):
+        try:
+            with open(os.path.join(self._folder, "%d.%s" % (os.getpid(), ending)), mode) as file:
+                file.write(data)
+        except OSError:
+            pass  # the folder is gone: nobody wants them any more
+
+
+def _around(function, taker):
+    import functools
+    import inspect
+
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def taken(*args, **kwargs):
+            taker.take(args, kwargs)
+            return await function(*args, **kwargs)
+
+    else:
+
+        @functools.wraps(function)
+        def taken(*args, **kwargs):
+            taker.take(args, kwargs)
+            return function(*args, **kwargs)
+
+    return taken
+
+
+def _put_around(module, name, folder, most):
+    *owners, last = name.split(".")
+    owner = module
+    for one in owners:
+        owner = getattr(owner, one)
+    found = vars(owner).get(last)
+    wrap = type(found) if isinstance(found, (staticmethod, classmethod)) else None
+    function = found.__func__ if wrap else found
+    if not callable(function):
+        return
+    taken = _around(function, _Taker(function, folder, most))
+    setattr(owner, last, wrap(taken) if wrap else taken)
+
+
+class _Finder:
+    """Finds the module as the others would, and puts ours around its function when it has been run."""
+
+    def __init__(self, module, name, folder, most):
+        self._module, self._rest = module, (name, folder, most)
+        self._looking = False
+
+    def find_spec(self, name, path=None, target=None):
+        if name != self._module or self._looking:
+            return None
+        import importlib.util
+
+        self._looking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._looking = False
+        if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
+            return None
+        run, rest = spec.loader.exec_module, self._rest
+
+        def exec_module(module):
+            run(module)
+            try:
+                _put_around(module, *rest)
+            except Exception as error:
+                sys.stderr.write("headway: %s is not observed: %s\n" % (module.__name__, error))
+
+        try:
+            spec.loader.exec_module = exec_module
+        except AttributeError:
+            return None
+        return spec
+
+
+def _begin():
+    environment = os.environ
+    sys.meta_path.insert(
+        0,
+        _Finder(
+            environment["HEADWAY_OBSERVE_MODULE"],
+            environment["HEADWAY_OBSERVE_NAME"],
+            environment["HEADWAY_OBSERVE_FOLDER"],
+            int(environment["HEADWAY_OBSERVE_MOST"]),
+        ),
+    )
+
+
+try:
+    _begin()
+except (KeyError, ValueError):
+    pass  # nobody observes
+_run_the_hidden_one()

@@ -1,0 +1,117 @@
+"""Which concurrency model for a function: serial, threads, processes, asyncio, sub-interpreters, or no GIL at all.
+
+FUNCTION is module:function, file.py:function, or a file with one function. It is called in fresh processes, in this folder, with
+inputs of yours; nothing of it is imported in Headway's own process. The answer comes first, then what was measured, then why,
+then code to paste and a test that guards it. Every launch is in the results store: `headway report` shows the run.
+
+Inputs: --inputs names a list, a generator, or a function that returns one; an element that is a tuple is the
+arguments of a call, any other is the only one. --args has one call's arguments as JSON. --observe runs a command, as
+your tests, and takes the arguments with which it calls the function. A function without arguments needs none.
+
+Examples:
+  headway advise app:resize --inputs app:examples
+  headway advise resize.py:resize --args '["cat.png", 0.5]'
+  headway advise app:resize --observe "pytest tests/test_resize.py"
+  headway advise app:fetch --args '["http://127.0.0.1:8000/"]' --workers 16 --json
+"""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from headway.cli import console, options
+from headway.cli.html_output import add_html, check_html
+from headway.errors import UsageError
+
+if TYPE_CHECKING:
+    from headway.advice.target import Target
+
+__all__ = ["prepare", "run"]
+
+
+def prepare(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("function", metavar="FUNCTION", help="module:function, file.py:function, or a file with one")
+    inputs = parser.add_mutually_exclusive_group()
+    inputs.add_argument("--inputs", metavar="MODULE:NAME", help="a list, a generator, or a function that returns one")
+    inputs.add_argument("--args", metavar="JSON", help="one call's arguments: a list, or an object of them by name")
+    inputs.add_argument("--observe", metavar="COMMAND", help="run this, and take the arguments of its calls")
+    parser.add_argument(
+        "--python",
+        metavar="PATH",
+        default="",
+        help="your own Python (default: that of the active virtual environment, else the one that runs Headway)",
+    )
+    parser.add_argument(
+        "--interpreter",
+        metavar="NAMES",
+        help="try these, too, as `headway interpreters` lists them (default: the newest free-threaded one), or none",
+    )
+    parser.add_argument(
+        "--install",
+        action="store_true",
+        help="install the function's imports for other interpreters, into Headway's cache",
+    )
+    parser.add_argument("--workers", metavar="N", type=options.whole(1, 1024), help="how many (default: by the cores)")
+    parser.add_argument(
+        "--budget",
+        metavar="SECONDS",
+        type=options.seconds(5.0),
+        help="the time for all of it (default: a minute; three for a function that takes long)",
+    )
+    parser.add_argument("--seed", metavar="N", type=options.whole(0, 2**63), help="of the order of launches")
+    options.add_store(parser)
+    options.add_json(parser)
+    add_html(parser)
+    parser.add_argument("--force", action="store_true", help="replace FILE if it is there")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do it."""
+    check_html(arguments)
+    from headway.advice.course import advise
+    from headway.advice.observing import observed
+    from headway.advice.request import AdviceRequest
+    from headway.advice.target import parse_target
+
+    wanted = None
+    if arguments.interpreter is not None:
+        names = [one.strip() for one in arguments.interpreter.split(",") if one.strip()]
+        wanted = [] if names == ["none"] else names
+    with observed(parse_target(arguments.function), arguments.observe or "", arguments.python, console.say) as target:
+        advice = advise(
+            AdviceRequest(
+                target=_with_inputs(target, arguments),
+                interpreters=wanted,
+                python=arguments.python,
+                workers=arguments.workers,
+                budget_s=arguments.budget,
+                store=arguments.store,
+                seed=arguments.seed,
+                install=arguments.install,
+            ),
+            say=console.say,
+        )
+    if arguments.html is not None:
+        from headway import lab
+        from headway.cli.html_output import write_run_page
+
+        write_run_page(lab.load_run(advice.run, store=arguments.store), arguments.html, show=arguments.open)
+    if arguments.json:
+        console.print_json(advice.to_json())
+        return 0
+    from headway.cli.advise_view import render_advice
+
+    console.print_rendered(render_advice(advice))
+    return 0
+
+
+def _with_inputs(target: "Target", arguments: argparse.Namespace) -> "Target":
+    from headway.advice.target import with_inputs, with_json
+
+    if arguments.inputs is not None:
+        return with_inputs(target, arguments.inputs)
+    if arguments.args is not None:
+        return with_json(target, arguments.args)
+    if arguments.observe == "":
+        raise UsageError("there is no command to observe", hint='name one, as --observe "pytest tests"')
+    return target

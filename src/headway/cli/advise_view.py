@@ -1,0 +1,125 @@
+"""A piece of advice for the terminal: the answer first, then what was measured, the reasons, and what to paste."""
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from headway.advice.models import SHORT
+from headway.advice.values import Advice, Contender
+from headway.advice.verdict import interval
+from headway.printable import printable
+from headway.report import Table, render_table, seconds
+from headway.report.figures import amount
+from headway.report.layout import bold, indented
+
+__all__ = ["render_advice"]
+
+_SPOTS = 8
+
+
+def render_advice(advice: Advice) -> RenderableType:
+    """Return the advice, readable at 80 columns and without colour."""
+    verdict = advice.verdict
+    parts: list[RenderableType] = [
+        Text(f"{advice.target} on CPython {advice.interpreter}, {advice.cores} cores", style="dim"),
+        Text(verdict.sentence, style="bold"),
+        *(Text(f"  {printable(line)}") for line in verdict.lines),
+        Text(""),
+        render_table(_contenders(advice)),
+    ]
+    parts += _refusals(advice)
+    parts += _reasons(advice)
+    parts += [bold("To paste"), indented(Text(advice.code.rstrip()))]
+    if advice.test:
+        parts += [bold("The test that guards it (pytest with Headway's plugin)"), indented(Text(advice.test.rstrip()))]
+    parts.append(Text(f"\n{advice.spent_s:.0f} s; the launches are run {advice.run} (headway report)", style="dim"))
+    return Group(*parts)
+
+
+def _contenders(advice: Advice) -> Table:
+    rows = [_row(one) for one in advice.contenders]
+    pays = {one.model: one for one in advice.break_even}
+    for row, one in zip(rows, advice.contenders, strict=True):
+        found = pays.get(one.model) if one.interpreter == advice.interpreter else None
+        row[5] = seconds(found.size_s.value) if found is not None and found.size_s is not None else "-"
+        row[6] = f"{found.tasks.value:.0f}" if found is not None and found.tasks is not None else "-"
+    columns = ("CPython", "model", "a call", "times serial", "start", "pays from", "tasks", "memory", "a worker")
+    caption = (
+        f"{advice.tasks} calls a sample, each launch a fresh process; 95 % intervals. pays from: what a task has to take, one after "
+        "the other, where the pool is there; tasks: how many calls pay for its start, too. memory: PSS of all its processes"
+    )
+    return Table(caption, columns, tuple(tuple(row) for row in rows), names=2)
+
+
+def _row(one: Contender) -> list[str]:
+    if one.call_s is None:
+        return [one.interpreter, one.words, "failed", printable(one.failed), "", "", "", "", ""]
+    return [
+        one.interpreter,
+        one.words,
+        seconds(one.call_s.value),
+        interval(one.speed_up) if one.speed_up is not None else "1",
+        seconds(one.start_s) if one.start_s else "-",
+        "-",
+        "-",
+        amount(one.pss_bytes, "bytes") if one.pss_bytes else "-",
+        amount(one.worker_pss_bytes, "bytes") if one.worker_pss_bytes else "-",
+    ]
+
+
+def _refusals(advice: Advice) -> Iterator[RenderableType]:
+    if advice.refusals:
+        yield bold("What cannot run it")
+        for one in advice.refusals:
+            who = f"{SHORT.get(one.model, one.model)} on {one.interpreter}" if one.model else one.interpreter
+            yield Text(f"  {who}: {printable(one.reason)}")
+
+
+def _reasons(advice: Advice) -> Iterator[RenderableType]:
+    function, holds = advice.function, advice.holds
+    yield bold("Why")
+    yield Text(
+        f"  a call takes {seconds(function.call_s)}, {function.cpu_share:.0%} of it computing; arguments "
+        f"{amount(function.input_bytes, 'bytes')}, result {amount(function.result_bytes, 'bytes')} ({function.result}) as pickles, "
+        f"{seconds(function.pickle_s)} there and back"
+    )
+    if holds is None:
+        yield Text(f"  who holds the GIL is not known: {printable(advice.holds_why)}")
+    else:
+        yield Text(
+            f"  {holds.held:.0%} of its time it holds the GIL, {holds.computes_without:.0%} it computes without, "
+            f"{holds.waits:.0%} it waits. Lets go of the GIL: {holds.releases}"
+        )
+        rows = [
+            (
+                printable(one.words),
+                f"{one.share:.0%}",
+                f"{one.calls:,}" if one.call else "-",
+                one.releases,
+                f"{one.released:.0%}",
+                seconds(one.longest_s) if one.longest_s else "-",
+            )
+            for one in holds.spots[:_SPOTS]
+        ]
+        columns = ("line, call of C", "of the time", "calls", "lets go", "without the GIL", "longest hold")
+        whole = "" if holds.whole else "; only its begin was looked at"
+        caption = f"looked at with a profiler, which makes lines of Python longer than they are{whole}"
+        yield indented(render_table(Table(caption, columns, tuple(rows), names=1)))
+    for one in advice.break_even:
+        if one.size_s is None and one.why:
+            yield Text(f"  {SHORT[one.model]} pay at no size that was tried: {printable(one.why)}")
+    for lag in advice.lags:
+        yield Text(f"  an event loop beside it by {lag.words} is late by {seconds(lag.p99_s.value)} (p99)")
+    for kind, words in function.effects:
+        yield Text(f"  side effect ({kind}): {printable(words)}")
+    for note in advice.notes:
+        yield Text(f"  {printable(note)}")
+    if advice.predicted:
+        said = "; ".join(
+            f"{SHORT[one.model]} on {one.cores} cores {one.speed_up:.3g} [{one.low:.3g}, {one.high:.3g}]"
+            for one in advice.predicted
+        )
+        yield Text(f"  simulated, times serial: {said}")
+    for line in advice.server:
+        yield Text(f"  {line}")
