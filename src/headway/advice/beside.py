@@ -8,6 +8,7 @@ from headway.advice.examined import Function, Place
 from headway.advice.holds import Holds
 from headway.advice.measured import level
 from headway.advice.models import POOLS, Sizes, words
+from headway.advice.racing import METRIC
 from headway.advice.session import Session
 from headway.advice.values import BreakEven, Lag
 from headway.lab import stats
@@ -34,7 +35,7 @@ def break_evens(
     budget_s: float,
 ) -> list[BreakEven]:
     """Return from where on each pool of the user's interpreter pays."""
-    shares = break_even.shares_of(seen, function)
+    parts = break_even.parts_of(seen, function)
     name = f"{session.name}: break-even"
     found = []
     pools = [cell for cell in cells if cell.interpreter == home.interpreter.id and cell.series in POOLS]
@@ -42,7 +43,7 @@ def break_evens(
     for cell in sorted(pools, key=lambda cell: level(results[cell.key])):
         model, workers = cell.series, sizes.workers[cell.series]
         size, why = None, ""
-        if model == "threads" and home.gil and shares["held"] > 0.95:
+        if model == "threads" and home.gil and parts["shares"]["held"] > 0.95:
             why = "it holds the GIL all the time: threads of any size take turns"
         elif session.spent_s > _PAYS_UNTIL * budget_s:
             why = "the budget was spent"
@@ -57,7 +58,7 @@ def break_evens(
                     series=model,
                     workers=workers,
                     workload=_STAND_IN,
-                    params={"sizes_s": list(sizes_s), "shares": shares},
+                    params={"sizes_s": list(sizes_s), **parts},
                     samples=2,
                     warmups=1,
                 )
@@ -68,7 +69,10 @@ def break_evens(
                 session.keep(cell, block, launch)
                 return launch
 
-            size, why = break_even.find_size(words(model, workers), variant, function, launch)
+            ratio = results[cell.key].ratio_to(results[cells[0].key], METRIC)
+            size, why = break_even.find_size(
+                words(model, workers), variant, function, launch, measured=ratio.value if ratio is not None else None
+            )
         tasks, no_tasks = break_even.find_tasks(results[cell.key], results[cells[0].key], sizes.tasks)
         found.append(BreakEven(model, size, tasks, why or no_tasks))
     return found

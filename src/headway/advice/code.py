@@ -4,7 +4,7 @@ from headway.advice.examined import Function
 from headway.advice.models import SHORT
 from headway.advice.target import Target
 
-__all__ = ["code_for", "test_for"]
+__all__ = ["code_for", "guard_for"]
 
 _ITEMS = "inputs"
 
@@ -97,7 +97,7 @@ def _blocking(importing: str, each: str, model: str, workers: int) -> str:
     )
 
 
-def test_for(target: Target, function: Function, model: str, workers: int, least: float) -> str:
+def guard_for(target: Target, function: Function, model: str, workers: int, least: float) -> str:
     """Return a test with Headway's fixture that fails where the verdict no longer holds; "" where there is none to guard.
 
     Args:

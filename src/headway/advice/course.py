@@ -9,7 +9,7 @@ from typing import Any
 
 from headway.advice import cores, holds
 from headway.advice.beside import break_evens, lags
-from headway.advice.code import code_for, test_for
+from headway.advice.code import code_for, guard_for
 from headway.advice.elsewhere import places
 from headway.advice.examined import Examined, Function, Place, examine, refuse
 from headway.advice.measured import contender
@@ -117,7 +117,7 @@ def _advise(session: Session) -> Advice:
         session.store,
         session.run_id,
         own.id,
-        lambda: _RACE_UNTIL * budget_s - session.spent_s,
+        lambda looked: (_RACE_UNTIL if looked else 1.0) * budget_s - session.spent_s,
         lambda block, launches: session.say(f"models against each other, round {block}: {launches} launches"),
     )
     results = race.run()
@@ -168,7 +168,7 @@ def _advise(session: Session) -> Advice:
         server=server,
         notes=(*_notes(home, function), *notes),
         code=code_for(target, function, verdict.model, workers, own_gil_pool=own.cross_interpreter_queue),
-        test=test_for(target, function, verdict.model, workers, _least(verdict.speed_up)),
+        test=guard_for(target, function, verdict.model, workers, _least(verdict.speed_up)),
         spent_s=session.spent_s,
     )
 

@@ -79,6 +79,7 @@ class Holds:
         call_s: What a call took meanwhile.
         spots: The places that took most, calls of C and lines of Python.
         whole: One call was looked at from its begin to its end; else its begin only.
+        stretch_s: How long it computes or waits without the GIL at a time, in the mean over calls of C that let go of it.
     """
 
     held: float
@@ -87,6 +88,7 @@ class Holds:
     call_s: float
     spots: tuple[Spot, ...]
     whole: bool
+    stretch_s: float = 0.0
 
     @property
     def releases(self) -> Releases:
@@ -126,8 +128,20 @@ def look(
     held = min(1.0, seen["held_s"] / wall_s)
     waits = max(0.0, 1.0 - max(seen["cpu_s"], seen["held_s"]) / wall_s)
     return Holds(
-        held, max(0.0, 1.0 - held - waits), waits, wall_s, _spots(seen["places"], function.file), bool(seen["whole"])
+        held,
+        max(0.0, 1.0 - held - waits),
+        waits,
+        wall_s,
+        _spots(seen["places"], function.file),
+        bool(seen["whole"]),
+        _stretch_s(seen["places"]),
     )
+
+
+def _stretch_s(places: Sequence[Mapping[str, Any]]) -> float:
+    letting_go = [one for one in places if one["call"] and one["held_s"] < (1 - _NO) * one["wall_s"]]
+    calls = sum(one["calls"] for one in letting_go)
+    return sum(one["wall_s"] - one["held_s"] for one in letting_go) / calls if calls else 0.0
 
 
 def _spots(places: Sequence[Mapping[str, Any]], own: str) -> tuple[Spot, ...]:

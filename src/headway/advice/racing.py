@@ -23,6 +23,9 @@ METRIC = "work_s"
 MARGIN = 0.05
 """Models that differ by less than this share are no different for a user."""
 
+_FAR_BEHIND = 4.0
+"""A model that takes so many times as long as the best in its first launch gets no other."""
+
 _HOPELESS = 1.5
 """A model that takes so many times as long as the best gets no launches beyond the first look, whatever its interval."""
 
@@ -38,7 +41,7 @@ class Race:
         launcher: Launches a cell.
         store, run_id: Where launches go.
         home: The id of the user's own interpreter, whose models decide when the race ends.
-        left_s: Returns the time that is left.
+        left_s: Returns the time that is left, by whether the first look is over.
         tell: Told before each block: its number from 1, and how many launches it has.
     """
 
@@ -48,7 +51,7 @@ class Race:
     store: Store
     run_id: str
     home: str
-    left_s: Callable[[], float]
+    left_s: Callable[[bool], float]
     tell: Callable[[int, int], None]
     _launches: dict[str, list[StoredLaunch]] = field(default_factory=dict)
     _took_s: dict[str, float] = field(default_factory=dict)
@@ -57,7 +60,7 @@ class Race:
         """Run it and return what each cell gave, by key. Raises StoreError."""
         block = 0
         running = list(self.cells)
-        while running and block < MOST_LAUNCHES and (block == 0 or self._time_for(running)):
+        while running and block < MOST_LAUNCHES and (block == 0 or self._time_for(running, block)):
             self.tell(block + 1, len(running))
             for (cell,) in self.plan.block(running, block):
                 launch = self.launcher(cell, block)
@@ -73,22 +76,22 @@ class Race:
         confidence = confidence_of(sequential=True)
         return {cell.key: CellResult(cell, tuple(self._launches.get(cell.key, ())), confidence) for cell in self.cells}
 
-    def _time_for(self, cells: Sequence[Cell]) -> bool:
-        return sum(self._took_s.get(cell.key, 0.0) for cell in cells) <= self.left_s()
+    def _time_for(self, cells: Sequence[Cell], block: int) -> bool:
+        return sum(self._took_s.get(cell.key, 0.0) for cell in cells) <= self.left_s(block >= FIRST_LOOK)
 
     def _still_in(self, running: Sequence[Cell], blocks: int) -> list[Cell]:
         """Return the cells that get a further launch."""
         results = self.results()
         alive = [cell for cell in running if results[cell.key].ok or blocks < 2]
-        if blocks < FIRST_LOOK:
-            return alive
         home = [cell for cell in alive if cell.interpreter == self.home and results[cell.key].ok]
         known = [
             (level.value, cell.key, cell) for cell in home if (level := results[cell.key].level(METRIC)) is not None
         ]
         if not known:
-            return []
+            return alive if blocks < FIRST_LOOK else []
         best = min(known)[-1]
+        if blocks < FIRST_LOOK:
+            return [cell for cell in alive if cell is self.cells[0] or not self._far_behind(results, cell, best)]
         open_cells = [cell for cell in alive if self._open(results, cell, best)]
         if not any(cell.interpreter == self.home for cell in open_cells):
             # The best is known; its ratio to one call after the other may want a few more launches.
@@ -96,6 +99,11 @@ class Race:
                 return []
             open_cells = []
         return list({cell.key: cell for cell in (self.cells[0], best, *open_cells)}.values())
+
+    @staticmethod
+    def _far_behind(results: Mapping[str, CellResult], cell: Cell, best: Cell) -> bool:
+        ratio = results[cell.key].ratio_to(results[best.key], METRIC)
+        return ratio is not None and ratio.value > _FAR_BEHIND
 
     @staticmethod
     def _open(results: Mapping[str, CellResult], cell: Cell, best: Cell) -> bool:

@@ -70,6 +70,9 @@ def refused_by(error, failed):
 
     The error that the user sees is often another one: packages catch the first and raise their own.
     """
+    for module, words in failed:
+        if _REFUSES.search(words):
+            return module  # the loader knows its whole name, CPython's message sometimes the last part
     seen = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -77,7 +80,4 @@ def refused_by(error, failed):
         if named:
             return named.group(1)
         error = error.__cause__ or error.__context__
-    for module, words in failed:
-        named = _REFUSES.search(words)
-        return named.group(1) if named else module
-    return ""
+    return failed[0][0] if failed else ""

@@ -170,7 +170,7 @@ def _function(job, talk):
         given = inputs_of(job["target"], function)
     except InputsError as error:
         talk.give("inputs", error=str(error))
-        raise _FailedError from error
+        raise _FailedError from None
     except BaseException as error:
         talk.give("inputs", error=_said(error), where=_where(error))
         raise _FailedError from error

@@ -4,8 +4,11 @@ A function has one size, its inputs', and where a pool begins to pay depends on 
 tasks that take the function's pickled arguments and give its result, and compute for a time that is varied: with the GIL,
 in C without it, and asleep, in the shares that the function has.
 
+Work is counted, not timed: where two cores share their arithmetic units, or a worker's code is cold, the same work takes longer, as
+that of the function does. How much of it fills a size is measured alone, before anything else.
+
 Parameters: `target`, `kind`, `workers`, `sizes_s` (of each, what a task takes alone), `shares` ({"held", "released",
-"asleep"}). Metrics: by place of the size, `serial_PLACE_s` and `pooled_PLACE_s`, what a task took.
+"asleep"}), `stretch_s` (how long the function computes without the GIL at a time). Metrics: by place of the size, `serial_PLACE_s` and `pooled_PLACE_s`, what a task took.
 """
 
 import hashlib
@@ -20,33 +23,58 @@ __all__ = ["StandIn"]
 
 SAMPLE_S = 0.04
 MOST_TASKS = 2000
-_PIECE = bytes(32 << 10)
-"""hashlib lets go of the GIL for so much, for about 20 us."""
+_CALIBRATED_S = 0.02
+_PIECE_BYTES = 1 << 20
+"""The longest stretch without the GIL, which hashlib lets go of from 2 KB on."""
 
-_result = None
-
-
-def prime(result):
-    """Keep what the function gives, once in each worker."""
-    global _result
-    _result = result
+_result, _work, _data = None, (), b""
 
 
-def stand_in(held_s, released_s, asleep_s, arguments):
-    """Compute and wait for so long, by the thread's own clock, and return the function's result."""
-    clock = time.thread_time
-    if held_s > 0:
-        until_s = clock() + held_s
-        while clock() < until_s:
-            for _ in range(40):
-                pass
-    if released_s > 0:
-        until_s = clock() + released_s
-        while clock() < until_s:
-            hashlib.sha256(_PIECE)
-    if asleep_s > 0:
+def prime(result, work):
+    """Keep what the function gives, and by place the work of a task, once in each worker."""
+    global _result, _work, _data
+    _result, _work, _data = result, work, memoryview(bytes(_PIECE_BYTES))
+
+
+def _turn(times):
+    for _ in range(times):
+        pass
+
+
+def _hash(size_bytes, piece_bytes):
+    # One object for all: only its updates are without the GIL.
+    digest = hashlib.sha256()
+    piece = _data[:piece_bytes]
+    while size_bytes > piece_bytes:
+        digest.update(piece)
+        size_bytes -= piece_bytes
+    digest.update(_data[:size_bytes])
+
+
+def stand_in(place, *arguments):
+    """Compute with the GIL and without, sleep, and return the function's result."""
+    turns, size_bytes, piece_bytes, asleep_s = _work[place]
+    if turns:
+        _turn(turns)
+    if size_bytes:
+        _hash(size_bytes, piece_bytes)
+    if asleep_s:
         time.sleep(asleep_s)
     return _result
+
+
+def _rate(function):
+    """Return how many of its units a function does in a second, the best of several times."""
+    count, best = 64, 0.0
+    while True:
+        begun_s = time.perf_counter()
+        function(count)
+        took_s = time.perf_counter() - begun_s
+        if took_s > _CALIBRATED_S / 4:
+            best = max(best, count / took_s)
+            if took_s > _CALIBRATED_S:
+                return best
+        count *= 2
 
 
 class StandIn:
@@ -59,25 +87,38 @@ class StandIn:
         given = inputs_of(target, function)
         kind = self.params["kind"]
         task, self.arguments = calls.task_of(function, kind, given)
-        prime(task(*self.arguments[0]))
+        self.result = task(*self.arguments[0])
 
     def open(self):
+        shares = self.params["shares"]
+        prime(self.result, ())
+        turns_per_s = _rate(_turn)
+        bytes_per_s = 4096 * _rate(lambda blocks: _hash(4096 * blocks, _PIECE_BYTES))
+        piece_bytes = min(_PIECE_BYTES, max(2048, int(self.params["stretch_s"] * bytes_per_s)))
+        work = [
+            (
+                int(size_s * shares["held"] * turns_per_s),
+                int(size_s * shares["released"] * bytes_per_s),
+                piece_bytes,
+                size_s * shares["asleep"],
+            )
+            for size_s in self.params["sizes_s"]
+        ]
+        prime(self.result, work)
         self.model = open_model(self.job["model"], self.params["workers"])
         self.model.start()
         if self.job["model"] in CROSSES_A_PICKLE:
-            self.model.on_each(prime, _result)
+            self.model.on_each(prime, self.result, work)
         return {}
 
-    def _tasks(self, size_s):
-        shares = self.params["shares"]
-        parts = tuple(size_s * shares[name] for name in ("held", "released", "asleep"))
+    def _tasks(self, place, size_s):
         count = min(MOST_TASKS, max(4 * self.params["workers"], int(SAMPLE_S / max(size_s, 1e-6))))
-        return [parts + (one,) for one in itertools.islice(itertools.cycle(self.arguments), count)]
+        return [(place,) + one for one in itertools.islice(itertools.cycle(self.arguments), count)]
 
     def sample(self):
         metrics = {}
         for place, size_s in enumerate(self.params["sizes_s"]):
-            tasks = self._tasks(size_s)
+            tasks = self._tasks(place, size_s)
             begun_ns = time.perf_counter_ns()
             for one in tasks:
                 stand_in(*one)

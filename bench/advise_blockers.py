@@ -1,0 +1,84 @@
+"""Is the module named that stands in the way? Ten that refuse sub-interpreters, ten that switch a free-threaded GIL on.
+
+Each is imported by a function's module, as a user would; `headway advise` asks its cheap questions, and what it names is held against what
+is known of the module. Prints each that is named otherwise or not at all, first.
+
+    .venv/bin/python bench/advise_blockers.py
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from locked_environment import locked_python
+
+from headway.advice.examined import examine
+from headway.advice.target import parse_target
+from headway.host.interpreters import discover, probe, select
+from headway.host.machine import this_machine
+
+ROOT = Path(__file__).resolve().parent.parent
+
+REFUSE = {
+    "numpy": "numpy.",
+    "pandas": "numpy.",
+    "lxml.etree": "lxml.",
+    "cryptography.fernet": "cryptography.",
+    "orjson": "orjson",
+    "regex": "regex",
+    "bcrypt": "bcrypt",
+    "psutil": "psutil",
+    "pydantic_core": "pydantic_core",
+    "yaml.cyaml": "yaml.",
+    "PIL._imaging": "PIL.",
+    "ujson": "ujson",
+    "msgpack._cmsgpack": "msgpack.",
+}
+"""Module that is imported -> what the name of the extension that refuses begins with, where it refuses at all."""
+
+SWITCH = {
+    "bitarray": "bitarray.",
+    "hiredis": "hiredis.",
+    "mmh3": "mmh3",
+    "markupsafe": "markupsafe.",
+    "psycopg2": "psycopg2.",
+    "ahocorasick": "ahocorasick",
+    "setproctitle": "setproctitle",
+    "regex": "regex.",
+    "ujson": "ujson",
+    "xxhash": "xxhash",
+}
+
+
+def main() -> int:
+    """Do it."""
+    found, _ = discover()
+    cores = this_machine().cores
+    lines: list[str] = []
+    losses = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for kind, modules, name, lock in (
+            ("refuses sub-interpreters", REFUSE, "3.13", "advised"),
+            ("switches the GIL on", SWITCH, "3.13t", "advised-3.13t"),
+        ):
+            base = select(found, [name])[0]
+            python = probe(locked_python(base, ROOT / "requirements" / f"{lock}.lock", "advised"))
+            for place, (module, begins) in enumerate(modules.items()):
+                file = Path(folder) / f"user_{base.minor.replace('.', '_')}_{base.free_threaded:d}_{place}.py"
+                file.write_text(f"import {module}\n\n\ndef function():\n    return 1\n")
+                seen = examine(parse_target(f"{file}:function"), python, cores, limit_s=60)
+                refusal = next((one for one in seen.place.refusals if one.model == "interpreters"), None)
+                named = seen.place.switched_by if base.free_threaded else (refusal.module if refusal else "")
+                if seen.error or not named.startswith(begins):
+                    losses += 1
+                    why = seen.error or (refusal.reason if refusal else "nothing was in the way")
+                    lines.insert(0, f"lost: {module} {kind}: named {named or 'nothing'} ({why})")
+                else:
+                    lines.append(f"{module} {kind}: {named}")
+    print("\n".join(lines))
+    print(f"{len(REFUSE) + len(SWITCH) - losses} of {len(REFUSE) + len(SWITCH)} named")
+    return 1 if losses else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

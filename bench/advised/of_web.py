@@ -1,0 +1,17 @@
+"""httpx, against a server of this machine."""
+
+import httpx
+
+_client = None
+
+
+def get(port):
+    global _client
+    if _client is None:
+        _client = httpx.Client()
+    return _client.get(f"http://127.0.0.1:{port}/sleep?period=0.02").status_code
+
+
+async def get_async(port):
+    async with httpx.AsyncClient() as client:
+        return (await client.get(f"http://127.0.0.1:{port}/sleep?period=0.02")).status_code

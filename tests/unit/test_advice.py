@@ -1,0 +1,371 @@
+"""Advice without launches: how functions are named, what the verdict says, what is to be pasted, where a pool pays."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headway.advice import break_even
+from headway.advice.break_even import find_size, find_tasks
+from headway.advice.code import code_for, guard_for
+from headway.advice.examined import Function, Refusal
+from headway.advice.holds import Holds, Spot, released_of
+from headway.advice.models import sizes_of
+from headway.advice.target import parse_target, with_inputs, with_json, with_pickled
+from headway.advice.values import Advice, BreakEven, Contender
+from headway.advice.verdict import decide
+from headway.errors import UsageError
+from headway.lab.design import Cell, Variant
+from headway.lab.kept.launched import Launch
+from headway.lab.kept.results import CellResult
+from headway.lab.kept.store import StoredLaunch
+from headway.lab.stats import Interval
+
+FUNCTION = Function(
+    kind="plain",
+    file="/app.py",
+    line=1,
+    inputs=1,
+    first_s=0.01,
+    call_s=0.01,
+    cpu_share=1.0,
+    cores=1.0,
+    input_bytes=4,
+    result_bytes=4,
+    pickle_s=1e-5,
+    result="int",
+    differs=False,
+)
+SPOT = Spot(at="re.py:185", by="app.py:17", call="re.Pattern.sub", calls=3, share=0.97, released=0.0, longest_s=0.24)
+HOLDS = Holds(held=0.97, computes_without=0.03, waits=0.0, call_s=0.01, spots=(SPOT,), whole=True)
+
+
+def interval(value, spread=0.02):
+    return Interval(value, value * (1 - spread), value * (1 + spread), "paired t")
+
+
+def contender(model, speed_up, *, workers=2, spread=0.02, interpreter="3.13"):
+    words = model if model == "serial" else f"{workers} {model.removesuffix('-forkserver')}"
+    return Contender(
+        interpreter,
+        model,
+        words,
+        workers,
+        5,
+        interval(0.01 / speed_up, spread),
+        None if model == "serial" else interval(speed_up, spread),
+        start_s=0.05,
+    )
+
+
+def between(*contenders):
+    """What each takes over what each other takes."""
+    found = {}
+    for one in contenders:
+        for other in contenders:
+            ratio = one.call_s.value / other.call_s.value
+            spread = (one.call_s.high / one.call_s.value) - 1
+            found[one.model, other.model] = interval(ratio, spread)
+    return found
+
+
+def verdict(*contenders, function=FUNCTION, holds=HOLDS, refusals=(), pays=(), elsewhere=()):
+    return decide(contenders, elsewhere, between(*contenders), function, holds, refusals, pays, "3.13")
+
+
+# ---------------------------------------------------------------- names
+
+
+def test_a_function_of_a_module_a_file_and_a_package(tmp_path, monkeypatch):
+    """With what it is imported by, and the folder for the import path."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    (tmp_path / "app.py").write_text("def resize(): pass\ndef _own(): pass\n")
+    package = tmp_path / "src" / "pack"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "inner.py").write_text("def a(): pass\ndef b(): pass\n")
+
+    by_module = parse_target("app:resize", cwd=tmp_path)
+    by_file = parse_target("app.py", cwd=tmp_path)
+    inner = parse_target("src/pack/inner.py:b", cwd=tmp_path)
+
+    assert (by_module.module, by_module.name, by_module.paths) == ("app", "resize", (str(tmp_path),))
+    assert (by_file.module, by_file.name) == ("app", "resize")
+    assert (inner.module, inner.name, inner.folder) == ("pack.inner", "b", tmp_path / "src")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("app", "names no function"),
+        ("nothere.py:f", "there is no file nothere.py"),
+        ("two.py", "has 2 functions: a, b"),
+        ("none.py", "has no function of its own"),
+        ("broken.py", "cannot be read as Python"),
+        ("app:not a name", "is no name of a function"),
+        ("a b:f", "is no name of a module"),
+        ("my.dots.py:f", "cannot be imported"),
+    ],
+)
+def test_what_names_no_function_is_told(text, words, tmp_path):
+    """What was wrong, and a hint."""
+    (tmp_path / "two.py").write_text("def a(): pass\nasync def b(): pass\n")
+    (tmp_path / "none.py").write_text("x = 1\n")
+    (tmp_path / "broken.py").write_text("def (:\n")
+    (tmp_path / "my.dots.py").write_text("def f(): pass\n")
+    with pytest.raises(UsageError, match=words) as raised:
+        parse_target(text, cwd=tmp_path)
+    assert raised.value.hint
+
+
+def test_inputs_are_named_or_json(tmp_path):
+    """And what is neither is told."""
+    target = parse_target("app:resize", cwd=tmp_path)
+    assert with_inputs(target, ":examples").inputs["module"] == "app"
+    assert with_inputs(target, "data:examples").inputs["name"] == "examples"
+    assert with_json(target, '[1, "two"]').inputs == {"kind": "json", "value": [1, "two"]}
+    for bad in ("{", "3", '"x"'):
+        with pytest.raises(UsageError):
+            with_json(target, bad)
+    with pytest.raises(UsageError):
+        with_inputs(target, "examples")
+
+
+# ---------------------------------------------------------------- sizes
+
+
+def test_calls_that_wait_get_more_workers_and_long_ones_fewer_tasks():
+    """By what a call takes and computes."""
+    computing, waiting = sizes_of(FUNCTION, 2, None), sizes_of(replace(FUNCTION, cpu_share=0.01), 2, None)
+    long = sizes_of(replace(FUNCTION, call_s=1.0), 2, None)
+    assert computing.workers["threads"] == 2
+    assert waiting.workers["threads"] == 32
+    assert waiting.workers["processes-forkserver"] <= 8
+    assert waiting.tasks >= 2 * 32
+    assert long.tasks == 4
+    assert (long.samples, long.warmups) == (1, 0)
+    assert sizes_of(FUNCTION, 2, 5).workers["threads"] == 5
+
+
+# ---------------------------------------------------------------- the verdict
+
+
+def test_the_quickest_model_is_named_with_its_interval():
+    """With the size and the number of tasks from which it pays, and why threads give nothing."""
+    found = verdict(
+        contender("serial", 1),
+        contender("threads", 1),
+        contender("processes-forkserver", 1.8),
+        pays=[BreakEven("processes-forkserver", interval(0.0008), interval(39.5))],
+    )
+    assert (found.outcome, found.model) == ("faster", "processes-forkserver")
+    assert found.sentence == (
+        "2 processes: 1.80 [1.76-1.84] times as fast as one call after the other; it pays from 800 us a task and from 40 tasks on"
+    )
+    assert any(
+        "97% of its time it holds the GIL" in line and "app.py:17 re.Pattern.sub" in line for line in found.lines
+    )
+    assert any("fewer than 40 calls" in line for line in found.lines)
+
+
+def test_of_models_that_are_no_different_the_simpler_one():
+    """Within 5 %, by the whole interval."""
+    found = verdict(
+        contender("serial", 1), contender("threads", 1.79, spread=0.01), contender("processes-forkserver", 1.8)
+    )
+    assert found.model == "threads"
+    assert found.runner_up == "2 processes"
+
+
+def test_a_quicker_model_is_not_given_up_for_a_simpler_one_that_is_slower():
+    """Simplicity is worth no more than 5 %."""
+    found = verdict(contender("serial", 1), contender("threads", 1.5), contender("processes-forkserver", 1.8))
+    assert found.model == "processes-forkserver"
+
+
+def test_nothing_is_faster():
+    """Then there is no runner-up either."""
+    found = verdict(contender("serial", 1), contender("threads", 0.9), contender("processes-forkserver", 0.5))
+    assert (found.outcome, found.model) == ("no difference", "serial")
+    assert found.runner_up == ""
+
+
+def test_what_cannot_be_told_is_not_said_as_if_it_were():
+    """An interval that holds 1 is no gain."""
+    found = verdict(contender("serial", 1), contender("threads", 1.3, spread=0.6))
+    assert found.outcome == "unsure"
+    assert "--budget" in found.sentence
+
+
+def test_smaller_inputs_would_flip_it_and_larger_ones_too():
+    """From the size that a pool pays from."""
+    pays = [BreakEven("processes-forkserver", interval(0.008), interval(3))]
+    faster = verdict(contender("serial", 1), contender("processes-forkserver", 1.2), pays=pays)
+    slower = verdict(
+        contender("serial", 1),
+        contender("processes-forkserver", 0.5),
+        function=replace(FUNCTION, call_s=0.001),
+        pays=pays,
+    )
+    assert any("smaller inputs" in line for line in faster.lines)
+    assert any("larger inputs" in line for line in slower.lines)
+
+
+def test_the_module_in_the_way_and_side_effects_are_told():
+    """Beside a verdict for another model."""
+    found = verdict(
+        contender("serial", 1),
+        contender("threads", 1.8),
+        function=replace(FUNCTION, effects=(("globals", "app.COUNT is bound anew"),)),
+        refusals=[
+            Refusal("3.13", "interpreters", "the module numpy._core does not load in a sub-interpreter", "numpy._core")
+        ],
+    )
+    assert any("numpy._core" in line for line in found.lines)
+    assert any("side effects (globals)" in line for line in found.lines)
+
+
+def test_another_interpreter_is_told_beside_it():
+    """Its quickest model."""
+    found = verdict(
+        contender("serial", 1),
+        contender("threads", 1),
+        elsewhere=[contender("serial", 0.9, interpreter="3.14t"), contender("threads", 1.9, interpreter="3.14t")],
+    )
+    assert any(line.startswith("on 3.14t, 2 threads: 1.90") for line in found.lines)
+
+
+# ---------------------------------------------------------------- where a pool pays
+
+
+def pooled(overhead_s, workers=2):
+    """A launch of a pool whose tasks cost so much besides: what `find_size` is given."""
+
+    def launch(variant, _block):
+        samples = {}
+        for place, size_s in enumerate(variant.params["sizes_s"]):
+            samples[f"serial_{place}_s"] = [size_s]
+            samples[f"pooled_{place}_s"] = [(size_s + overhead_s) / workers]
+        return Launch(status="ok", samples=samples)
+
+    return launch
+
+
+def sized(sizes_s):
+    return Variant(series="processes", workload="x", model="processes-forkserver", params={"sizes_s": list(sizes_s)})
+
+
+@pytest.mark.parametrize("overhead_s", [50e-6, 0.4e-3, 3e-3])
+def test_the_size_where_a_pool_pays_is_found(overhead_s):
+    """With two workers the pool is as quick as one after the other where a task takes as long as its cost."""
+    size, why = find_size("processes", sized, FUNCTION, pooled(overhead_s))
+    assert why == ""
+    assert size.value == pytest.approx(overhead_s, rel=0.02)
+
+
+def test_what_the_function_takes_longer_than_its_stand_in_is_added():
+    """The stand-in is twice as quick in two workers; the function is not, because its workers wait for each other."""
+    size, _ = find_size("threads", sized, FUNCTION, pooled(100e-6), measured=0.8)
+    assert size.value == pytest.approx(100e-6 / (1 - 2 * (0.8 - 0.505 - 0.1)), rel=0.05)
+    assert find_size("threads", sized, FUNCTION, pooled(100e-6), measured=1.1)[0] is None
+
+
+def test_where_no_size_pays_it_says_so():
+    """Two times with larger sizes, then no more."""
+    size, why = find_size("threads", sized, FUNCTION, pooled(0.0, workers=1))
+    assert size is None
+    assert "gain nothing" in why
+
+
+def test_a_failed_launch_of_the_stand_in_is_its_reason():
+    """Nothing is made up."""
+    size, why = find_size("threads", sized, FUNCTION, lambda _variant, _block: Launch(reason="killed"))
+    assert (size, why) == (None, "killed")
+
+
+def result(model, work_s, start_s, first_s):
+    cell = Cell("advise", Variant(series=model, workload="x", model=model), "free", "3.13", "advise")
+    samples = {"work_s": [work_s], "pool_start_s": [start_s], "first_work_s": [first_s]}
+    return CellResult(cell, tuple(StoredLaunch(cell.key, block, Launch("ok", "", samples)) for block in range(3)))
+
+
+def test_the_number_of_tasks_that_pay_for_the_start():
+    """0.1 s to start and 0.05 s more in the first sample, 5 ms won with each call: 30 calls."""
+    serial, pool = result("serial", 1.0, 1e-9, 1.0), result("processes", 0.5, 0.1, 0.55)
+    tasks, why = find_tasks(pool, serial, 100)
+    assert why == ""
+    assert tasks.value == pytest.approx(30)
+    assert find_tasks(result("processes", 1.1, 0.1, 1.1), serial, 100)[0] is None
+
+
+def test_shares_without_a_look_at_the_gil():
+    """All computing holds it then."""
+    assert break_even.parts_of(HOLDS, FUNCTION)["shares"] == {"held": 0.97, "released": 0.03, "asleep": 0.0}
+    assert break_even.parts_of(None, replace(FUNCTION, cpu_share=0.25))["shares"]["asleep"] == 0.75
+
+
+# ---------------------------------------------------------------- what is pasted
+
+
+@pytest.mark.parametrize("kind", ["plain", "generator", "async", "async generator"])
+@pytest.mark.parametrize("model", ["serial", "asyncio", "threads", "interpreters", "processes-forkserver"])
+def test_code_is_python(kind, model, tmp_path):
+    """Each kind of function in each model."""
+    if model == "asyncio" and not kind.startswith("async"):
+        return
+    target = parse_target("app:resize", cwd=tmp_path)
+    code = code_for(target, replace(FUNCTION, kind=kind), model, 4, own_gil_pool=True)
+    compile(code, "pasted", "exec")
+    assert "from app import resize" in code
+
+
+def test_the_test_that_guards_it(tmp_path):
+    """With the arguments that are known; none where there is nothing to guard."""
+    target = with_json(parse_target("app:resize", cwd=tmp_path), '["cat.png", 0.5]')
+    text = guard_for(target, FUNCTION, "processes-forkserver", 4, 2.6)
+    compile(text, "test", "exec")
+    assert "headway(resize, 'cat.png', 0.5)" in text
+    assert "result.scales(processes=4, at_least=2.6)" in text
+    assert guard_for(target, FUNCTION, "serial", 1, 1.0) == ""
+    assert guard_for(with_pickled(target, Path("x")), FUNCTION, "threads", 2, 1.5) == ""
+
+
+# ---------------------------------------------------------------- values
+
+
+def test_releases_in_words():
+    """By the share of time without the GIL."""
+    assert [released_of(one) for one in (0.99, 0.5, 0.01)] == ["yes", "in part", "no"]
+    assert HOLDS.releases == "no"
+    assert HOLDS.longest is SPOT
+
+
+def test_advice_as_json():
+    """Infinity is null."""
+    found = Advice(
+        target="app:resize",
+        run="r",
+        interpreter="3.13",
+        cores=2,
+        tasks=10,
+        function=FUNCTION,
+        verdict=verdict(contender("serial", 1), contender("threads", 1.8)),
+        contenders=(replace(contender("threads", 1.8), speed_up=Interval(1.8, 0.0, math.inf, "one launch")),),
+        refusals=(),
+        break_even=(),
+        holds=HOLDS,
+        holds_why="",
+        lags=(),
+        predicted=(),
+        server=(),
+        notes=(),
+        code="",
+        test="",
+        spent_s=1.0,
+    ).to_json()
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["contenders"][0]["speed_up"]["high"] is None
+    assert found["holds"]["releases"] == "no"
+    assert found["holds"]["longest"]["longest_s"] == 0.24
