@@ -66,6 +66,9 @@ def break_evens(
             def launch(variant: Variant, block: int) -> Launch:
                 cell = Cell(name, variant, "free", home.interpreter.id, name)
                 launch = session.launch(cell, block)
+                if launch.status == "ok":
+                    at_s = break_even.crossing(variant.params["sizes_s"], launch.samples)
+                    launch.samples |= {break_even.METRIC: [at_s]} if at_s is not None else {}
                 session.keep(cell, block, launch)
                 return launch
 

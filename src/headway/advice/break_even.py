@@ -19,7 +19,7 @@ from headway.lab.design import Variant
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import CellResult
 
-__all__ = ["METRIC", "find_size", "find_tasks", "parts_of"]
+__all__ = ["METRIC", "crossing", "find_size", "find_tasks", "parts_of"]
 
 METRIC = "break_even_s"
 _SMALLEST_S = 12.5e-6
@@ -73,6 +73,11 @@ def _crossing(points: Sequence[tuple[float, float]], excess: float, *, near: int
     if slope >= 0:
         return math.exp(logs[after][0])
     return math.exp(min(max(mean_x - mean_y / slope, logs[max(0, after - 1)][0]), logs[after][0]))
+
+
+def crossing(sizes_s: Sequence[float], samples: Mapping[str, Sequence[float]]) -> float | None:
+    """Return the size at which the pool takes as long as one after the other, of one launch of the stand-in; None for none."""
+    return _crossing(sorted(_points(sizes_s, samples)), 0.0)
 
 
 def _excess(measured: float, stand_in: float) -> float:

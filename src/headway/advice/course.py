@@ -134,7 +134,6 @@ def _advise(session: Session) -> Advice:
         )
     pays = break_evens(session, home.place, function, seen, sizes, results, cells, budget_s)
     late = lags(session, home.place, function, sizes, budget_s)
-    session.store.end_run(session.run_id)
     all_refusals = (*home.place.refusals, *refusals)
     between = {
         (one.series, other.series): ratio
@@ -144,6 +143,7 @@ def _advise(session: Session) -> Advice:
         and (ratio := results[one.key].ratio_to(results[other.key], METRIC)) is not None
     }
     verdict = decide(at_home, away, between, function, seen, all_refusals, pays, own.name)
+    session.end_run([verdict.sentence, *verdict.lines])
     predicted: tuple[Any, ...] = ()
     server: tuple[str, ...] = ()
     if seen is not None:

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, final
 
 from headway import __version__
@@ -49,6 +50,7 @@ class Session:
         self.machine: Machine = this_machine(split_off_runner(this_machine().cores)[0])
         self.seed = int.from_bytes(os.urandom(4)) if request.seed is None else request.seed
         self.run_id = ""
+        self._settings: Settings | None = None
         self.limit_s = CALL_LIMIT_S
         self._executables: dict[str, str] = {}
 
@@ -143,7 +145,7 @@ class Session:
                     name=pays,
                     question="From which size of task on does a pool pay?",
                     method="Tasks with the function's arguments and result that compute as long as asked, alone and in the pool.",
-                    included="What a task takes one after the other, where the pool takes as long.",
+                    included="What a task takes one after the other, where the pool takes as long: of each launch, by the stand-in alone.",
                     metric=break_even.METRIC,
                     baseline="",
                 ),
@@ -157,4 +159,14 @@ class Session:
                 ),
             ),
         )
+        self._settings = settings
         self.run_id = self.store.new_run(settings, [])
+
+    def end_run(self, said: Sequence[str]) -> None:
+        """Note what the run came to, and that it is over. Raises StoreError."""
+        assert self._settings is not None
+        race, *others = self._settings.declared
+        self.store.set_settings(
+            self.run_id, replace(self._settings, declared=(replace(race, said=tuple(said)), *others))
+        )
+        self.store.end_run(self.run_id)

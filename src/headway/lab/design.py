@@ -422,6 +422,7 @@ class Experiment:
             threads that were once started change what code without threads takes, and not for variants with a server,
             files, libraries or C.
         quick_on: Which of the interpreters found a run of quick size takes, unless the user names some.
+        said: What was made of it, in sentences, where a run says so itself.
         anchors: Labels of variants that are measured first. Of the others each cell's figures are then predicted from those
             and from what the machine's operations cost, and stored, before its first launch; () where nothing is predicted.
     """
@@ -446,6 +447,7 @@ class Experiment:
     turns: bool = False
     quick_on: Callable[[Sequence[Interpreter]], Sequence[Interpreter]] = _all_of_them
     anchors: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
 
 
 @final
@@ -460,3 +462,4 @@ class Declared:
     metric: str
     baseline: str
     besides: tuple[tuple[str, str], ...] = ()
+    said: tuple[str, ...] = ()

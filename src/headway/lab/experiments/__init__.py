@@ -49,6 +49,7 @@ def declared_experiment(declared: Declared) -> Experiment:
         variants=nothing,
         metric=declared.metric,
         besides=declared.besides,
+        said=declared.said,
         shows="ratios" if declared.baseline else "levels",
     )
 

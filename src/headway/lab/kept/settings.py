@@ -108,4 +108,4 @@ class Settings:
 
 def _declared(values: Mapping[str, Any]) -> Declared:
     besides = tuple((str(metric), str(words)) for metric, words in values["besides"])
-    return typed(Declared(**{**values, "besides": besides}))
+    return typed(Declared(**{**values, "besides": besides, "said": tuple(map(str, values.get("said", ())))}))

@@ -18,7 +18,8 @@ _NAMED = 4
 
 
 def experiment_notes(run: Run, experiment: Experiment) -> Iterator[str]:
-    """Yield two modes, outliers, warm-up, busy cores, a GIL that came back, and interpreters that quick size spares."""
+    """Yield what was said of it, two modes, outliers, warm-up, busy cores, a GIL that came back, and interpreters that quick size spares."""
+    yield from experiment.said
     two_modes, courses, outliers_found = [], Counter[str](), stats.Outliers(0, 0)
     unit = unit_of_experiment(experiment)
     for result in run.of(experiment.name):
