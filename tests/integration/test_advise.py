@@ -1,20 +1,15 @@
 """`headway advise` on real interpreters: what it finds out about a function, which strangers it stands, what it leaves alone."""
 
-import contextlib
-import json
-import os
 import re
-import signal
 import subprocess
 import sys
 import sysconfig
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from advised_app import APP, CORES, FOUND, interpreter, made
 
-from headway import lab
 from headway.advice.asking import ask
 from headway.advice.elsewhere import places
 from headway.advice.examined import examine
@@ -22,85 +17,19 @@ from headway.advice.holds import Holds, look
 from headway.advice.observing import observed
 from headway.advice.target import parse_target, with_inputs, with_json
 from headway.errors import UsageError
-from headway.host.interpreters import discover, select
+from headway.host.interpreters import select
 from headway.host.keeper import Keeper
-from headway.host.machine import this_machine
 from headway.native import library_path
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-HEADWAY = [sys.executable, "-m", "headway"]
-FOUND = discover()[0]
-CORES = this_machine().cores
 WITH_GIL = [one.name for one in select(FOUND) if not one.free_threaded]
-
-APP = """
-import json, os, random, re, signal, sys, threading, time, zlib
-TEXT = "travellers left for platform nine " * 3000
-DATA = TEXT.encode() * 4
-COUNT, SEEN = 0, []
-examples = [(1000,), (2000,)]
-
-def match(): return len(re.findall(r"(\\w)\\w*\\1", TEXT))
-def pack(): return len(zlib.compress(DATA))
-def count(size=20000):
-    total = 0
-    for number in range(size):
-        total += number & 3
-    return total
-def both(): return match(), pack()
-def numbers(size=3000):
-    for number in range(size):
-        yield number
-async def wait(seconds=0.002):
-    import asyncio
-    await asyncio.sleep(seconds)
-    return seconds
-lazy = lambda: iter_of(3)
-def iter_of(size): return (number for number in range(size))
-def keyed(*, size): return size
-def changes():
-    global COUNT
-    COUNT += 1
-    SEEN.append(COUNT)
-    random.random()
-    os.environ["HEADWAY_TEST"] = str(COUNT)
-    with open("left.txt", "w") as file:
-        file.write("x")
-    return COUNT
-def steady(): return random.Random(3).random()
-def crashes(): os.kill(os.getpid(), signal.SIGSEGV)
-def leaves(): sys.exit(3)
-def leaves_at_once(): os._exit(7)
-def raises(): raise ValueError("no platform")
-def prints():
-    print("x" * 100000)
-    sys.stderr.write("y" * 1000)
-    return 1
-def starts():
-    import subprocess
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
-def hangs():
-    while True: time.sleep(60)
-def main_thread_only(): signal.signal(signal.SIGUSR1, signal.SIG_DFL)
-def a_lock(): return threading.Lock()
-def closes_over(factor=2):
-    return factor
-closure = (lambda factor: lambda: factor)(3)
-"""
 
 
 @pytest.fixture
 def app(tmp_path, monkeypatch):
-    """A folder with the functions above, which is the current one."""
-    (tmp_path / "app.py").write_text(APP)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PYTHONPATH", raising=False)
-    return tmp_path
-
-
-def interpreter(name="3.13"):
-    return select(FOUND, [name])[0]
+    """A folder with the functions, which is the current one."""
+    return made(tmp_path, monkeypatch)
 
 
 def asked(name, *, on="3.13", limit_s=30.0):
@@ -125,7 +54,8 @@ def test_a_function_is_examined(app, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("count", "plain"), ("numbers", "generator"), ("lazy", "generator"), ("wait", "async")]
+    ("name", "kind"),
+    [("count", "plain"), ("numbers", "generator"), ("lazy", "generator"), ("wait", "async"), ("wrapped", "async")],
 )
 def test_the_kind_of_a_function(app, name, kind):
     """Plain, a generator, one that returns a generator, async."""
@@ -140,6 +70,8 @@ def test_the_kind_of_a_function(app, name, kind):
         ("leaves_at_once", "exit code 7 in its first call"),
         ("raises", r"ValueError: no platform \(.*app.py:\d+\)"),
         ("starts", "leaves a process behind"),
+        ("forks", "its child comes back from the call"),
+        ("closes_all", "closed a descriptor"),
         ("keyed", "takes arguments"),
         ("raise", "app has no raise; did you mean raises"),
         ("COUNT", "cannot be called"),
@@ -151,6 +83,28 @@ def test_a_stranger_is_a_clear_answer(app, name, words):
     assert seen.function is None
     assert re.search(words, seen.error), seen.error
     assert "strangers" not in seen.detail
+
+
+def test_odd_functions_are_no_reason_to_fail(app):
+    """Output that is closed, NaN, and what is set by the first call only."""
+    assert asked("app:closes_stdout").error == ""
+    assert not asked("app:nan").function.differs
+    assert ("environment", "HEADWAY_ONCE") in asked("app:sets_once").function.effects
+
+
+def test_arguments_that_a_call_changes_are_made_anew(app):
+    """One after the other and in threads each sample has what processes have."""
+    target = with_json(parse_target("app:sorts"), '{"values": [3, 1, 2]}')
+    function = examine(target, interpreter(), CORES, limit_s=30).function
+    assert function.changes_arguments
+    assert "arguments" in {kind for kind, _ in function.effects}
+
+
+def test_threads_of_a_functions_own_are_not_taken_for_waiting(app):
+    """Their holds are not this thread's."""
+    target = parse_target("app:with_threads")
+    seen = examine(target, interpreter(), CORES, limit_s=30)
+    assert "threads of its own" in look(target, seen.place, seen.function, CORES)
 
 
 def test_a_function_that_hangs_is_ended(app):
@@ -291,144 +245,7 @@ def test_arguments_are_taken_from_a_command_that_calls_it(app, monkeypatch):
         pass
 
 
-# ---------------------------------------------------------------- the whole
-
-
-def advised(*words, folder, check=True):
-    done = subprocess.run(
-        [*HEADWAY, "advise", *words], cwd=folder, capture_output=True, text=True, timeout=250, check=False
-    )
-    assert not check or done.returncode == 0, done.stderr
-    assert "src/headway" not in done.stderr
-    return done
-
-
-def test_a_function_is_advised_on(app):
-    """The answer, its reasons and its launches, of a function that keeps the GIL in one call of C."""
-    done = advised(
-        "app:match",
-        "--json",
-        "--budget",
-        "12",
-        "--interpreter",
-        "none",
-        "--python",
-        interpreter().executable,
-        folder=app,
-    )
-    found = json.loads(done.stdout)
-    models = {one["model"]: one for one in found["contenders"]}
-    assert set(models) == {"serial", "threads", "interpreters", "processes-forkserver"}
-    assert all(one["failed"] == "" and one["call_s"]["value"] > 0 for one in models.values())
-    assert models["processes-forkserver"]["worker_pss_bytes"] > 1 << 20
-    assert found["holds"]["releases"] == "no"
-    assert "re.Pattern.findall" in found["holds"]["longest"]["call"]
-    assert "from app import match" in found["code"]
-    compile(found["code"], "code", "exec")
-    run = lab.load_run(found["run"])
-    assert {one.cell.series for one in run.of("advise app:match")} == set(models)
-    assert run.header.complete
-
-
-def test_text_is_readable_and_the_run_is_reported(app):
-    """Without colour in a pipe; its page and its tables are there."""
-    done = advised("app:count", "--budget", "5", "--interpreter", "none", "--html", "page.html", folder=app)
-    assert "call after the other" in done.stdout.splitlines()[1]
-    assert "To paste" in done.stdout
-    assert "\x1b" not in done.stdout
-    assert (app / "page.html").stat().st_size > 10_000
-    report = subprocess.run([*HEADWAY, "report"], capture_output=True, text=True, check=True, timeout=60)
-    assert "Which concurrency model for app:count?" in report.stdout
-
-
-def test_coroutines_run_side_by_side(app):
-    """What waits in a loop is advised to be gathered."""
-    done = advised("app:wait", "--json", "--budget", "30", "--interpreter", "none", folder=app)
-    found = json.loads(done.stdout)
-    assert found["verdict"]["model"] == "asyncio"
-    assert found["verdict"]["outcome"] == "faster"
-    assert "asyncio.gather" in found["code"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["app"], "names no function"),
-        (["app:raises", "--budget", "5"], "ValueError: no platform"),
-        (["app:count", "--args", "{"], "are no JSON"),
-        (["app:count", "--budget", "1"], "no number of seconds"),
-        (["app:count", "--observe", ""], "no command to observe"),
-        (["app:count", "--html", "no/such/folder.html"], "is not there"),
-    ],
-)
-def test_bad_input_is_told(app, words, said):
-    """Before anything long, with a hint, and nothing on stdout."""
-    done = advised(*words, folder=app, check=False)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert "hint:" in done.stderr
-    assert done.stdout == ""
-
-
-def _alive(mark):
-    found = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError):
-                if mark in Path(f"/proc/{entry}/cmdline").read_bytes():
-                    found.append(int(entry))
-    return found
-
-
-def test_processes_that_a_function_leaves_are_ended(app):
-    """Also those in sessions of their own."""
-    mark = f"time.sleep({int(time.time() * 1000) % 10**6 + 10**6})"
-    (app / "app.py").write_text(APP.replace("time.sleep(600)", mark))
-    done = advised("app:starts", folder=app, check=False)
-    assert "leaves a process behind" in done.stderr
-    assert _alive(mark.encode()) == []
-
-
-def test_ctrl_c_leaves_nothing(app):
-    """No process, no traceback."""
-    with subprocess.Popen(
-        [*HEADWAY, "advise", "app:match", "--interpreter", "none"], cwd=app, stderr=subprocess.PIPE, text=True
-    ) as process:
-        for line in process.stderr:
-            if "models against each other" in line:
-                process.send_signal(signal.SIGINT)
-                break
-        process.stderr.read()
-        assert process.wait(60) == 130
-    deadline_s = time.monotonic() + 30
-    while mine := [one for one in _alive(b"headway_agent") if _of(one, app)]:
-        assert time.monotonic() < deadline_s, mine
-        time.sleep(0.01)
-
-
-def _of(pid, folder):
-    with contextlib.suppress(OSError):
-        return str(folder).encode() in Path(f"/proc/{pid}/environ").read_bytes()
-    return False
-
-
-def test_the_function_of_a_script_is_advised_on(app):
-    """Under the guard; without it, it says what to do."""
-    (app / "script.py").write_text(
-        "import headway\n\ndef double(number):\n    return 2 * number\n\n"
-        'if __name__ == "__main__":\n'
-        "    found = headway.advise(double, [3, (4,)], budget_s=5, interpreters=[])\n"
-        "    print(found.function.inputs, found.verdict.model)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "script.py"], cwd=app, capture_output=True, text=True, check=False, timeout=200
-    )
-    assert done.stdout.split() == ["2", "serial"], done.stderr
-    (app / "unguarded.py").write_text("import headway\ndef f(): pass\nheadway.advise(f)\n")
-    done = subprocess.run(
-        [sys.executable, "unguarded.py"], cwd=app, capture_output=True, text=True, check=False, timeout=200
-    )
-    assert '__name__ == "__main__"' in done.stderr
+# ---------------------------------------------------------------- other interpreters
 
 
 def test_another_interpreter_without_the_imports_is_told_about(app):

@@ -192,6 +192,31 @@ def test_nothing_is_faster():
     assert found.runner_up == ""
 
 
+def test_what_no_code_can_be_given_for_is_told_and_not_advised():
+    """Sub-interpreters of 3.12 and 3.13 have no pool of the standard library's."""
+    one = [contender("serial", 1), contender("interpreters", 1.9), contender("processes-forkserver", 1.5)]
+    found = decide(
+        one, (), between(*one), FUNCTION, HOLDS, (), (), "3.13", without={"interpreters": "it came with 3.14"}
+    )
+    assert found.model == "processes-forkserver"
+    assert any(line.startswith("2 interpreters: 1.90") and "it came with 3.14" in line for line in found.lines)
+
+
+def test_a_wide_interval_is_no_nothing():
+    """A model that may be half as quick again is not said to give nothing."""
+    found = verdict(
+        contender("serial", 1), contender("threads", 0.99, spread=0.5), contender("processes-forkserver", 1.8)
+    )
+    assert any("2 threads are not shown to help" in line for line in found.lines)
+    alone = verdict(contender("serial", 1), contender("threads", 0.99, spread=0.5))
+    assert alone.outcome == "unsure"
+
+
+def test_results_that_are_large_are_few():
+    """All results of a sample are there at a time."""
+    assert sizes_of(replace(FUNCTION, call_s=1e-7, result_bytes=100 << 20), 2, None).tasks == 2
+
+
 def test_what_cannot_be_told_is_not_said_as_if_it_were():
     """An interval that holds 1 is no gain."""
     found = verdict(contender("serial", 1), contender("threads", 1.3, spread=0.6))
@@ -316,7 +341,7 @@ def test_code_is_python(kind, model, tmp_path):
     if model == "asyncio" and not kind.startswith("async"):
         return
     target = parse_target("app:resize", cwd=tmp_path)
-    code = code_for(target, replace(FUNCTION, kind=kind), model, 4, own_gil_pool=True)
+    code = code_for(target, replace(FUNCTION, kind=kind), model, 4)
     compile(code, "pasted", "exec")
     assert "from app import resize" in code
 

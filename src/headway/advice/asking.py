@@ -19,6 +19,8 @@ from headway.lab.launching.launch import agent_process
 __all__ = ["Answer", "ask"]
 
 _STDERR_KEPT_BYTES = 16 * 1024
+_CLOSED = 86
+"""Exit code of `strangers.examine` where it cannot answer any more."""
 
 
 @final
@@ -107,10 +109,19 @@ def ask(
     if not in_time:
         ended = f"did not come to an end within {limit_s:g} s {doing}"
     elif code is not None and code < 0:
-        ended = f"was killed by {signal.Signals(-code).name} {doing}"
+        ended = f"was killed by {_signal(-code)} {doing}"
+    elif code == _CLOSED:
+        ended = f"closed a descriptor that is not its own {doing}"
     elif not any("error" in one for one in stages.values()) and _LAST.get(what, what) not in stages:
         ended = f"ended with exit code {code} {doing}"
     return Answer(stages, ended, said)
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> int | None:
@@ -153,5 +164,8 @@ def _stages(data: bytes) -> tuple[dict[str, dict[str, Any]], str]:
         if isinstance(answer, dict):
             begun = str(answer.get("begun", begun))
             if "stage" in answer:
-                stages[str(answer.pop("stage"))] = answer
+                stage = str(answer.pop("stage"))
+                # What went wrong stays: a forked child may have said so, and its parent goes on.
+                if not stages.get(stage, {}).get("error"):
+                    stages[stage] = answer
     return stages, begun

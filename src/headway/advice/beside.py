@@ -44,9 +44,9 @@ def break_evens(
         model, workers = cell.series, sizes.workers[cell.series]
         size, why = None, ""
         if model == "threads" and home.gil and parts["shares"]["held"] > 0.95:
-            why = "it holds the GIL all the time: threads of any size take turns"
+            why = "it holds the GIL all the time, so threads of any size take turns"
         elif session.spent_s > _PAYS_UNTIL * budget_s:
-            why = "the budget was spent"
+            why = "the time was up before they were looked at"
         else:
             session.say(f"from which size on do {words(model, workers)} pay?")
 
@@ -74,7 +74,12 @@ def break_evens(
 
             ratio = results[cell.key].ratio_to(results[cells[0].key], METRIC)
             size, why = break_even.find_size(
-                words(model, workers), variant, function, launch, measured=ratio.value if ratio is not None else None
+                words(model, workers),
+                variant,
+                function,
+                launch,
+                measured=ratio.value if ratio is not None else None,
+                time_left=lambda: session.spent_s < _PAYS_UNTIL * budget_s,
             )
         tasks, no_tasks = break_even.find_tasks(results[cell.key], results[cells[0].key], sizes.tasks)
         found.append(BreakEven(model, size, tasks, why or no_tasks))

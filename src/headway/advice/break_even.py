@@ -7,6 +7,7 @@ the logarithms of ratio and size. At the function's own size the race has measur
 than the stand-in is added at every size.
 """
 
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -93,6 +94,7 @@ def find_size(
     launch: Callable[[Variant, int], Launch],
     *,
     measured: float | None = None,
+    time_left: Callable[[], bool] = lambda: True,
 ) -> tuple[stats.Interval | None, str]:
     """Return the size of a task from which a model's pool pays, or None and why.
 
@@ -104,13 +106,17 @@ def find_size(
         measured: What the function itself takes in the pool over one after the other, at its own size. Where the stand-in takes less
             at that size (the function wants memory or a lock that its stand-in does not), it is taken to take longer by the same share
             at all sizes. None: nothing is known.
+        time_left: Asked before each launch but the first.
     """
+    if function.call_s > _MOST_S:
+        measured = None  # its own size is far from where it turns, and takes its time
+    blocks = itertools.count()
     least_s = max(_SMALLEST_S, function.pickle_s / 2)
     sizes_s = [least_s * step for step in _COARSE]
     excess = 0.0
     for _ in range(2):
         asked_s = sorted({*sizes_s, function.call_s}) if measured is not None else sizes_s
-        first = launch(variant(asked_s), 0)
+        first = launch(variant(asked_s), next(blocks))
         if first.status != "ok":
             return None, first.reason
         points = _points(asked_s, first.samples)
@@ -122,9 +128,11 @@ def find_size(
         sizes_s = [size_s * _COARSE[-1] / 4 for size_s in sizes_s[:4]]
     if about_s is None:
         return None, f"tasks of {asked_s[-1] * 1e3:.3g} ms gain nothing from {model}"
+    if not time_left():
+        return None, "the time was up before it was known"
     fine_s = [about_s * step for step in _FINE]
     asked_s = [*fine_s, function.call_s] if measured is not None else fine_s
-    launches = [launch(variant(asked_s), block) for block in range(1, 1 + _LAUNCHES)]
+    launches = [launch(variant(asked_s), next(blocks)) for place in range(_LAUNCHES) if place == 0 or time_left()]
     by_launch = [_points(asked_s, one.samples) for one in launches if one.status == "ok"]
     if measured is not None:
         # Of all launches together: one says little.

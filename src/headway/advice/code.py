@@ -14,11 +14,36 @@ def _call(function: Function, name: str) -> str:
 
 
 def _importable(target: Target) -> str:
+    """Return lines that import the function and have its inputs: a tuple of arguments for each call."""
     first = target.name.partition(".")[0]
-    return f"from {target.module} import {first}"
+    inputs, importing = target.inputs, f"from {target.module} import {first}"
+    if inputs["kind"] == "json" and isinstance(inputs["value"], dict):
+        by_name = ", ".join(f"{key}={value!r}" for key, value in inputs["value"].items())
+        # Found by its name in other processes, which a partial of it is, too.
+        return f"{importing}\n\n{_ITEMS} = [()]  # for each call, its arguments besides {by_name}"
+    if inputs["kind"] == "json":
+        return f"{importing}\n\n{_ITEMS} = [{tuple(inputs['value'])!r}]  # for each call, its arguments"
+    if inputs["kind"] == "named":
+        name = inputs["name"]
+        where = f"from {inputs['module']} import {name.partition('.')[0]}"
+        importing += "" if where == importing else f"\n{where}"
+        elements = f"{name}() if callable({name}) else {name}"
+        return f"{importing}\n\n{_ITEMS} = [one if isinstance(one, tuple) else (one,) for one in ({elements})]"
+    if inputs["kind"] == "none":
+        return f"{importing}\n\n{_ITEMS} = [()] * 10  # as many calls as you need"
+    return f"{importing}\n\n{_ITEMS} = [...]  # for each call, a tuple of its arguments"
 
 
-def code_for(target: Target, function: Function, model: str, workers: int, *, own_gil_pool: bool) -> str:
+def _called(target: Target) -> str:
+    """Return the function as an expression: with the arguments by name that it is to have."""
+    inputs = target.inputs
+    if inputs["kind"] == "json" and isinstance(inputs["value"], dict) and inputs["value"]:
+        by_name = ", ".join(f"{key}={value!r}" for key, value in inputs["value"].items())
+        return f"functools.partial({target.name}, {by_name})"
+    return target.name
+
+
+def code_for(target: Target, function: Function, model: str, workers: int) -> str:
     """Return code that runs the function by a model.
 
     Args:
@@ -26,18 +51,17 @@ def code_for(target: Target, function: Function, model: str, workers: int, *, ow
         function: What kind it is.
         model: The model.
         workers: How many.
-        own_gil_pool: The interpreter has `InterpreterPoolExecutor` (3.14 and later).
     """
-    name, importing = target.name, _importable(target)
+    name, importing = _called(target), _importable(target)
     if function.kind.startswith("async"):
         return _async_code(function, name, importing, model, workers)
     if model == "serial":
-        return f"{importing}\n\nresults = [{_call(function, name)} for args in {_ITEMS}]  # as it is\n"
+        needed = "import functools\n" if name.startswith("functools") else ""
+        return f"{needed}{importing}\n\nresults = [{_call(function, name)} for args in {_ITEMS}]  # as it is\n"
     pools = {
         "threads": ("from concurrent.futures import ThreadPoolExecutor", f"ThreadPoolExecutor({workers})"),
         "interpreters": (
-            "from concurrent.futures import InterpreterPoolExecutor"
-            + ("" if own_gil_pool else "  # CPython 3.14 and later"),
+            "from concurrent.futures import InterpreterPoolExecutor  # CPython 3.14 and later",
             f"InterpreterPoolExecutor({workers})",
         ),
         "processes-forkserver": (
@@ -66,22 +90,25 @@ def code_for(target: Target, function: Function, model: str, workers: int, *, ow
             f"# where one machine is not enough, with Dask:\n"
             f"#     dask.distributed.Client(address).map(lambda args: {task}(*args), {_ITEMS})\n"
         )
-    return code
+    return f"import functools\n{code}" if name.startswith("functools") else code
 
 
 def _async_code(function: Function, name: str, importing: str, model: str, workers: int) -> str:
     each = f"{name}(*args)"
+    imports = "import functools\n" if name.startswith("functools") else ""
     if function.kind == "async generator":
         importing += f"\n\n\nasync def whole(*args):\n    return [one async for one in {name}(*args)]"
         each = "whole(*args)"
     if model == "asyncio":
         return (
-            f"import asyncio\n\n{importing}\n\n\nasync def main():\n"
+            f"{imports}import asyncio\n\n{importing}\n\n\nasync def main():\n"
             f"    return await asyncio.gather(*({each} for args in {_ITEMS}))\n"
         )
     if model == "serial":
-        return f"{importing}\n\n\nasync def main():\n    return [await {each} for args in {_ITEMS}]  # as it is\n"
-    return _blocking(importing, each, model, workers)
+        return (
+            f"{imports}{importing}\n\n\nasync def main():\n    return [await {each} for args in {_ITEMS}]  # as it is\n"
+        )
+    return imports + _blocking(importing, each, model, workers)
 
 
 def _blocking(importing: str, each: str, model: str, workers: int) -> str:
@@ -132,6 +159,13 @@ def _first_arguments(target: Target) -> tuple[str, str]:
             return "".join(f", {key}={one!r}" for key, one in value.items()), ""
         return "".join(f", {one!r}" for one in value), ""
     if inputs["kind"] == "named":
-        name = inputs["name"].partition(".")[0]
-        return ", *example", f"from {inputs['module']} import {name}\n\nexample = next(iter({inputs['name']}))\n"
+        name = inputs["name"]
+        elements = f"{name}() if callable({name}) else {name}"
+        return (
+            ", *example",
+            (
+                f"from {inputs['module']} import {name.partition('.')[0]}\n\n"
+                f"example = next(iter({elements}))\nexample = example if isinstance(example, tuple) else (example,)\n"
+            ),
+        )
     return "", ""

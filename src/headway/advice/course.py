@@ -3,7 +3,7 @@
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,9 +17,11 @@ from headway.advice.models import sizes_of
 from headway.advice.racing import METRIC, Race
 from headway.advice.request import AdviceRequest, own_interpreter
 from headway.advice.session import CALL_LIMIT_S, Say, Session
-from headway.advice.values import Advice
+from headway.advice.values import Advice, Contender
 from headway.advice.verdict import decide
 from headway.errors import UsageError
+from headway.host.children import marked
+from headway.host.interpreters import Interpreter
 from headway.host.keeper import Keeper
 from headway.host.paths import default_store
 from headway.host.reaping import end_marked
@@ -36,6 +38,8 @@ ADVISING = "HEADWAY_ADVISING"
 _BUDGET_S, _LONG_BUDGET_S = 50.0, 150.0
 """For functions that take less than `_LONG_S`, and for longer ones."""
 _LONG_S = 0.1
+_LEAST_LIMIT_S, _PATIENCE = 15.0, 6
+"""Seconds that a launch may take at least, and how many times as long as calls one after the other."""
 _RACE_UNTIL = 0.6
 """Of the budget, what may be gone when the race ends; what comes after it shares the rest."""
 
@@ -77,11 +81,10 @@ def advise(request: AdviceRequest, *, say: Say = _mute) -> Advice:
 def _advising() -> Iterator[None]:
     """Mark what we start, and end what of it is left: a function may leave processes in sessions of their own."""
     mark = f"{os.getpid()}-{secrets.token_hex(8)}"
-    os.environ[ADVISING] = mark
     try:
-        yield
+        with marked(ADVISING, mark):
+            yield
     finally:
-        os.environ.pop(ADVISING, None)
         end_marked(ADVISING, mark)
 
 
@@ -94,7 +97,6 @@ def _advise(session: Session) -> Advice:
         raise refuse(home, target)
     function = home.function
     budget_s = request.budget_s or (_BUDGET_S if function.call_s < _LONG_S else _LONG_BUDGET_S)
-    session.limit_s = max(CALL_LIMIT_S, 60 * function.call_s)
     seen, why = _look(session, home.place, function)
     others, refusals, notes = places(
         target,
@@ -106,6 +108,9 @@ def _advise(session: Session) -> Advice:
         say=session.say,
     )
     sizes = sizes_of(function, len(machine.cores), request.workers)
+    # One that hangs must not take the time of all.
+    alone_s = sizes.tasks * function.call_s * (sizes.samples + sizes.warmups + 1)
+    session.limit_s = max(_LEAST_LIMIT_S, _PATIENCE * (alone_s + home.place.import_s))
     cells = session.cells(home.place, others, function, sizes)
     session.open_run(home.place, others, [*home.place.refusals, *refusals], budget_s)
     for cell in cells:
@@ -142,7 +147,7 @@ def _advise(session: Session) -> Advice:
         if one.interpreter == other.interpreter == own.id
         and (ratio := results[one.key].ratio_to(results[other.key], METRIC)) is not None
     }
-    verdict = decide(at_home, away, between, function, seen, all_refusals, pays, own.name)
+    verdict = decide(at_home, away, between, function, seen, all_refusals, pays, own.name, without=_not_to_be_had(own))
     session.end_run([verdict.sentence, *verdict.lines])
     predicted: tuple[Any, ...] = ()
     server: tuple[str, ...] = ()
@@ -166,11 +171,26 @@ def _advise(session: Session) -> Advice:
         lags=tuple(late),
         predicted=predicted,
         server=server,
-        notes=(*_notes(home, function), *notes),
-        code=code_for(target, function, verdict.model, workers, own_gil_pool=own.cross_interpreter_queue),
+        notes=(*_notes(home, function), *_failures(at_home), *notes),
+        code=code_for(target, function, verdict.model, workers),
         test=guard_for(target, function, verdict.model, workers, _least(verdict.speed_up)),
         spent_s=session.spent_s,
     )
+
+
+def _failures(contenders: Sequence[Contender]) -> list[str]:
+    return [
+        f"{one.words}: {one.failures} of {one.failures + one.launches} launches failed: {one.failed}"
+        for one in contenders
+        if one.failures and one.launches
+    ]
+
+
+def _not_to_be_had(own: Interpreter) -> dict[str, str]:
+    """Return models that can be measured here and not be used: no code could be given for them."""
+    if own.cross_interpreter_queue:
+        return {}
+    return {"interpreters": "InterpreterPoolExecutor came with CPython 3.14"}
 
 
 def _least(speed_up: stats.Interval | None) -> float:

@@ -72,6 +72,11 @@ def advise(
 def _target_of(function: Callable[..., Any]) -> Target:
     name = getattr(function, "__qualname__", "")
     module = inspect.getmodule(function)
+    if inspect.ismethod(function):
+        raise UsageError(
+            f"{name} is a method of an object, which no other process has",
+            hint="advise on a function that makes the object",
+        )
     if not name or module is None or "<" in name:
         raise UsageError(
             f"{name or function!r} cannot be found by another process",

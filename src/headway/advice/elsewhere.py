@@ -66,7 +66,8 @@ def places(
                     f"{interpreter.name} was not tried: the function imports {shown}; `--install` gets that for it, into the cache"
                 )
                 continue
-            folder, problem = _installed(interpreter, home.distributions, say)
+            folder, problem, note = _installed(interpreter, home.distributions, say)
+            notes += [note] if note else []
             if problem:
                 refusals.append(Refusal(interpreter.name, "", f"its imports cannot be had there: {problem}"))
                 continue
@@ -85,8 +86,8 @@ def places(
 
 def _installed(
     interpreter: Interpreter, distributions: Mapping[str, str], say: Callable[[str], None]
-) -> tuple[Path, str]:
-    """Return the folder of these distributions for an interpreter, installed with uv where they are not there yet; or why not.
+) -> tuple[Path, str, str]:
+    """Return the folder of these distributions for an interpreter, installed with uv where they are not there yet; why not; a note.
 
     The versions of the user's own environment, or where those have no wheel for the interpreter, whichever has one.
     """
@@ -94,15 +95,19 @@ def _installed(
     identity = "|".join([interpreter.executable, interpreter.version, *pinned])
     folder = libraries_folder() / f"advise-{interpreter.name}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
     if (folder / _DONE).is_file():
-        return folder, ""
+        return folder, "", (folder / _DONE).read_text()
     uv = find_uv()
     if not uv:
-        return folder, "they are installed with uv, which is not there (put uv on PATH, or set HEADWAY_UV)"
-    say(f"installing {', '.join(pinned)} for {interpreter.name}, into {folder}")
-    problem = ""
+        return folder, "they are installed with uv, which is not there (put uv on PATH, or set HEADWAY_UV)", ""
+    problem = note = ""
     for wanted in (pinned, sorted(distributions)):
+        if wanted is not pinned:
+            note = (
+                f"on {interpreter.name} the imports are of other versions, as there are no wheels of yours: {problem}"
+            )
+        say(f"installing {', '.join(wanted)} for {interpreter.name}, into {folder}")
         if not remove_own(folder):
-            return folder, f"{folder} is there and was not made by Headway"
+            return folder, f"{folder} is there and was not made by Headway", ""
         folder.mkdir(parents=True)
         mark(folder)
         command = [uv, "pip", "install", "--quiet", "--no-python-downloads", "--only-binary", ":all:"]
@@ -122,9 +127,9 @@ def _installed(
             problem = str(error)
             continue
         if done.returncode == 0:
-            (folder / _DONE).write_text("\n".join(wanted))
-            return folder, ""
+            (folder / _DONE).write_text(note)
+            return folder, "", note
         lines = [line.strip(" │├╰─▶×") for line in done.stderr.splitlines()]  # noqa: RUF001
         problem = next((line for line in lines if line), "uv gave no reason")
     remove_own(folder)
-    return folder, problem
+    return folder, problem, ""

@@ -50,6 +50,7 @@ class Function:
         pickle_s: To pickle and unpickle the arguments and the result once.
         result: The type of its result.
         differs: Two calls with the same arguments gave different results.
+        changes_arguments: A call changes what it is given.
         effects: What it changes besides its result: (kind, words).
     """
 
@@ -66,6 +67,7 @@ class Function:
     pickle_s: float
     result: str
     differs: bool
+    changes_arguments: bool = False
     effects: tuple[tuple[str, str], ...] = ()
 
 
@@ -189,6 +191,7 @@ def _function(answer: Answer) -> Function:
         pickle_s=inputs["pickle_s"] + again["result_pickle_s"],
         result=call["result"],
         differs=again["differs"],
+        changes_arguments=again["changes_arguments"],
         effects=tuple((kind, words) for kind, words in again["effects"]),
     )
 

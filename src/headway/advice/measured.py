@@ -19,10 +19,6 @@ def contender(result: CellResult, serial: CellResult, sizes: Sizes, name: str) -
     ratio = serial.ratio_to(result, METRIC) if result is not serial else None
     workers = sizes.workers[cell.series]
 
-    def mean(metric: str) -> float:
-        values = result.values(metric)
-        return statistics.fmean(values) if values else 0.0
-
     def memory(of: CellResult) -> float:
         details = [one.launch.facts.get("details", {}) for one in of.ok]
         known = [one for one in details if one.get("own_pss_bytes")]
@@ -39,13 +35,25 @@ def contender(result: CellResult, serial: CellResult, sizes: Sizes, name: str) -
         launches=len(result.ok),
         call_s=_scaled(taken, 1 / sizes.tasks),
         speed_up=ratio,
-        start_s=mean("pool_start_s") + max(0.0, mean("first_work_s") - mean(METRIC))
-        if cell.series != "serial"
-        else 0.0,
+        start_s=_start_s(result, serial) if cell.series != "serial" else 0.0,
         pss_bytes=memory(result),
         worker_pss_bytes=max(0.0, memory(result) - memory(serial)) / workers if workers > 1 else 0.0,
-        failed="" if result.ok else failed,
+        failures=len(result.launches) - len(result.ok),
+        failed=failed,
     )
+
+
+def _start_s(result: CellResult, serial: CellResult) -> float:
+    """Return what a pool's start takes: its own, and what its first sample takes longer than one after the other's first does."""
+    found = []
+    for of in (result, serial):
+        first = [
+            stats.launch_value(one.launch.samples["first_work_s"]) - stats.launch_value(one.launch.samples[METRIC])
+            for one in of.ok
+        ]
+        found.append(statistics.fmean(first) if first else 0.0)
+    own = result.values("pool_start_s")
+    return (statistics.fmean(own) if own else 0.0) + max(0.0, found[0] - found[1])
 
 
 def level(result: CellResult) -> float:

@@ -28,6 +28,7 @@ _SAMPLE_S = 0.12
 """So long takes a sample one call after the other, where that many calls are not too many."""
 _MOST_SERIAL_S = 4.0
 _MOST_TASKS = 2_000
+_MOST_BYTES = 256 << 20
 _MOST_WORKERS = 32
 _MOST_PROCESSES = 8
 _SHORT_S = 0.5
@@ -88,6 +89,9 @@ def sizes_of(function: Function, cores: int, workers: int | None) -> Sizes:
         tasks = max(2 * min(wanted, cores), int(_MOST_SERIAL_S / call_s))
         wanted = wanted if workers else min(wanted, max(2, tasks // 2))
     tasks = min(max(tasks, function.inputs if function.inputs * call_s < _MOST_SERIAL_S else 0), _MOST_TASKS)
+    # All results of a sample are there at a time, and of pools all arguments.
+    each_bytes = function.input_bytes + function.result_bytes
+    tasks = max(2, min(tasks, _MOST_BYTES // max(1, each_bytes)))
     processes = workers or min(wanted, max(cores, _MOST_PROCESSES))
     by_model = {
         "serial": 1,

@@ -20,7 +20,8 @@ def observed(target: Target, command: str, python: str, say: Callable[[str], Non
     """Run a command and give the target with the arguments that it called the function with; as it is without a command.
 
     Every Python that the command starts puts our code around the function when its module is imported, which pickles the
-    arguments before each call and then calls the function; nothing else is changed. The pickles go when the block is left.
+    arguments before each call and then calls the function. A plain or async function alone: a class, or what functools makes, may be
+    asked for more than to be called, and stays as it is. The pickles go when the block is left.
 
     Args:
         target: The function.

@@ -88,6 +88,7 @@ class Session:
             "target": self.request.target.job(),
             "kind": function.kind,
             "workers": more.pop("workers"),
+            "fresh": function.changes_arguments,
             **more.pop("params", {}),
         }
         return Variant(

@@ -21,9 +21,9 @@ class BreakEven:
 
     Attributes:
         model: Which.
-        size_s: What a task must take, one after the other, where the pool is there and tasks are many; None: at no size.
+        size_s: What a task must take, one after the other, where the pool is there and tasks are many; None: see `why`.
         tasks: How many tasks of this function it takes to pay for the pool's start, too; None: no number of them.
-        why: Why there is none, or how sizes were made.
+        why: Why there is no size, in a sentence.
     """
 
     model: str
@@ -48,7 +48,8 @@ class Contender:
         start_s: What its pool takes to start, with the import of the function's module in each worker.
         pss_bytes: Memory of all its processes.
         worker_pss_bytes: Memory that each further worker costs.
-        failed: Why it failed; "" where it did not.
+        failures: How many of its launches failed.
+        failed: Why the first of them did; "" for none.
     """
 
     interpreter: str
@@ -61,6 +62,7 @@ class Contender:
     start_s: float = 0.0
     pss_bytes: float = 0.0
     worker_pss_bytes: float = 0.0
+    failures: int = 0
     failed: str = ""
 
 

@@ -14,6 +14,9 @@ from headway.report.figures import number, ratio, seconds
 
 __all__ = ["decide", "interval"]
 
+_PERHAPS = 0.8
+"""A speed-up that is likely less than this is none, however wide its interval."""
+
 _TELLING = 50
 """An interval with ends further apart tells no more than its middle."""
 
@@ -51,6 +54,8 @@ def decide(
     refusals: Sequence[Refusal],
     break_even: Sequence[BreakEven],
     interpreter: str,
+    *,
+    without: Mapping[str, str] | None = None,
 ) -> Verdict:
     """Return the verdict.
 
@@ -63,8 +68,10 @@ def decide(
         refusals: What cannot run it.
         break_even: From where on pools pay.
         interpreter: The short name of the user's own.
+        without: Models that are measured and cannot be advised, with why.
     """
-    best = _best(home, between)
+    without = without or {}
+    best = _best([one for one in home if one.model not in without], between)
     others = sorted(
         (one for one in home if one is not best and one.model != "serial" and one.speed_up is not None),
         key=lambda one: -one.speed_up.value if one.speed_up else 0.0,
@@ -75,7 +82,10 @@ def decide(
         doubtful = [
             one
             for one in others
-            if one.speed_up is not None and one.speed_up.high > _SURE_OF_NOTHING and one.speed_up.value > 1
+            if one.model not in without
+            and one.speed_up is not None
+            and one.speed_up.high > _SURE_OF_NOTHING
+            and one.speed_up.value > _PERHAPS
         ]
         outcome = "unsure" if doubtful and len(home) > 1 else "no difference"
         sentence = "one call after the other: no model is faster here"
@@ -91,9 +101,15 @@ def decide(
             f"perhaps {best.words}: {interval(best.speed_up)} times one call after the other, which does not exclude 1; "
             "a larger --budget would tell"
         )
-    worthy = [one for one in others if one.speed_up is not None and one.speed_up.low >= _SURE_OF_NOTHING]
+    advisable = [one for one in others if one.model not in without]
+    worthy = [one for one in advisable if one.speed_up is not None and one.speed_up.low >= _SURE_OF_NOTHING]
     lines = [_runner_up(worthy, best, between)] if worthy else []
     lines += [_why(one, holds, pays) for one in others if one.speed_up and one.speed_up.low < _SURE_OF_NOTHING]
+    lines += [
+        f"{one.words}: {interval(one.speed_up)} times as fast, but {without[one.model]}"
+        for one in others
+        if one.model in without and one.speed_up is not None and one.speed_up.low >= _SURE_OF_NOTHING
+    ]
     lines += _elsewhere(elsewhere, home[0], best)
     lines += _flips(best, pays, function, refusals, interpreter)
     runner_up = worthy[0].words if worthy else ""
@@ -124,6 +140,8 @@ def _why(one: Contender, holds: Holds | None, pays: Mapping[str, BreakEven]) -> 
     """Return why a model gives nothing, by what was measured."""
     if one.speed_up is None:
         return ""
+    if one.speed_up.high > _SURE_OF_NOTHING:
+        return f"{one.words} are not shown to help ({interval(one.speed_up)}): a larger --budget would tell"
     gives = "give nothing" if one.speed_up.high > 1 / (1 + MARGIN) else "are slower"
     said = f"{one.words} {gives} ({interval(one.speed_up)})"
     if one.model == "threads" and holds is not None and holds.held > 0.5:
@@ -131,11 +149,8 @@ def _why(one: Contender, holds: Holds | None, pays: Mapping[str, BreakEven]) -> 
         longest = holds.longest
         if longest is not None:
             said += f"; the longest operation of C that keeps it is {longest.words}, {seconds(longest.longest_s)}"
-    elif one.model in {"interpreters", "processes-forkserver"} and (found := pays.get(one.model)) is not None:
-        if found.size_s is not None:
-            said += f": a task has to take {seconds(found.size_s.value)} for them to pay"
-        elif found.why:
-            said += f": {found.why}"
+    elif (found := pays.get(one.model)) is not None and found.size_s is not None:
+        said += f": a task has to take {seconds(found.size_s.value)} for them to pay"
     return said
 
 

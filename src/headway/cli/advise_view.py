@@ -108,7 +108,7 @@ def _reasons(advice: Advice) -> Iterator[RenderableType]:
         yield indented(render_table(Table(caption, columns, tuple(rows), names=1)))
     for one in advice.break_even:
         if one.size_s is None and one.why:
-            yield Text(f"  {SHORT[one.model]} pay at no size that was tried: {printable(one.why)}")
+            yield Text(f"  from which size on {SHORT[one.model]} pay: {printable(one.why)}")
     for lag in advice.lags:
         yield Text(f"  an event loop beside it by {lag.words} is late by {seconds(lag.p99_s.value)} (p99)")
     for kind, words in function.effects:

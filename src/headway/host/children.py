@@ -11,7 +11,7 @@ from typing import IO
 
 from headway.host.paths import scratch_folder
 
-__all__ = ["clean_environment", "signals_put_off", "start"]
+__all__ = ["clean_environment", "marked", "signals_put_off", "start"]
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -26,7 +26,20 @@ def clean_environment(paths: Iterable[str] = ()) -> dict[str, str]:
     """
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON") and key != "VIRTUAL_ENV"}
     joined = os.pathsep.join(paths)
-    return {**kept, "PYTHONPATH": joined} if joined else kept
+    return {**kept, **_marks, **({"PYTHONPATH": joined} if joined else {})}
+
+
+_marks: dict[str, str] = {}
+
+
+@contextlib.contextmanager
+def marked(name: str, value: str) -> Iterator[None]:
+    """Have this variable in the environment of what we start meanwhile, and not in our own."""
+    _marks[name] = value
+    try:
+        yield
+    finally:
+        del _marks[name]
 
 
 def start(

@@ -23,14 +23,16 @@ def _run_the_hidden_one():
 
 
 class _Taker:
-    """Takes calls, the first of them; what cannot be pickled is counted."""
+    """Takes calls, the first of them, and no more than so many bytes; what cannot be pickled is told."""
+
+    MOST_BYTES = 64 << 20
 
     def __init__(self, function, folder, most):
         self._function, self._folder, self._most = function, folder, most
-        self._taken, self._lost = 0, 0
+        self._taken, self._lost, self._bytes = 0, 0, 0
 
     def take(self, args, kwargs):
-        if self._taken + self._lost >= self._most:
+        if self._taken + self._lost >= self._most or self._bytes >= self.MOST_BYTES:
             return
         import pickle
 
@@ -41,6 +43,7 @@ class _Taker:
             self._write("said", "wb", ("a call could not be taken: %s: %s\n" % (type(error).__name__, error)).encode())
         else:
             self._taken += 1
+            self._bytes += len(data)
             self._write("taken", "ab", data)
 
     def _write(self, ending, mode, data):
@@ -78,12 +81,16 @@ def _put_around(module, name, folder, most):
     for one in owners:
         owner = getattr(owner, one)
     found = vars(owner).get(last)
-    wrap = type(found) if isinstance(found, (staticmethod, classmethod)) else None
-    function = found.__func__ if wrap else found
-    if not callable(function):
+    import inspect
+
+    function = found.__func__ if isinstance(found, staticmethod) else found
+    taker = _Taker(function, folder, most)
+    if not inspect.isfunction(function):
+        # Something else may be asked for more than to be called: a class, what functools makes, a method of a class.
+        taker._write("said", "wb", ("%s is %s, which is not observed\n" % (name, type(found).__name__)).encode())
         return
-    taken = _around(function, _Taker(function, folder, most))
-    setattr(owner, last, wrap(taken) if wrap else taken)
+    taken = _around(function, taker)
+    setattr(owner, last, staticmethod(taken) if function is not found else taken)
 
 
 class _Finder:

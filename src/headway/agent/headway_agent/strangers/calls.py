@@ -84,6 +84,8 @@ def task_of(function, kind, calls, *, in_loop=False):
 
     `in_loop`: an event loop runs it among other coroutines; else one thread of its own does.
     """
-    if not any(kwargs for _, kwargs in calls) and (kind == PLAIN or (kind == ASYNC and in_loop)):
+    # asyncio's model awaits what is a coroutine function by its code; a wrapper that returns a coroutine is none.
+    as_it_is = kind == PLAIN or (kind == ASYNC and in_loop and inspect.iscoroutinefunction(function))
+    if as_it_is and not any(kwargs for _, kwargs in calls):
         return function, [args for args, _ in calls]
     return _AROUND[kind][in_loop], [(function, args, kwargs) for args, kwargs in calls]

@@ -6,6 +6,7 @@ are seen by audit events (PEP 578); names and containers by what they were befor
 
 import os
 import random
+import signal
 import sys
 import threading
 
@@ -26,7 +27,7 @@ _MOST = 20
 
 
 def _own_modules(folder):
-    """Return the user's own modules: those below his folder which are no installed ones."""
+    """Return the user's own modules: those below that folder which are no installed ones."""
     own = {}
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None) or ""
@@ -45,14 +46,18 @@ class Effects:
     _now = None
     _hooked = False
 
-    def __init__(self, folder, function):
-        self._folder, self._function = os.path.abspath(folder), function
+    def __init__(self, function):
+        self._function = function
+        module = sys.modules.get(getattr(function, "__module__", None) or "")
+        file = getattr(module, "__file__", None)
+        # Of a module in a package: the package's other modules are the user's, too.
+        self._folder = os.path.dirname(os.path.abspath(file)) if file else os.getcwd()
         self._seen = {}
         self.left_processes = False
 
     def begin(self):
         self._names = self._values()
-        self._environment, self._cwd = dict(os.environ), os.getcwd()
+        self._environment, self._cwd, self._signals = dict(os.environ), _cwd(), _handlers()
         self._random, self._numpy = random.getstate(), self._numpy_state()
         self._threads = set(threading.enumerate())
         self._children = set(proc.children(os.getpid()))
@@ -78,8 +83,10 @@ class Effects:
                 if os.environ.get(name) != self._environment.get(name)
             ]
             self._note("environment", ", ".join(sorted(changed)))
-        if os.getcwd() != self._cwd:
+        if _cwd() != self._cwd:
             self._note("environment", "the current folder")
+        if _handlers() != self._signals:
+            self._note("signals", "sets a signal's handler")
         if random.getstate() != self._random:
             self._note("random", "random's global state")
         if self._numpy is not None and repr(self._numpy_state()) != repr(self._numpy):
@@ -121,6 +128,17 @@ class Effects:
         return info() if info is not None else None
 
 
+def _cwd():
+    try:
+        return os.getcwd()
+    except OSError:
+        return None  # it is gone
+
+
+def _handlers():
+    return [signal.getsignal(number) for number in sorted(signal.valid_signals())]
+
+
 def _lives(pid):
     try:
         return proc.read("/proc/%d/stat" % pid).rpartition(")")[2].split()[0] != "Z"
@@ -151,7 +169,5 @@ def _audit(event, args):
             effects._note("network", "connects to %s" % (args[1],))
         elif event in _PROCESSES:
             effects._note("processes", "starts a process (%s)" % event)
-        elif event == "signal.signal":
-            effects._note("signals", "sets a signal's handler")
     except Exception:
         pass  # A hook that raises would end the user's call.

@@ -21,6 +21,8 @@ __all__ = ["main"]
 _CALLS_S = 0.4
 _MOST_CALLS = 20
 _MOST_PICKLES = 32
+_CLOSED = 86
+"""Exit code: the function has closed the descriptor that we answer on; `headway.advice.asking` knows it."""
 _OURS = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -40,8 +42,11 @@ class _Talk:
 
     def _put(self, values):
         data = json.dumps(values, default=str).encode() + b"\n"
-        while data:
-            data = data[os.write(self._fd, data) :]
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError:
+            os._exit(_CLOSED)
 
 
 def _where(error):
@@ -83,7 +88,9 @@ def _distributions(names):
                 and not top.endswith((".dist-info", ".egg-info", ".pth"))
                 and top != "__pycache__"
             ):
-                folders[str(one.locate_file(top))] = one
+                if folders.setdefault(str(one.locate_file(top)), one) is not one:
+                    # Several have a part of this folder: then each by its files.
+                    folders[str(one.locate_file(file))] = one
     found = {}
     for name in names:
         at = getattr(sys.modules.get(name), "__file__", None) or ""
@@ -155,6 +162,7 @@ def _pickle_of(value):
 def _function(job, talk):
     function = _import(job, talk)
     from . import calls
+    from .effects import Effects
     from .target import InputsError, inputs_of
 
     talk.begin("function")
@@ -186,6 +194,9 @@ def _function(job, talk):
     )
 
     talk.begin("call")
+    effects = Effects(function)
+    before = _dumped(arguments[0])
+    effects.begin()
     result, first = _timed_call(task, arguments[0], talk)
     if kind == calls.PLAIN and hasattr(result, "__next__") and hasattr(result, "send"):
         kind = calls.GENERATOR
@@ -207,34 +218,51 @@ def _function(job, talk):
         pickle_error=own_pickle,
     )
     talk.give("call", first_s=first[0], first_cpu_s=first[1], result=type(result).__name__)
-    _again(job, talk, function, task, arguments, result)
+    _again(talk, effects, task, arguments, result, before)
+
+
+def _dumped(value):
+    import pickle
+
+    try:
+        return pickle.dumps(value)
+    except Exception:
+        return None
 
 
 def _timed_call(task, args, talk):
+    pid = os.getpid()
     begun = time.perf_counter_ns(), time.process_time_ns()
     try:
         result = task(*args)
     except BaseException as error:
         talk.give("call", error=_said(error), where=_where(error))
         raise _FailedError from error
+    finally:
+        if os.getpid() != pid:
+            # A forked child of the call has come back from it as we do, and would go on as we do.
+            talk.give("call", error="it forks, and its child comes back from the call, too")
+            os._exit(0)
     return result, ((time.perf_counter_ns() - begun[0]) / 1e9, (time.process_time_ns() - begun[1]) / 1e9)
 
 
-def _again(job, talk, function, task, arguments, first_result):
-    """Call it again: with the same arguments, for effects and equal results; then with all inputs, for what a call takes."""
-    from .effects import Effects
-
+def _again(talk, effects, task, arguments, first_result, before):
+    """Call it again: with the same arguments, for equal results; then with all inputs, for what a call takes."""
     talk.begin("again")
     size, pickle_s, pickle_error = _pickle_of(first_result)
-    effects = Effects(job["target"]["cwd"], function)
-    effects.begin()
+    first_dumped = _dumped(first_result)
+    changes_arguments = before is not None and _dumped(arguments[0]) not in (None, before)
     result, second = _timed_call(task, arguments[0], talk)
     seen = effects.end()
+    if changes_arguments:
+        seen.append(["arguments", "changes its arguments: each sample has new ones"])
     if effects.left_processes:
         talk.give("again", error="it leaves a process behind with each call")
         raise _FailedError
     try:
-        differs = type(result).__eq__ is not object.__eq__ and not bool(result == first_result)
+        # Not equal, and not the same to read either: NaN, or objects without a value of their own, differ from themselves.
+        differs = not bool(result == first_result) and first_dumped not in (None, _dumped(result))
+        differs = differs and not changes_arguments
     except Exception:
         differs = False  # arrays and the like do not say so in one word
     del result, first_result
@@ -260,6 +288,7 @@ def _again(job, talk, function, task, arguments, first_result):
         result_pickle_error=pickle_error,
         differs=differs,
         effects=seen,
+        changes_arguments=changes_arguments,
     )
 
 
@@ -354,6 +383,9 @@ def main():
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except Exception:
+                pass  # the function has closed it
         os._exit(code)

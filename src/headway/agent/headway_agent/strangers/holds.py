@@ -27,6 +27,7 @@ _OURS = os.path.dirname(os.path.abspath(__file__))
 def look(job, talk):
     """Answer the question "holds" of `examine`."""
     talk.begin("holds")
+    started = _thread_starts()
     try:
         recorder = Recorder(job["library"])
         recorder.start("", None, 0)
@@ -37,10 +38,26 @@ def look(job, talk):
     task, arguments = calls.task_of(function, job["kind"], inputs_of(job["target"], function))
     task(*arguments[0])
     task(*arguments[0])
+    if started:
+        talk.give("holds", error="it runs threads of its own, whose holds are not told apart from its waiting")
+        return
     exact = _exactly(recorder, task, arguments)
     looker = _Looker(recorder, time.monotonic() + job.get("looked_at_s", _LOOKED_AT_S))
     whole = looker.run(task, arguments)
     talk.give("holds", places=looker.places(), whole=whole, looked_at=looker.calls, **exact)
+
+
+def _thread_starts():
+    """Return a list that gets an element for each thread of Python's that is started from now on."""
+    started = []
+
+    def heard(event, _args):
+        if event in ("_thread.start_new_thread", "_thread.start_joinable_thread"):
+            started.append(event)
+
+    if hasattr(sys, "addaudithook"):
+        sys.addaudithook(heard)
+    return started
 
 
 def _exactly(recorder, task, arguments):
@@ -62,10 +79,6 @@ def _exactly(recorder, task, arguments):
     }
 
 
-class _TimeIsUpError(BaseException):
-    pass
-
-
 class _Looker:
     """The profile of one thread: books wall time and hold on places."""
 
@@ -75,28 +88,34 @@ class _Looker:
         self._booked = {}
         self._stack, self._origins = [], {}
         self._at = None
+        self._is_over = False
         self._last = (0, 0)
         self.calls = 0
 
     def run(self, task, arguments):
         """Look at calls until the time is up; return whether one call was seen whole."""
-        try:
-            for place in range(1000):
-                self._stack, self._at = [], None
-                self._last = self._now()
-                sys.settrace(self._trace)
-                sys.setprofile(self._profile)
-                try:
-                    task(*arguments[place % len(arguments)])
-                finally:
-                    sys.setprofile(None)
-                    sys.settrace(None)
-                self.calls += 1
-                if time.monotonic() > self._until_s:
-                    break
-        except _TimeIsUpError:
-            pass
+        for place in range(1000):
+            self._stack, self._at = [], None
+            self._last = self._now()
+            sys.settrace(self._trace)
+            sys.setprofile(self._profile)
+            try:
+                task(*arguments[place % len(arguments)])
+            finally:
+                sys.setprofile(None)
+                sys.settrace(None)
+            if self._is_over:
+                break
+            self.calls += 1
         return self.calls > 0
+
+    def _time_is_up(self):
+        """Whether it is; from then on nothing is looked at, and the user's call goes on as it would."""
+        if time.monotonic() > self._until_s:
+            self._is_over = True
+            sys.setprofile(None)
+            sys.settrace(None)
+        return self._is_over
 
     def _now(self):
         return time.perf_counter_ns(), self._recorder.times()[0]
@@ -120,6 +139,8 @@ class _Looker:
         self._last = self._now()
 
     def _profile(self, frame, event, arg):
+        if self._is_over or self._time_is_up():
+            return
         if event == "c_call":
             self._book()
             place = (frame.f_code.co_filename, frame.f_lineno, _name(arg))
@@ -156,8 +177,8 @@ class _Looker:
     def _trace(self, frame, event, arg):
         if frame.f_code.co_filename.startswith(_OURS):
             return None
-        if time.monotonic() > self._until_s and self.calls:
-            raise _TimeIsUpError
+        if self._is_over or self._time_is_up():
+            return None
         self._book()
         if event in ("line", "call"):
             self._at = (frame.f_code.co_filename, frame.f_lineno, "")

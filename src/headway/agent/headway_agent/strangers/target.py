@@ -18,6 +18,9 @@ import sys
 __all__ = ["InputsError", "MissingNameError", "find", "inputs_of", "named"]
 
 
+MOST_PICKLED = 256
+
+
 class MissingNameError(Exception):
     """A module has no such name, in one sentence."""
 
@@ -80,6 +83,8 @@ def _pickled(path):
             except EOFError:
                 return calls
             calls.append((tuple(args), dict(kwargs)))
+            if len(calls) >= MOST_PICKLED:
+                return calls
 
 
 def _named_inputs(inputs, cwd):

@@ -1,13 +1,14 @@
 """The workload of a launch: a user's function over its inputs, through a model.
 
 Parameters: `target` (see `target`), `tasks` (calls in a sample; the inputs again and again), `workers`, `kind` (as `calls` has
-them). Metrics besides those of `Tasks`: `first_work_s`, the first sample, in which workers import the function's
+them), `fresh` (calls change their arguments, so each sample has new ones). Metrics besides those of `Tasks`: `first_work_s`, the first sample, in which workers import the function's
 module; and with the parameter `lag` the event loop's lag while the calls run, `loop_lag_s`. Details: memory as
 `memory_of` tells.
 """
 
 import itertools
 import os
+import pickle
 import time
 
 from .. import proc
@@ -39,7 +40,6 @@ class Calls(Tasks):
 
     def __init__(self, job):
         self.in_loop = job["model"] == "asyncio"
-        self._first = True
         super().__init__(job)
 
     def make_arguments(self):
@@ -47,7 +47,14 @@ class Calls(Tasks):
         function = find(target)
         given = inputs_of(target, function)
         self.task, arguments = calls.task_of(function, self.params["kind"], given, in_loop=self.in_loop)
+        self._pickled = [pickle.dumps(one) for one in arguments] if self.params.get("fresh") else []
         return list(itertools.islice(itertools.cycle(arguments), self.params["tasks"]))
+
+    def _make_fresh(self):
+        """Have arguments that no call has changed, where calls change them."""
+        if self._pickled:
+            for place in range(len(self.arguments)):
+                self.arguments[place] = pickle.loads(self._pickled[place % len(self._pickled)])
 
     def open(self):
         metrics = super().open()
@@ -56,6 +63,7 @@ class Calls(Tasks):
         return metrics
 
     def timed(self):
+        self._make_fresh()
         if not self.params.get("lag"):
             return super().timed()
         begun_ns = time.perf_counter_ns()

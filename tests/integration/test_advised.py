@@ -1,0 +1,166 @@
+"""`headway advise` and `headway.advise()` as users run them: the answer, bad input, and that nothing is left behind."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from advised_app import APP, interpreter, made
+
+from headway import lab
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+HEADWAY = [sys.executable, "-m", "headway"]
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    """A folder with the functions, which is the current one."""
+    return made(tmp_path, monkeypatch)
+
+
+def advised(*words, folder, check=True):
+    done = subprocess.run(
+        [*HEADWAY, "advise", *words], cwd=folder, capture_output=True, text=True, timeout=250, check=False
+    )
+    assert not check or done.returncode == 0, done.stderr
+    assert "src/headway" not in done.stderr
+    return done
+
+
+def test_a_function_is_advised_on(app):
+    """The answer, its reasons and its launches, of a function that keeps the GIL in one call of C."""
+    done = advised(
+        "app:match",
+        "--json",
+        "--budget",
+        "12",
+        "--interpreter",
+        "none",
+        "--python",
+        interpreter().executable,
+        folder=app,
+    )
+    found = json.loads(done.stdout)
+    models = {one["model"]: one for one in found["contenders"]}
+    assert set(models) == {"serial", "threads", "interpreters", "processes-forkserver"}
+    assert all(one["failed"] == "" and one["call_s"]["value"] > 0 for one in models.values())
+    assert models["processes-forkserver"]["worker_pss_bytes"] > 1 << 20
+    assert found["holds"]["releases"] == "no"
+    assert "re.Pattern.findall" in found["holds"]["longest"]["call"]
+    assert "from app import match" in found["code"]
+    (app / "pasted.py").write_text(found["code"] + "\nif __name__ == '__main__':\n    print(len(results))\n")
+    pasted = subprocess.run(
+        [interpreter().executable, "pasted.py"], cwd=app, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert int(pasted.stdout.split()[-1]) > 0, pasted.stderr
+    run = lab.load_run(found["run"])
+    assert {one.cell.series for one in run.of("advise app:match")} == set(models)
+    assert run.header.complete
+
+
+def test_text_is_readable_and_the_run_is_reported(app):
+    """Without colour in a pipe; its page and its tables are there."""
+    done = advised("app:count", "--budget", "5", "--interpreter", "none", "--html", "page.html", folder=app)
+    assert "call after the other" in done.stdout.splitlines()[1]
+    assert "To paste" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert (app / "page.html").stat().st_size > 10_000
+    report = subprocess.run([*HEADWAY, "report"], capture_output=True, text=True, check=True, timeout=60)
+    assert "Which concurrency model for app:count?" in report.stdout
+
+
+def test_coroutines_run_side_by_side(app):
+    """What waits in a loop is advised to be gathered."""
+    done = advised("app:wait", "--json", "--budget", "30", "--interpreter", "none", folder=app)
+    found = json.loads(done.stdout)
+    assert found["verdict"]["model"] == "asyncio"
+    assert found["verdict"]["outcome"] == "faster"
+    assert "asyncio.gather" in found["code"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["app"], "names no function"),
+        (["app:raises", "--budget", "5"], "ValueError: no platform"),
+        (["app:count", "--args", "{"], "are no JSON"),
+        (["app:count", "--budget", "1"], "no number of seconds"),
+        (["app:count", "--observe", ""], "no command to observe"),
+        (["app:count", "--html", "no/such/folder.html"], "is not there"),
+    ],
+)
+def test_bad_input_is_told(app, words, said):
+    """Before anything long, with a hint, and nothing on stdout."""
+    done = advised(*words, folder=app, check=False)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "hint:" in done.stderr
+    assert done.stdout == ""
+
+
+def _alive(mark):
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                if mark in Path(f"/proc/{entry}/cmdline").read_bytes():
+                    found.append(int(entry))
+    return found
+
+
+def test_processes_that_a_function_leaves_are_ended(app):
+    """Also those in sessions of their own."""
+    mark = f"time.sleep({int(time.time() * 1000) % 10**6 + 10**6})"
+    (app / "app.py").write_text(APP.replace("time.sleep(600)", mark))
+    done = advised("app:starts", folder=app, check=False)
+    assert "leaves a process behind" in done.stderr
+    assert _alive(mark.encode()) == []
+
+
+def test_ctrl_c_leaves_nothing(app):
+    """No process, no traceback."""
+    with subprocess.Popen(
+        [*HEADWAY, "advise", "app:match", "--interpreter", "none"], cwd=app, stderr=subprocess.PIPE, text=True
+    ) as process:
+        for line in process.stderr:
+            if "models against each other" in line:
+                process.send_signal(signal.SIGINT)
+                break
+        process.stderr.read()
+        assert process.wait(60) == 130
+    deadline_s = time.monotonic() + 30
+    while mine := [one for one in _alive(b"headway_agent") if _of(one, app)]:
+        assert time.monotonic() < deadline_s, mine
+        time.sleep(0.01)
+
+
+def _of(pid, folder):
+    with contextlib.suppress(OSError):
+        return str(folder).encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    return False
+
+
+def test_the_function_of_a_script_is_advised_on(app):
+    """Under the guard; without it, it says what to do."""
+    (app / "script.py").write_text(
+        "import headway\n\ndef double(number):\n    return 2 * number\n\n"
+        'if __name__ == "__main__":\n'
+        "    found = headway.advise(double, [3, (4,)], budget_s=5, interpreters=[])\n"
+        "    print(found.function.inputs, found.verdict.model)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=app, capture_output=True, text=True, check=False, timeout=200
+    )
+    assert done.stdout.split() == ["2", "serial"], done.stderr
+    (app / "unguarded.py").write_text("import headway\ndef f(): pass\nheadway.advise(f)\n")
+    done = subprocess.run(
+        [sys.executable, "unguarded.py"], cwd=app, capture_output=True, text=True, check=False, timeout=200
+    )
+    assert '__name__ == "__main__"' in done.stderr
