@@ -83,7 +83,12 @@ def judged(target: str, port: int | None, options: argparse.Namespace, python: s
     advice = advise(AdviceRequest(target=aim, python=python, interpreters=[], budget_s=options.budget))
     spent_s = time.monotonic() - begun_s
     all_of_them = exhaustive(lab.load_run(advice.run), python, options.blocks)
-    known = {model: level for model, one in all_of_them.items() if (level := one.level("work_s")) is not None}
+    # What cannot be pasted is no verdict: there is no pool of sub-interpreters before 3.14.
+    known = {
+        model: level
+        for model, one in all_of_them.items()
+        if (level := one.level("work_s")) is not None and (model != "interpreters" or advice.interpreter >= "3.14")
+    }
     best = min(known, key=lambda model: known[model].value)
     ratio = all_of_them[advice.verdict.model].ratio_to(all_of_them[best], "work_s")
     assert ratio is not None
@@ -97,7 +102,9 @@ def judged(target: str, port: int | None, options: argparse.Namespace, python: s
         "best": SHORT[best],
         "over_best": [ratio.value, ratio.low, ratio.high] if best != advice.verdict.model else [1.0, 1.0, 1.0],
         "exhaustive": {
-            SHORT[model]: known["serial"].value / level.value for model, level in known.items() if "serial" in known
+            SHORT[model]: known["serial"].value / level.value
+            for model, one in all_of_them.items()
+            if (level := one.level("work_s")) is not None
         },
         "held": advice.holds.held if advice.holds else None,
         "releases": advice.holds.releases if advice.holds else None,
