@@ -203,13 +203,26 @@ def test_what_no_code_can_be_given_for_is_told_and_not_advised():
 
 
 def test_a_wide_interval_is_no_nothing():
-    """A model that may be half as quick again is not said to give nothing."""
-    found = verdict(
-        contender("serial", 1), contender("threads", 0.99, spread=0.5), contender("processes-forkserver", 1.8)
-    )
+    """A model that may be half as quick again is not said to give nothing; threads that must take turns are."""
+    wide = contender("threads", 0.99, spread=0.5)
+    found = verdict(contender("serial", 1), wide, contender("processes-forkserver", 1.8), holds=None)
     assert any("2 threads are not shown to help" in line for line in found.lines)
-    alone = verdict(contender("serial", 1), contender("threads", 0.99, spread=0.5))
-    assert alone.outcome == "unsure"
+    assert verdict(contender("serial", 1), wide, holds=None).outcome == "unsure"
+    assert verdict(contender("serial", 1), wide).outcome == "no difference"
+
+
+def test_what_was_measured_once_is_said_to_be():
+    """One launch has no interval."""
+    once = replace(contender("threads", 1.5), speed_up=Interval(1.5, 0.0, math.inf, "one launch"))
+    found = verdict(contender("serial", 1), once, contender("processes-forkserver", 1.8), holds=None)
+    assert "2 threads: 1.50 times, measured once only" in found.lines
+
+
+def test_tasks_alone_are_said_in_words():
+    """Where no size is known."""
+    pays = [BreakEven("processes-forkserver", None, interval(2.5), "the time was up")]
+    found = verdict(contender("serial", 1), contender("processes-forkserver", 1.8), pays=pays)
+    assert found.sentence.endswith("; it pays from 3 tasks on")
 
 
 def test_results_that_are_large_are_few():

@@ -31,7 +31,7 @@ def _importable(target: Target) -> str:
         return f"{importing}\n\n{_ITEMS} = [one if isinstance(one, tuple) else (one,) for one in ({elements})]"
     if inputs["kind"] == "none":
         return f"{importing}\n\n{_ITEMS} = [()] * 10  # as many calls as you need"
-    return f"{importing}\n\n{_ITEMS} = [...]  # for each call, a tuple of its arguments"
+    return f"{importing}\n\n{_ITEMS} = []  # fill it: for each call, a tuple of its arguments"
 
 
 def _called(target: Target) -> str:

@@ -38,8 +38,10 @@ ADVISING = "HEADWAY_ADVISING"
 _BUDGET_S, _LONG_BUDGET_S = 50.0, 150.0
 """For functions that take less than `_LONG_S`, and for longer ones."""
 _LONG_S = 0.1
-_LEAST_LIMIT_S, _PATIENCE = 15.0, 6
+_LEAST_LIMIT_S, _PATIENCE = 30.0, 6
 """Seconds that a launch may take at least, and how many times as long as calls one after the other."""
+_BUSY = 0.7
+"""A load of so much a core is somebody else's."""
 _RACE_UNTIL = 0.6
 """Of the budget, what may be gone when the race ends; what comes after it shares the rest."""
 
@@ -171,11 +173,21 @@ def _advise(session: Session) -> Advice:
         lags=tuple(late),
         predicted=predicted,
         server=server,
-        notes=(*_notes(home, function), *_failures(at_home), *notes),
+        notes=(*_load(session), *_notes(home, function), *_failures(at_home), *notes),
         code=code_for(target, function, verdict.model, workers),
         test=guard_for(target, function, verdict.model, workers, _least(verdict.speed_up)),
         spent_s=session.spent_s,
     )
+
+
+def _load(session: Session) -> list[str]:
+    """Return that the machine had other things to do, where it had."""
+    cores_here = len(session.machine.cores)
+    if session.load < _BUSY * cores_here:
+        return []
+    return [
+        f"the machine was busy when this began (load {session.load:.1f}, {cores_here} cores): intervals are wide then"
+    ]
 
 
 def _failures(contenders: Sequence[Contender]) -> list[str]:

@@ -263,8 +263,12 @@ def refuse(examined: Examined, target: Target) -> HeadwayError:
     said = examined.detail.strip().splitlines()
     tail = "\n".join(said[-12:])
     hint = "the function has to run by itself first" + (f"; the end of what it said:\n{tail}" if tail else "")
+    if examined.error.startswith((_WORDS["function"], _WORDS["inputs"])):
+        hint = "name what the module has"
     if "takes arguments" in examined.error:
         hint = "give it inputs: --args '[...]', --inputs module:list, or --observe COMMAND"
     elif examined.missing:
-        hint = f"{examined.missing} is not in {examined.place.interpreter.executable}; name your own Python with --interpreter"
+        hint = (
+            f"{examined.missing} is not in {examined.place.interpreter.executable}; name your own Python with --python"
+        )
     return UsageError(f"{target.words}: {examined.error}", hint=hint)

@@ -40,6 +40,7 @@ class Session:
         request: What was asked for.
         machine: Its cores are those of the launches.
         seed: Of the order of launches.
+        load: What the machine was doing when it began, in running threads.
         run_id: The run in the store; "" before `open_run`.
         limit_s: Seconds after which a launch is killed.
     """
@@ -49,6 +50,7 @@ class Session:
         self._begun_s = time.monotonic()
         self.machine: Machine = this_machine(split_off_runner(this_machine().cores)[0])
         self.seed = int.from_bytes(os.urandom(4)) if request.seed is None else request.seed
+        self.load = os.getloadavg()[0]
         self.run_id = ""
         self._settings: Settings | None = None
         self.limit_s = CALL_LIMIT_S

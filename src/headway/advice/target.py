@@ -111,7 +111,7 @@ def parse_target(text: str, *, cwd: Path | None = None) -> Target:
     if not _NAME.fullmatch(name):
         raise UsageError(f"`{name}` is no name of a function", hint=_HINT)
     own = [str(cwd / one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
-    return Target(text, module, name, folder, cwd, {"kind": "none"}, tuple(own))
+    return Target(text if colon else f"{text}:{name}", module, name, folder, cwd, {"kind": "none"}, tuple(own))
 
 
 def with_inputs(target: Target, text: str) -> Target:

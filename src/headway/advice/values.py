@@ -169,6 +169,9 @@ class Advice:
     test: str
     spent_s: float
 
+    def __str__(self) -> str:
+        return "\n".join([self.verdict.sentence, *(f"  {line}" for line in self.verdict.lines)])
+
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values: attributes by name; what is infinite is null."""
         found: dict[str, Any] = to_json(self)

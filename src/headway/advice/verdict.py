@@ -17,6 +17,11 @@ __all__ = ["decide", "interval"]
 _PERHAPS = 0.8
 """A speed-up that is likely less than this is none, however wide its interval."""
 
+_ALL = 0.95
+"""Of its time, with the GIL held: threads of such a function take turns."""
+
+_MORE = "more time (--budget) or a quieter machine"
+
 _TELLING = 50
 """An interval with ends further apart tells no more than its middle."""
 
@@ -86,11 +91,15 @@ def decide(
             and one.speed_up is not None
             and one.speed_up.high > _SURE_OF_NOTHING
             and one.speed_up.value > _PERHAPS
+            and not _takes_turns(one, holds)
         ]
         outcome = "unsure" if doubtful and len(home) > 1 else "no difference"
         sentence = "one call after the other: no model is faster here"
         if outcome == "unsure":
-            sentence = f"one call after the other, as far as was measured: {doubtful[0].words} might be faster"
+            sentence = (
+                f"one call after the other, as far as was measured: that {doubtful[0].words} are faster is not excluded; {_MORE} "
+                "would tell"
+            )
     elif best.speed_up.low > 1:
         outcome = "faster"
         sentence = f"{best.words}: {interval(best.speed_up)} times as fast as one call after the other"
@@ -99,7 +108,7 @@ def decide(
         outcome = "unsure"
         sentence = (
             f"perhaps {best.words}: {interval(best.speed_up)} times one call after the other, which does not exclude 1; "
-            "a larger --budget would tell"
+            f"{_MORE} would tell"
         )
     advisable = [one for one in others if one.model not in without]
     worthy = [one for one in advisable if one.speed_up is not None and one.speed_up.low >= _SURE_OF_NOTHING]
@@ -116,14 +125,19 @@ def decide(
     return Verdict(outcome, best.model, best.words, best.speed_up, runner_up, sentence, tuple(filter(None, lines)))
 
 
+def _takes_turns(one: Contender, holds: Holds | None) -> bool:
+    """Whether a model cannot help, whatever its interval: threads of a function that always holds the GIL."""
+    return one.model == "threads" and holds is not None and holds.held > _ALL
+
+
 def _from_where(best: Contender, pays: Mapping[str, BreakEven]) -> str:
     found = pays.get(best.model)
     parts = []
     if found is not None and found.size_s is not None:
         parts.append(f"from {seconds(found.size_s.value)} a task")
     if found is not None and found.tasks is not None and found.tasks.value > 2:
-        parts.append(f"{math.ceil(found.tasks.value)} tasks")
-    return f"; it pays {' and from '.join(parts).replace('from from', 'from')} on" if parts else ""
+        parts.append(f"from {math.ceil(found.tasks.value)} tasks")
+    return f"; it pays {' and '.join(parts)} on" if parts else ""
 
 
 def _runner_up(others: Sequence[Contender], best: Contender, between: Mapping[tuple[str, str], stats.Interval]) -> str:
@@ -140,8 +154,10 @@ def _why(one: Contender, holds: Holds | None, pays: Mapping[str, BreakEven]) -> 
     """Return why a model gives nothing, by what was measured."""
     if one.speed_up is None:
         return ""
-    if one.speed_up.high > _SURE_OF_NOTHING:
-        return f"{one.words} are not shown to help ({interval(one.speed_up)}): a larger --budget would tell"
+    if math.isinf(one.speed_up.high):
+        return f"{one.words}: {number(one.speed_up.value)} times, measured once only"
+    if one.speed_up.high > _SURE_OF_NOTHING and not _takes_turns(one, holds):
+        return f"{one.words} are not shown to help ({interval(one.speed_up)}): {_MORE} would tell"
     gives = "give nothing" if one.speed_up.high > 1 / (1 + MARGIN) else "are slower"
     said = f"{one.words} {gives} ({interval(one.speed_up)})"
     if one.model == "threads" and holds is not None and holds.held > 0.5:

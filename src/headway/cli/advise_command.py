@@ -56,7 +56,7 @@ def prepare(parser: argparse.ArgumentParser) -> None:
         "--budget",
         metavar="SECONDS",
         type=options.seconds(5.0),
-        help="the time for all of it (default: a minute; three for a function that takes long)",
+        help="the time for all of it, about (default: a minute; three for a function that takes long)",
     )
     parser.add_argument("--seed", metavar="N", type=options.whole(0, 2**63), help="of the order of launches")
     options.add_store(parser)
@@ -99,9 +99,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         console.print_json(advice.to_json())
         return 0
-    from headway.cli.advise_view import render_advice
+    from headway.cli.advise_view import render_advice, to_paste
 
     console.print_rendered(render_advice(advice))
+    console.print_plain(to_paste(advice))
     return 0
 
 

@@ -1,5 +1,6 @@
 """A piece of advice for the terminal: the answer first, then what was measured, the reasons, and what to paste."""
 
+import math
 from collections.abc import Iterator
 
 from rich.console import Group, RenderableType
@@ -13,7 +14,7 @@ from headway.report import Table, render_table, seconds
 from headway.report.figures import amount
 from headway.report.layout import bold, indented
 
-__all__ = ["render_advice"]
+__all__ = ["render_advice", "to_paste"]
 
 _SPOTS = 8
 
@@ -30,11 +31,16 @@ def render_advice(advice: Advice) -> RenderableType:
     ]
     parts += _refusals(advice)
     parts += _reasons(advice)
-    parts += [bold("To paste"), indented(Text(advice.code.rstrip()))]
-    if advice.test:
-        parts += [bold("The test that guards it (pytest with Headway's plugin)"), indented(Text(advice.test.rstrip()))]
     parts.append(Text(f"\n{advice.spent_s:.0f} s; the launches are run {advice.run} (headway report)", style="dim"))
     return Group(*parts)
+
+
+def to_paste(advice: Advice) -> str:
+    """Return what to paste as it is: a line that is broken over two would be another program."""
+    text = f"\nTo paste\n\n{advice.code.rstrip()}"
+    if advice.test:
+        text += f"\n\nThe test that guards it (pytest with Headway's plugin)\n\n{advice.test.rstrip()}"
+    return text
 
 
 def _contenders(advice: Advice) -> Table:
@@ -43,10 +49,10 @@ def _contenders(advice: Advice) -> Table:
     for row, one in zip(rows, advice.contenders, strict=True):
         found = pays.get(one.model) if one.interpreter == advice.interpreter else None
         row[5] = seconds(found.size_s.value) if found is not None and found.size_s is not None else "-"
-        row[6] = f"{found.tasks.value:.0f}" if found is not None and found.tasks is not None else "-"
+        row[6] = f"{math.ceil(found.tasks.value)}" if found is not None and found.tasks is not None else "-"
     columns = ("CPython", "model", "a call", "times serial", "start", "pays from", "tasks", "memory", "a worker")
     caption = (
-        f"{advice.tasks} calls a sample, each launch a fresh process; 95 % intervals. pays from: what a task has to take, one after "
+        f"{advice.tasks} calls a sample, each launch a fresh process; intervals are 95 % for all looks at them together. pays from: what a task has to take, one after "
         "the other, where the pool is there; tasks: how many calls pay for its start, too. memory: PSS of all its processes"
     )
     return Table(caption, columns, tuple(tuple(row) for row in rows), names=2)

@@ -163,7 +163,7 @@ def _function(job, talk):
     function = _import(job, talk)
     from . import calls
     from .effects import Effects
-    from .target import InputsError, inputs_of
+    from .target import InputsError, MissingNameError, inputs_of
 
     talk.begin("function")
     if not callable(function):
@@ -176,7 +176,7 @@ def _function(job, talk):
     talk.begin("inputs")
     try:
         given = inputs_of(job["target"], function)
-    except InputsError as error:
+    except (InputsError, MissingNameError) as error:
         talk.give("inputs", error=str(error))
         raise _FailedError from None
     except BaseException as error:
