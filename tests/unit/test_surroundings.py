@@ -1,5 +1,7 @@
 """What launches need beside them: what a plan is told, URLs, names of folders, prices of space."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -213,3 +215,25 @@ def test_a_bad_url_is_told_without_its_password(url):
         redis.check_url(url, "REDIS_URL")
     assert "s3cret" not in caught.value.message + caught.value.hint
     assert "REDIS_URL" in caught.value.message
+
+
+def test_ctrl_c_while_installations_are_handed_out_ends_those_that_run(monkeypatch):
+    """The first is running then, and nobody else would end it before it is done."""
+    stopped = threading.Event()
+    monkeypatch.setattr(environments._Installer, "ready", lambda *_: stopped.wait())
+    monkeypatch.setattr(environments._Installer, "stop", lambda _: stopped.set())
+    monkeypatch.setattr(environments, "_folder", lambda one, library: Path("/nonexistent") / one.id / library)
+
+    class Pool(ThreadPoolExecutor):
+        handed_out = 0
+
+        def submit(self, *call):
+            self.handed_out += 1
+            if self.handed_out > 1:
+                raise KeyboardInterrupt
+            return super().submit(*call)
+
+    monkeypatch.setattr(environments.concurrent.futures, "ThreadPoolExecutor", Pool)
+    with pytest.raises(KeyboardInterrupt):
+        environments.prepare([(FOUND[0], "aiohttp"), (FOUND[1], "aiohttp")])
+    assert stopped.is_set()

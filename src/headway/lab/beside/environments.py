@@ -256,8 +256,11 @@ def prepare(
     missing: dict[tuple[str, str], str] = {}
     installer = _Installer(uv)
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
-        futures = {pool.submit(installer.ready, one, library): (one, library) for one, library in pairs}
+        futures = {}
         try:
+            # Within: Ctrl-C may come while the first is installed and the others are not handed out yet.
+            for one, library in pairs:
+                futures[pool.submit(installer.ready, one, library)] = (one, library)
             for future in concurrent.futures.as_completed(futures):
                 one, library = futures[future]
                 try:
