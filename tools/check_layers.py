@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
         "printable",
         "__init__",
     },
-    "advice": {"report", "lab", "host", "sim", "agent", "native", "errors", "printable", "__init__"},
+    "advice": {"measure", "report", "lab", "host", "sim", "agent", "native", "errors", "printable", "__init__"},
     "dask": {"lab", "host", "live", "errors", "__init__"},
     "pytest_plugin": {
         "pytest_options",

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from headway.advice import break_even
 from headway.advice.examined import Function, Place
-from headway.advice.holds import Holds
+from headway.advice.holds import ALWAYS, Holds
 from headway.advice.measured import level
 from headway.advice.models import POOLS, Sizes, words
 from headway.advice.racing import METRIC
@@ -15,6 +15,7 @@ from headway.lab import stats
 from headway.lab.design import Cell, Variant
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import CellResult
+from headway.measure.measured import percentile
 
 __all__ = ["break_evens", "lags"]
 
@@ -43,7 +44,7 @@ def break_evens(
     for cell in sorted(pools, key=lambda cell: level(results[cell.key])):
         model, workers = cell.series, sizes.workers[cell.series]
         size, why = None, ""
-        if model == "threads" and home.gil and parts["shares"]["held"] > 0.95:
+        if model == "threads" and home.gil and parts["shares"]["held"] > ALWAYS:
             why = "it holds the GIL all the time, so threads of any size take turns"
         elif session.spent_s > _PAYS_UNTIL * budget_s:
             why = "the time was up before they were looked at"
@@ -115,8 +116,7 @@ def lags(session: Session, home: Place, function: Function, sizes: Sizes, budget
         for block in range(_LAG_LAUNCHES):
             launch = session.launch(cell, block)
             if launch.status == "ok":
-                ordered = sorted(launch.samples["loop_lag_s"])
-                p99_s = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+                p99_s = percentile(launch.samples["loop_lag_s"], 0.99)
                 launch.samples["loop_lag_p99_s"] = [p99_s]
                 values.append(max(p99_s, 1e-9))
             session.keep(cell, block, launch)

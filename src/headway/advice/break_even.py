@@ -20,7 +20,7 @@ from headway.lab.design import Variant
 from headway.lab.kept.launched import Launch
 from headway.lab.kept.results import CellResult
 
-__all__ = ["METRIC", "crossing", "find_size", "find_tasks", "parts_of"]
+__all__ = ["METRIC", "crossing", "find_size", "find_tasks", "parts_of", "start_s"]
 
 METRIC = "break_even_s"
 _SMALLEST_S = 12.5e-6
@@ -141,25 +141,30 @@ def find_size(
     return (stats.level_interval(found), "") if found else (None, "it did not come out the same twice")
 
 
-def find_tasks(result: CellResult, serial: CellResult, tasks: int) -> tuple[stats.Interval | None, str]:
-    """Return from how many tasks on a pool pays for its own start, by the race's launches; or None and why.
+def start_s(own: Mapping[str, Sequence[float]], alone: Mapping[str, Sequence[float]]) -> float:
+    """Return what a pool's start takes in one launch, in seconds.
 
-    The start is the pool's own, and what its first sample takes longer than the others: workers import the function's module then.
+    Its own, and what its first sample takes longer than one after the other's first does: workers import the function's module then.
+
+    Args:
+        own: The samples of the pool's launch, by metric.
+        alone: Those of one after the other, in the same block.
     """
+    longer_s = [stats.launch_value(of["first_work_s"]) - stats.launch_value(of["work_s"]) for of in (own, alone)]
+    return stats.launch_value(own["pool_start_s"]) + max(0.0, longer_s[0] - longer_s[1])
+
+
+def find_tasks(result: CellResult, serial: CellResult, tasks: int) -> tuple[stats.Interval | None, str]:
+    """Return from how many tasks on a pool pays for its own start (`start_s`), by the race's launches; or None and why."""
     found = []
     alone = {one.block: one.launch.samples for one in serial.ok}
     for one in result.ok:
         own, other = one.launch.samples, alone.get(one.block)
         if other is None:
             continue
-        work_s, alone_s = stats.launch_value(own["work_s"]), stats.launch_value(other["work_s"])
-        start_s = stats.launch_value(own["pool_start_s"]) + max(
-            0.0,
-            (own["first_work_s"][0] - work_s) - (other["first_work_s"][0] - alone_s),
-        )
-        gain_s = (alone_s - work_s) / tasks
+        gain_s = (stats.launch_value(other["work_s"]) - stats.launch_value(own["work_s"])) / tasks
         if gain_s > 0:
-            found.append(max(2.0, start_s / gain_s))
+            found.append(max(2.0, start_s(own, other) / gain_s))
     if len(found) * 2 <= len(result.ok):
         return None, "it is no faster than one after the other"
     return stats.level_interval(found), ""

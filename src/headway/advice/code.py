@@ -1,5 +1,8 @@
 """What to paste: the verdict in the ecosystem's idiom, and the test that guards it."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from headway.advice.examined import Function
 from headway.advice.models import SHORT
 from headway.advice.target import Target
@@ -18,9 +21,8 @@ def _importable(target: Target) -> str:
     first = target.name.partition(".")[0]
     inputs, importing = target.inputs, f"from {target.module} import {first}"
     if inputs["kind"] == "json" and isinstance(inputs["value"], dict):
-        by_name = ", ".join(f"{key}={value!r}" for key, value in inputs["value"].items())
         # Found by its name in other processes, which a partial of it is, too.
-        return f"{importing}\n\n{_ITEMS} = [()]  # for each call, its arguments besides {by_name}"
+        return f"{importing}\n\n{_ITEMS} = [()]  # for each call, its arguments besides {_by_name(inputs['value'])}"
     if inputs["kind"] == "json":
         return f"{importing}\n\n{_ITEMS} = [{tuple(inputs['value'])!r}]  # for each call, its arguments"
     if inputs["kind"] == "named":
@@ -34,12 +36,15 @@ def _importable(target: Target) -> str:
     return f"{importing}\n\n{_ITEMS} = []  # fill it: for each call, a tuple of its arguments"
 
 
+def _by_name(arguments: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+
+
 def _called(target: Target) -> str:
     """Return the function as an expression: with the arguments by name that it is to have."""
     inputs = target.inputs
     if inputs["kind"] == "json" and isinstance(inputs["value"], dict) and inputs["value"]:
-        by_name = ", ".join(f"{key}={value!r}" for key, value in inputs["value"].items())
-        return f"functools.partial({target.name}, {by_name})"
+        return f"functools.partial({target.name}, {_by_name(inputs['value'])})"
     return target.name
 
 
@@ -52,12 +57,16 @@ def code_for(target: Target, function: Function, model: str, workers: int) -> st
         model: The model.
         workers: How many.
     """
-    name, importing = _called(target), _importable(target)
+    name = _called(target)
+    code = _code(function, name, _importable(target), model, workers)
+    return f"import functools\n{code}" if name != target.name else code
+
+
+def _code(function: Function, name: str, importing: str, model: str, workers: int) -> str:
     if function.kind.startswith("async"):
         return _async_code(function, name, importing, model, workers)
     if model == "serial":
-        needed = "import functools\n" if name.startswith("functools") else ""
-        return f"{needed}{importing}\n\nresults = [{_call(function, name)} for args in {_ITEMS}]  # as it is\n"
+        return f"{importing}\n\nresults = [{_call(function, name)} for args in {_ITEMS}]  # as it is\n"
     pools = {
         "threads": ("from concurrent.futures import ThreadPoolExecutor", f"ThreadPoolExecutor({workers})"),
         "interpreters": (
@@ -90,25 +99,22 @@ def code_for(target: Target, function: Function, model: str, workers: int) -> st
             f"# where one machine is not enough, with Dask:\n"
             f"#     dask.distributed.Client(address).map(lambda args: {task}(*args), {_ITEMS})\n"
         )
-    return f"import functools\n{code}" if name.startswith("functools") else code
+    return code
 
 
 def _async_code(function: Function, name: str, importing: str, model: str, workers: int) -> str:
     each = f"{name}(*args)"
-    imports = "import functools\n" if name.startswith("functools") else ""
     if function.kind == "async generator":
         importing += f"\n\n\nasync def whole(*args):\n    return [one async for one in {name}(*args)]"
         each = "whole(*args)"
     if model == "asyncio":
         return (
-            f"{imports}import asyncio\n\n{importing}\n\n\nasync def main():\n"
+            f"import asyncio\n\n{importing}\n\n\nasync def main():\n"
             f"    return await asyncio.gather(*({each} for args in {_ITEMS}))\n"
         )
     if model == "serial":
-        return (
-            f"{imports}{importing}\n\n\nasync def main():\n    return [await {each} for args in {_ITEMS}]  # as it is\n"
-        )
-    return imports + _blocking(importing, each, model, workers)
+        return f"{importing}\n\n\nasync def main():\n    return [await {each} for args in {_ITEMS}]  # as it is\n"
+    return _blocking(importing, each, model, workers)
 
 
 def _blocking(importing: str, each: str, model: str, workers: int) -> str:
@@ -156,7 +162,7 @@ def _first_arguments(target: Target) -> tuple[str, str]:
     if inputs["kind"] == "json":
         value = inputs["value"]
         if isinstance(value, dict):
-            return "".join(f", {key}={one!r}" for key, one in value.items()), ""
+            return f", {_by_name(value)}" if value else "", ""
         return "".join(f", {one!r}" for one in value), ""
     if inputs["kind"] == "named":
         name = inputs["name"]

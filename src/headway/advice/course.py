@@ -11,12 +11,12 @@ from headway.advice import cores, holds
 from headway.advice.beside import break_evens, lags
 from headway.advice.code import code_for, guard_for
 from headway.advice.elsewhere import places
-from headway.advice.examined import Examined, Function, Place, examine, refuse
+from headway.advice.examined import CALL_LIMIT_S, Examined, Function, Place, examine, refuse
 from headway.advice.measured import contender
 from headway.advice.models import sizes_of
 from headway.advice.racing import METRIC, Race
 from headway.advice.request import AdviceRequest, own_interpreter
-from headway.advice.session import CALL_LIMIT_S, Say, Session
+from headway.advice.session import Say, Session
 from headway.advice.values import Advice, Contender
 from headway.advice.verdict import decide
 from headway.errors import UsageError
@@ -29,6 +29,7 @@ from headway.lab import stats
 from headway.lab.kept.store import Store
 from headway.lab.launching.lock import only_lab
 from headway.lab.plan import Plan
+from headway.lab.sequential import FIRST_LOOK
 
 __all__ = ["advise"]
 
@@ -119,7 +120,7 @@ def _advise(session: Session) -> Advice:
         session.store.add_cell(session.run_id, cell)
     race = Race(
         cells,
-        Plan("quick", 3, budget_s, session.seed, session.limit_s, None, tuple(cells), ()),
+        Plan("quick", FIRST_LOOK, budget_s, session.seed, session.limit_s, None, tuple(cells), ()),
         session.launch,
         session.store,
         session.run_id,

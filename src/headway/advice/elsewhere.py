@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from headway.advice.examined import Place, Refusal, examine
+from headway.advice.examined import CALL_LIMIT_S, Place, Refusal, examine
 from headway.advice.target import Target
 from headway.host.children import clean_environment
 from headway.host.interpreters import Interpreter, discover, select
@@ -16,7 +16,6 @@ from headway.lab.beside.environments import find_uv
 
 __all__ = ["places"]
 
-_CALL_LIMIT_S = 60.0
 _INSTALL_LIMIT_S = 300.0
 _DONE = ".headway-complete"
 
@@ -73,7 +72,7 @@ def places(
                 continue
             paths = (str(folder),)
         say(f"{target.words} on {interpreter.name}: does it import, pickle, run?")
-        seen = examine(target, interpreter, cores, limit_s=_CALL_LIMIT_S, paths=paths, keeper=keeper)
+        seen = examine(target, interpreter, cores, limit_s=CALL_LIMIT_S, paths=paths, keeper=keeper)
         if seen.function is None:
             refusals.append(Refusal(interpreter.name, "", seen.error, seen.missing))
             continue

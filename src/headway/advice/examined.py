@@ -10,7 +10,10 @@ from headway.errors import HeadwayError, UsageError
 from headway.host.interpreters import Interpreter
 from headway.host.keeper import Keeper
 
-__all__ = ["Examined", "Function", "Place", "Refusal", "examine", "refuse"]
+__all__ = ["CALL_LIMIT_S", "Examined", "Function", "Place", "Refusal", "examine", "refuse"]
+
+CALL_LIMIT_S = 60.0
+"""So long an import or a few calls may take."""
 
 _PICKLING = ("processes-forkserver", "interpreters")
 

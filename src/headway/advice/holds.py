@@ -12,9 +12,12 @@ from headway.errors import NativeError
 from headway.host.keeper import Keeper
 from headway.native import library_path
 
-__all__ = ["Holds", "Releases", "Spot", "look", "released_of"]
+__all__ = ["ALWAYS", "Holds", "Releases", "Spot", "look", "released_of"]
 
 Releases = Literal["yes", "no", "in part"]
+
+ALWAYS = 0.95
+"""Of its time, with the GIL held: threads of such a function take turns."""
 
 _YES, _NO = 0.9, 0.1
 """Of a call's time: with so much of it without the GIL it lets go of it, with so little it does not."""

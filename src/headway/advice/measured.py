@@ -4,6 +4,7 @@ import math
 import statistics
 from dataclasses import replace
 
+from headway.advice.break_even import start_s
 from headway.advice.models import Sizes, words
 from headway.advice.racing import METRIC
 from headway.advice.values import Contender
@@ -44,16 +45,10 @@ def contender(result: CellResult, serial: CellResult, sizes: Sizes, name: str) -
 
 
 def _start_s(result: CellResult, serial: CellResult) -> float:
-    """Return what a pool's start takes: its own, and what its first sample takes longer than one after the other's first does."""
-    found = []
-    for of in (result, serial):
-        first = [
-            stats.launch_value(one.launch.samples["first_work_s"]) - stats.launch_value(one.launch.samples[METRIC])
-            for one in of.ok
-        ]
-        found.append(statistics.fmean(first) if first else 0.0)
-    own = result.values("pool_start_s")
-    return (statistics.fmean(own) if own else 0.0) + max(0.0, found[0] - found[1])
+    """Return what a pool's start takes, the mean over launches; 0 where no block has both."""
+    alone = {one.block: one.launch.samples for one in serial.ok}
+    found = [start_s(one.launch.samples, alone[one.block]) for one in result.ok if one.block in alone]
+    return statistics.fmean(found) if found else 0.0
 
 
 def level(result: CellResult) -> float:

@@ -8,7 +8,7 @@ from typing import Any, final
 
 from headway import __version__
 from headway.advice import break_even
-from headway.advice.examined import Function, Place, Refusal
+from headway.advice.examined import CALL_LIMIT_S, Function, Place, Refusal
 from headway.advice.models import Sizes, contenders
 from headway.advice.racing import METRIC
 from headway.advice.request import AdviceRequest
@@ -21,13 +21,11 @@ from headway.lab.kept.settings import ADVICE, Settings
 from headway.lab.kept.store import Store
 from headway.lab.launching.launch import run_launch
 from headway.lab.plan import Skipped
+from headway.lab.sequential import FIRST_LOOK
 
-__all__ = ["CALL_LIMIT_S", "Say", "Session"]
+__all__ = ["Say", "Session"]
 
 Say = Callable[[str], None]
-
-CALL_LIMIT_S = 60.0
-"""So long an import or a few calls may take."""
 
 CALLS = "headway_agent.strangers.workload:Calls"
 
@@ -125,7 +123,7 @@ class Session:
         settings = Settings(
             version=__version__,
             size=ADVICE,
-            launches=3,
+            launches=FIRST_LOOK,
             budget_s=budget_s,
             seed=self.seed,
             limit_s=self.limit_s,

@@ -146,4 +146,4 @@ def with_json(target: Target, text: str) -> Target:
 
 def with_pickled(target: Target, path: Path) -> Target:
     """Return the target with calls from a file of pickles, each (args, kwargs)."""
-    return replace(target, inputs={"kind": "pickled", "path": str(path)})
+    return replace(target, inputs={"kind": "pickled", "path": str(path), "most": MOST_INPUTS})

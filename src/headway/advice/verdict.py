@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from headway.advice.examined import Function, Refusal
-from headway.advice.holds import Holds
+from headway.advice.holds import ALWAYS, Holds
 from headway.advice.models import SHORT, SIMPLICITY
 from headway.advice.racing import MARGIN
 from headway.advice.values import BreakEven, Contender, Verdict
@@ -16,9 +16,6 @@ __all__ = ["decide", "interval"]
 
 _PERHAPS = 0.8
 """A speed-up that is likely less than this is none, however wide its interval."""
-
-_ALL = 0.95
-"""Of its time, with the GIL held: threads of such a function take turns."""
 
 _MORE = "more time (--budget) or a quieter machine"
 
@@ -127,7 +124,7 @@ def decide(
 
 def _takes_turns(one: Contender, holds: Holds | None) -> bool:
     """Whether a model cannot help, whatever its interval: threads of a function that always holds the GIL."""
-    return one.model == "threads" and holds is not None and holds.held > _ALL
+    return one.model == "threads" and holds is not None and holds.held > ALWAYS
 
 
 def _from_where(best: Contender, pays: Mapping[str, BreakEven]) -> str:

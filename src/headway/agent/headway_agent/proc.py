@@ -125,6 +125,15 @@ def children(pid):
     return found
 
 
+def descendants(pid):
+    """Yield the live descendants of `pid`, each before its own children are asked for."""
+    pending = children(pid)
+    while pending:
+        child = pending.pop()
+        yield child
+        pending.extend(children(child))
+
+
 def _switches_of(pid):
     """Return [voluntary, involuntary] over the live threads of process `pid`."""
     counts = [0, 0]
@@ -151,12 +160,9 @@ def context_switches():
     own = resource.getrusage(resource.RUSAGE_SELF)
     reaped = resource.getrusage(resource.RUSAGE_CHILDREN)
     counts = [own.ru_nvcsw + reaped.ru_nvcsw, own.ru_nivcsw + reaped.ru_nivcsw]
-    pending = children(os.getpid())
-    while pending:
-        child = pending.pop()
+    for child in descendants(os.getpid()):
         for i, count in enumerate(_switches_of(child)):
             counts[i] += count
-        pending.extend(children(child))
     return tuple(counts)
 
 

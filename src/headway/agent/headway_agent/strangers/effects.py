@@ -68,7 +68,7 @@ class Effects:
         Effects._now = self
 
     def end(self):
-        """Return what was seen: a list of [kind, words], the first few of each kind."""
+        """Return what was seen: a list of [kind, words], the first of them."""
         Effects._now = None
         for place, (value, contents) in self._values().items():
             before = self._names.get(place)

@@ -2,8 +2,8 @@
 
 A job's `target` is {"module", "name" (dotted below the module), "cwd", "inputs"}; the module's folder is on PYTHONPATH.
 `inputs` is {"kind": "none"}; {"kind": "named", "module", "name", "most"}: a list, a generator, or a function that returns
-one; {"kind": "json", "value"}: one call's arguments, an object's by name; or {"kind": "pickled", "path"}: a file of pickles,
-each (args, kwargs).
+one; {"kind": "json", "value"}: one call's arguments, an object's by name; or {"kind": "pickled", "path", "most"}: a file of
+pickles, each (args, kwargs). The first `most` are taken.
 
 An element of a named list that is a tuple is the positional arguments; any other is the only argument.
 """
@@ -16,9 +16,6 @@ import pickle
 import sys
 
 __all__ = ["InputsError", "MissingNameError", "find", "inputs_of", "named"]
-
-
-MOST_PICKLED = 256
 
 
 class MissingNameError(Exception):
@@ -64,7 +61,7 @@ def inputs_of(target, function):
         value = inputs["value"]
         calls = [((), value)] if isinstance(value, dict) else [(tuple(value), {})]
     elif kind == "pickled":
-        calls = _pickled(inputs["path"])
+        calls = _pickled(inputs["path"], inputs["most"])
     else:
         calls = _named_inputs(inputs, target["cwd"])
     if not calls:
@@ -74,7 +71,7 @@ def inputs_of(target, function):
     return calls
 
 
-def _pickled(path):
+def _pickled(path, most):
     calls = []
     with open(path, "rb") as file:
         while True:
@@ -83,7 +80,7 @@ def _pickled(path):
             except EOFError:
                 return calls
             calls.append((tuple(args), dict(kwargs)))
-            if len(calls) >= MOST_PICKLED:
+            if len(calls) >= most:
                 return calls
 
 

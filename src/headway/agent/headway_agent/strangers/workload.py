@@ -1,9 +1,10 @@
 """The workload of a launch: a user's function over its inputs, through a model.
 
 Parameters: `target` (see `target`), `tasks` (calls in a sample; the inputs again and again), `workers`, `kind` (as `calls` has
-them), `fresh` (calls change their arguments, so each sample has new ones). Metrics besides those of `Tasks`: `first_work_s`, the first sample, in which workers import the function's
-module; and with the parameter `lag` the event loop's lag while the calls run, `loop_lag_s`. Details: memory as
-`memory_of` tells.
+them), `fresh` (calls change their arguments, so each sample has new ones), `lag` (look at the event loop's lag).
+
+Metrics besides those of `Tasks`: `first_work_s`, the first sample, in which workers import the function's module; with `lag`,
+`loop_lag_s`, by how much the loop was late each time that it was looked at. Details: memory as `memory_of` tells.
 """
 
 import itertools
@@ -24,15 +25,9 @@ LAG_PERIOD_S = 0.002
 def memory_of():
     """Return {"own_pss_bytes", "children_pss_bytes" (of each that is alive)}: memory, with what is shared divided by who shares it."""
     own = os.getpid()
-    found = {"own_pss_bytes": proc.pss_bytes(own), "children_pss_bytes": []}
-    pending = proc.children(own)
-    while pending:
-        child = pending.pop()
-        pss_bytes = proc.pss_bytes(child)
-        if pss_bytes is not None:
-            found["children_pss_bytes"].append(pss_bytes)
-        pending.extend(proc.children(child))
-    return found
+    sizes_bytes = [proc.pss_bytes(child) for child in proc.descendants(own)]
+    alive = [size_bytes for size_bytes in sizes_bytes if size_bytes is not None]
+    return {"own_pss_bytes": proc.pss_bytes(own), "children_pss_bytes": alive}
 
 
 class Calls(Tasks):
