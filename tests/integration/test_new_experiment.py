@@ -1,4 +1,4 @@
-"""An experiment is one new file: the one of docs/contributing.md, as it stands there."""
+"""An experiment is one new file: the one of docs/contributing/index.md, as it stands there."""
 
 import importlib
 import io
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 # `headway.lab.experiments` is the function.
 experiments = importlib.import_module("headway.lab.experiments")
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "contributing.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "contributing" / "index.md"
 
 
 def test_the_walkthroughs_experiment_runs_and_is_shown(tmp_path, monkeypatch):
