@@ -7,6 +7,7 @@ With arguments, it reads these files and folders; else all that the project has.
 import ast
 import io
 import re
+import shutil
 import subprocess
 import sys
 import tokenize
@@ -109,7 +110,16 @@ def problems_of(path: Path, text: str) -> list[tuple[int, str]]:
 
 def _files(chosen: list[str]) -> Iterator[Path]:
     listed = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", *chosen],
+        [
+            shutil.which("git") or "git",
+            "-C",
+            str(ROOT),
+            "ls-files",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            *chosen,
+        ],
         check=True,
         capture_output=True,
         text=True,
