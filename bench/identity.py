@@ -38,7 +38,7 @@ from headway.traces.reader import read
 
 sys.path[:0] = [str(AGENT_PATH), str(Path(__file__).resolve().parents[1] / "tools")]
 from headway_agent.load import LoadClient  # noqa: E402
-from locked_environment import locked_python  # noqa: E402
+from provision.locked_environment import locked_python  # noqa: E402
 
 TARGETS = {"turns_per_s": 1.02, "p50_ns": 1.05, "p99_ns": 1.10}
 """Factors, at the median."""

@@ -54,7 +54,7 @@ from headway.native import library_path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(AGENT_PATH), str(ROOT / "tools")]
 from headway_agent.load import LoadClient  # noqa: E402
-from locked_environment import locked_python  # noqa: E402
+from provision.locked_environment import locked_python  # noqa: E402
 
 WORKLOAD = Path(__file__).with_name("policy_corpus_workload.py")
 SERVER = Path(__file__).with_name("policy_corpus_server_workload.py")

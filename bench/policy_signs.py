@@ -36,7 +36,7 @@ from headway.traces.reader import read
 
 # `identity` has put their folders on the path.
 from headway_agent.load import LoadClient  # isort: skip
-from locked_environment import locked_python  # isort: skip
+from provision.locked_environment import locked_python  # isort: skip
 
 Sign = Literal["gain", "loss", "no change", "cannot tell"]
 BOUNDS = {"rate": 0.03, "p99_s": 0.10}

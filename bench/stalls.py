@@ -30,7 +30,7 @@ from headway.live.launch import original_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
-from locked_environment import locked_python  # noqa: E402
+from provision.locked_environment import locked_python  # noqa: E402
 
 WORKLOAD = Path(__file__).with_name("stalls_workload.py")
 LOCK = ROOT / "requirements" / "watched.lock"

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
-from find_chromium import find_chromium  # noqa: E402
+from provision.find_chromium import find_chromium  # noqa: E402
 
 PROGRAM = ROOT / "docs" / "guides" / "examples" / "convoy.py"
 EVENTS = 1_000_000

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from headway.traces.export import FORMATS
 
-TESTS = Path(__file__).resolve().parents[1] / "tests"
+TESTS = Path(__file__).resolve().parents[1] / "tests" / "support"
 TARGET_NS = 1000.0
 
 

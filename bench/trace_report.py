@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).resolve().parents[1] / "tests"
+TESTS = Path(__file__).resolve().parents[1] / "tests" / "support"
 TARGET_S = 10.0
 ANALYSIS_TARGET_S = 6.0
 TARGET_MB = 1000.0

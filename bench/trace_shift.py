@@ -40,7 +40,7 @@ from headway.native import library_path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tools"))
 from headway_agent.load import LoadClient
-from locked_environment import locked_python
+from provision.locked_environment import locked_python
 
 BARE, AGAIN, TRACE = "bare", "bare again", "trace"
 WITHIN = {"rate": (0.97, 1.03), "p50_s": (0.9, 1.1), "p99_s": (0.9, 1.1)}

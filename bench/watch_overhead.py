@@ -38,8 +38,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 sys.path.insert(0, str(AGENT_PATH))
 from headway_agent.load import LoadClient  # noqa: E402
-from locked_environment import locked_python  # noqa: E402
 from policy_corpus import REQUEST, whole_answer  # noqa: E402
+from provision.locked_environment import locked_python  # noqa: E402
 
 WORKLOAD = Path(__file__).with_name("watch_overhead_workload.py")
 ECHOED = "x" * 64

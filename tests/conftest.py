@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy  # noqa: F401, ICN001  (pytester takes away what a test imports, and numpy cannot be loaded twice)
 import pytest
 from default_signals import restore_for_children
-from find_chromium import find_chromium
 from hypothesis import settings
-from provision_prometheus import find_prometheus
+from provision.find_chromium import find_chromium
+from provision.prometheus import find_prometheus
 from synthetic import make_interpreter, make_machine, make_settings
 
 from headway.host.paths import cache_folder, interpreters_folder, libraries_folder

@@ -301,7 +301,7 @@ def interpreters_for(versions: Sequence[str]) -> list[Interpreter]:
         with_tests = [one for one in named if has_module(tests_folder(one), "test_thread")]
         if not with_tests:
             raise LookupError(
-                f"{named[0].executable} lacks CPython's own tests; `python tools/provision_interpreters.py --with-tests` "
+                f"{named[0].executable} lacks CPython's own tests; `headway interpreters --add 3.14 3.15 --with-tests` "
                 "adds them to those in the private prefix"
             )
         chosen.append(with_tests[0])

@@ -52,7 +52,7 @@ from compared_tests import (
     shown,
     verdict,
 )
-from locked_environment import locked_python
+from provision.locked_environment import locked_python
 
 from headway.errors import HeadwayError
 from headway.host.paths import libraries_folder

@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from provision_spin import find_spin
+from provision.spin import find_spin
 
 MODELS = Path(__file__).resolve().parent.parent / "native" / "model"
 

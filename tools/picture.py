@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from find_chromium import find_chromium
 from playwright.sync_api import sync_playwright
+from provision.find_chromium import find_chromium
 
 WIDTH, HEIGHT = 1100, 900
 GAP_PX = 8

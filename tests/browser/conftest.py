@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from find_chromium import find_chromium
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from provision.find_chromium import find_chromium
 
 
 # Not for the whole session: Playwright's synchronous API runs an event loop in this thread until it is stopped, and

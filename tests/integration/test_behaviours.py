@@ -19,25 +19,17 @@ from pathlib import Path
 
 import pytest
 from behaviours_program import FACTS
-from test_recorder import FOUND
+from real_programs import LIMIT_S, SOME, bare
 
 from headway.agent import STARTUP_PATH
 from headway.live.files import wait_until_finished
 
 PROGRAM = str(Path(__file__).with_name("behaviours_program.py"))
 HEADWAY = str(Path(sys.executable).with_name("headway"))
-INTERPRETERS = [one for one in FOUND if one.name in ("3.8", "3.11", "3.13", "3.14", "3.15")]
 WAYS = ("run", "trace")
 SAID = "recording into "
-LIMIT_S = 60
 
 pytestmark = pytest.mark.slow
-
-
-def plain(**more):
-    """Return an environment without anything of Python's or ours, and with something more."""
-    own = ("HEADWAY_", "PYTEST", "PYTHON", "LC_", "LANG", "VIRTUAL_ENV", "COLUMNS", "LINES")
-    return {name: value for name, value in os.environ.items() if not name.startswith(own)} | {"LANG": "C.UTF-8"} | more
 
 
 class Case:
@@ -63,7 +55,7 @@ class Case:
 
     def start(self, *arguments, command=None, **options):
         """Start the program in the folder `here`."""
-        own = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": plain()}
+        own = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": bare()}
         return subprocess.Popen(command or self.command(*arguments), **{**own, "cwd": self.here, **options})
 
     def run(self, *arguments, **options):
@@ -112,7 +104,7 @@ def worlds(tmp_path_factory):
         if (interpreter.id, how) not in found:
             case = Case(interpreter, how, folder)
             case.file.unlink(missing_ok=True)
-            with case.start("world", stdin=subprocess.PIPE, env=plain(OTHER="ä")) as process:
+            with case.start("world", stdin=subprocess.PIPE, env=bare(OTHER="ä")) as process:
                 out, err = process.communicate(b"some input", timeout=LIMIT_S)
                 err = case.without_ours(err)
             case.close()
@@ -126,7 +118,7 @@ def worlds(tmp_path_factory):
 @pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("fact", FACTS)
 @pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.id)
+@pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
 def test_the_program_finds_what_it_would(interpreter, how, fact, worlds):
     """What the program can see of itself, its process and its children is as without us."""
     assert worlds(interpreter, how)["facts"][fact] == worlds(interpreter, "bare")["facts"][fact]
@@ -134,7 +126,7 @@ def test_the_program_finds_what_it_would(interpreter, how, fact, worlds):
 
 @pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.id)
+@pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
 def test_it_is_the_process_that_was_started(interpreter, how, worlds):
     """The program has the process id of the launcher, and the parent that started it."""
     world = worlds(interpreter, how)
@@ -144,7 +136,7 @@ def test_it_is_the_process_that_was_started(interpreter, how, worlds):
 
 @pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.id)
+@pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
 def test_the_environment_is_that_and_what_is_documented(interpreter, how, worlds):
     """PYTHONPATH has our archive in front, and there are variables of ours; all else is to the letter."""
     ours, bare = (worlds(interpreter, one)["environ"] for one in (how, "bare"))
@@ -242,26 +234,26 @@ VARIABLES = {
     "ODD": "a\udcffb=\n",
 }
 for name, value in VARIABLES.items():
-    add(f"{name}={value!r}", "show", env=plain(**{name: value}))
+    add(f"{name}={value!r}", "show", env=bare(**{name: value}))
 add("an empty environment", "show", env={})
-add("a large environment", "show", env=plain(**{f"LARGE_{i}": "x" * 1000 for i in range(200)}))
-add("the C locale by nothing", "show", env={name: value for name, value in plain().items() if name != "LANG"})
-add("a locale that is not there", "show", env=plain(LC_CTYPE="no_NO.such", LC_ALL=""))
+add("a large environment", "show", env=bare(**{f"LARGE_{i}": "x" * 1000 for i in range(200)}))
+add("the C locale by nothing", "show", env={name: value for name, value in bare().items() if name != "LANG"})
+add("a locale that is not there", "show", env=bare(LC_CTYPE="no_NO.such", LC_ALL=""))
 
 for value in ("", "lib", ":lib", "lib:", "lib::lib", ":", "lib:lib", "/nothing:lib", "./lib/../lib"):
-    add(f"PYTHONPATH={value!r}", "show", env=plain(PYTHONPATH=value))
+    add(f"PYTHONPATH={value!r}", "show", env=bare(PYTHONPATH=value))
 
 
 @behaviour
 def pythonexecutable(case):
     """The interpreter's own, too."""
-    return case.run("show", env=plain(PYTHONEXECUTABLE=str(case.interpreter.executable)))
+    return case.run("show", env=bare(PYTHONEXECUTABLE=str(case.interpreter.executable)))
 
 
 @behaviour
 def pythonhome(case):
     """The interpreter's own; headway's is of another version."""
-    return case.run("show", env=plain(PYTHONHOME=str(Path(case.interpreter.executable).resolve().parents[1])))
+    return case.run("show", env=bare(PYTHONHOME=str(Path(case.interpreter.executable).resolve().parents[1])))
 
 
 @behaviour
@@ -278,7 +270,7 @@ def with_module(name, text):
         folder = case.here / f"with-{name}"
         folder.mkdir(exist_ok=True)
         (folder / f"{name}.py").write_text(text)
-        return case.run("show", env=plain(PYTHONPATH=str(folder), PYTHONDONTWRITEBYTECODE="1"))
+        return case.run("show", env=bare(PYTHONPATH=str(folder), PYTHONDONTWRITEBYTECODE="1"))
 
     return run
 
@@ -734,7 +726,7 @@ def many(tmp_path_factory):
     + [(kind, name) for kind in ("ignored before", "blocked before") for name in FOUND_OF_SIGNALS],
 )
 @pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.id)
+@pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
 def test_signals_are_as_they_would_be(interpreter, how, kind, name, many):
     """A signal is handled once, whoever it is sent to; what was ignored or blocked stays so, and nothing else is."""
     ours, bare = many(interpreter, how, kind)[name], many(interpreter, "bare", kind)[name]
@@ -746,7 +738,7 @@ def test_signals_are_as_they_would_be(interpreter, how, kind, name, many):
 
 @pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("name", TABLE)
-@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.id)
+@pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
 def test_a_program_behaves_as_it_would(interpreter, name, tmp_path):
     """The parent, and the program, see what they would see without us."""
     answers = {}

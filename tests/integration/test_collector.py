@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from real_programs import LIMIT_S, wait_for
 
 from headway.live import collect, collector
 from headway.live.door import Door
@@ -23,7 +24,6 @@ from headway.traces.model import Kind
 from headway.traces.reader import read
 
 HEADWAY = str(Path(sys.executable).with_name("headway"))
-LIMIT_S = 60
 SET_SUBREAPER = 36
 
 pytestmark = pytest.mark.slow
@@ -46,15 +46,6 @@ def here(tmp_path, monkeypatch):
 def trace(*arguments, python=sys.executable):
     """Return the command line that traces into x.hwt."""
     return [HEADWAY, "trace", "-o", "x.hwt", "--python", python, *arguments]
-
-
-def wait_for(condition, what):
-    """Wait until something is true; fail where it never is."""
-    deadline = time.monotonic() + LIMIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
-    return found
 
 
 def looks_at(pid, path):

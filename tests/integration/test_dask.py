@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from dask_cluster import ROOT, Cluster, free_port, wait_for
-from locked_environment import locked_python
+from provision.locked_environment import locked_python
 
 from headway.lab import discover, select
 

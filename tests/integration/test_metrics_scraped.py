@@ -12,8 +12,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from locked_environment import locked_python
-from provision_prometheus import find_prometheus
+from provision.locked_environment import locked_python
+from provision.prometheus import find_prometheus
 
 from headway.lab import discover, select
 from headway.native import library_path

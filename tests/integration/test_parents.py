@@ -16,9 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from locked_environment import locked_python
-from test_behaviours import INTERPRETERS, LIMIT_S, plain
-from test_collector import wait_for
+from provision.locked_environment import locked_python
+from real_programs import LIMIT_S, SOME, bare, wait_for
 
 from headway.live.files import begin_ticks, wait_until_finished
 
@@ -50,7 +49,7 @@ def is_alive(pid):
 def kernel(python, how, folder):
     """Start a kernel from a front end, have it compute, interrupt it, and kill the front end; return what was seen."""
     command = [python, str(PARENTS / "front_end.py"), *BEFORE[how]]
-    runtime = plain(JUPYTER_RUNTIME_DIR=str(folder), IPYTHONDIR=str(folder), JUPYTER_CONFIG_DIR=str(folder))
+    runtime = bare(JUPYTER_RUNTIME_DIR=str(folder), IPYTHONDIR=str(folder), JUPYTER_CONFIG_DIR=str(folder))
     with subprocess.Popen(command, env=runtime, cwd=folder, stdout=subprocess.PIPE, text=True) as front_end:
         seen = json.loads(front_end.stdout.readline())
         pid = seen.pop("pid")
@@ -122,7 +121,7 @@ def supervised(python, how, folder):
     supervisord = [python, "-m", "supervisor.supervisord", "-c", str(configuration)]
     door = folder / "supervisor.sock"
     with (
-        subprocess.Popen(supervisord, env=plain(), stdout=subprocess.DEVNULL) as process,
+        subprocess.Popen(supervisord, env=bare(), stdout=subprocess.DEVNULL) as process,
         xmlrpc.client.ServerProxy("http://supervisor", Unix(str(door))) as proxy,
     ):
         server = proxy.supervisor
@@ -164,7 +163,7 @@ def supervised(python, how, folder):
 
 
 @pytest.mark.matrix("interpreter")
-@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.id)
+@pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
 def test_a_kernel_ends_with_its_front_end(interpreter, tmp_path):
     """A Jupyter kernel answers, is interrupted, and goes when its front end is killed: bare, scheduled and traced."""
     python = locked_python(interpreter, LOCK, "parents")
@@ -176,7 +175,7 @@ def test_a_kernel_ends_with_its_front_end(interpreter, tmp_path):
 
 
 @pytest.mark.matrix("interpreter")
-@pytest.mark.parametrize("interpreter", INTERPRETERS, ids=lambda one: one.id)
+@pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
 def test_supervisord_sees_its_program(interpreter, tmp_path):
     """Death by a signal, an expected exit, one TERM for a group, the end of supervisord: bare, scheduled and traced."""
     python = locked_python(interpreter, LOCK, "parents")

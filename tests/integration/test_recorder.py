@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from lifecycle_program import CASES
+from real_programs import FOUND, PROGRAM, WITH_A_GIL, WITH_STACKS, ran
 
 import headway
 from headway.agent import STARTUP_PATH
-from headway.host.interpreters import discover, select
 from headway.live.collect import collecting
 from headway.live.launch import environment
 from headway.traces.invariants import violations
@@ -20,23 +20,12 @@ from headway.traces.model import Kind
 from headway.traces.reader import read, read_family
 from headway.traces.records import CUT
 
-PROGRAM = str(Path(__file__).with_name("lifecycle_program.py"))
-FOUND = select(discover()[0], ["all"])
-WITH_A_GIL = [one for one in FOUND if not one.name.endswith("t")]
-WITH_STACKS = [one for one in WITH_A_GIL if not one.name.startswith(("3.8", "3.9", "3.10"))]
 # How many processes leave a trace; more than one where a case starts children.
 PROCESSES = {"fork": 11, "fork_of_a_fork": 3, "fork_storm": 41, "execute": 2, "subprocesses": 3}
 # At least so many: a pool ends its workers by a signal, and one that had nothing to do may not have come to record anything.
 AT_LEAST = {"pool_fork": 2, "pool_spawn": 2, "pool_forkserver": 2}
 
 pytestmark = pytest.mark.slow
-
-
-def ran(command, env, folder):
-    """Run a program; return how it ended, and what it said without what differs from run to run."""
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, cwd=folder, check=False)
-    said = [re.sub(r"pid=\d+|0x[0-9a-f]+", "", text) for text in (done.stdout, done.stderr)]
-    return done.returncode, *said
 
 
 def traced(interpreter, case, folder):

@@ -6,8 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from test_recorder import WITH_STACKS
-from test_schedule import BY_NAME, plain
+from real_programs import BY_NAME, WITH_STACKS, unobserved
 
 from headway.live.collect import collecting
 from headway.live.launch import environment, scheduled_environment
@@ -108,7 +107,7 @@ def traced(command, folder):
     """Run a traced program to its end; return what it did, and its traces."""
     file = folder / "x.hwt"
     with collecting(file) as door:
-        done = run(command, environment(door.environment(), base=plain()))
+        done = run(command, environment(door.environment(), base=unobserved()))
     return (*done, read_family(file))
 
 
@@ -147,7 +146,7 @@ def test_scheduled_under_a_filter(action, call):
     if call in ("sched_attr", "all"):
         expected = ["headway: process N: a seccomp filter forbids sched_setattr(): os_slice_us and os_batch do nothing"]
 
-    code, out, said = run(command, scheduled_environment("fair", options, base=plain()))
+    code, out, said = run(command, scheduled_environment("fair", options, base=unobserved()))
 
     assert (code, out, lines(said)) == (0, "done\n", expected)
 
@@ -218,16 +217,16 @@ SHUT_IN = [
 @pytest.mark.parametrize(("interpreter", "work"), SHUT_IN)
 def test_a_filter_of_the_program_s_own(interpreter, work, tmp_path):
     """A program that shuts itself in lives, traced and scheduled, with no other call than it makes bare; its children live, unrecorded."""
-    bare = run(shut_in(interpreter, work), plain())
+    bare = run(shut_in(interpreter, work), unobserved())
     assert bare == (0, ("1792\n" * 3 if work == "fork" else "") + "done\n", "")
-    assert run(shut_in(interpreter, "a call of ours"), plain())[0] == -31  # SIGSYS: the filter does forbid
+    assert run(shut_in(interpreter, "a call of ours"), unobserved())[0] == -31  # SIGSYS: the filter does forbid
 
     *done, traces = traced(shut_in(interpreter, work), tmp_path)
 
     assert tuple(done) == bare
     assert [violations(trace) for trace in traces] == [[]]
     if interpreter.name != "3.13t":
-        assert run(shut_in(interpreter, work, SCHED_YIELD), scheduled_environment("fair", base=plain())) == bare
+        assert run(shut_in(interpreter, work, SCHED_YIELD), scheduled_environment("fair", base=unobserved())) == bare
 
 
 def test_errno_is_the_program_s_own(tmp_path):
@@ -290,13 +289,13 @@ os._exit(0)
 def test_130_interpreters(interpreter, kind, tmp_path):
     """Each interpreter's GIL is recorded, or scheduled, and nothing is slow. The factor is for a busy machine."""
     command = [interpreter.executable, "-c", INTERPRETERS, "130"]
-    _, bare, _ = run(command, plain())
+    _, bare, _ = run(command, unobserved())
 
     if kind == "traced":
         code, out, said, traces = traced(command, tmp_path)
         assert len(traces[0].gils) == 131
     else:
-        code, out, said = run(command, scheduled_environment("fair", base=plain()))
+        code, out, said = run(command, scheduled_environment("fair", base=unobserved()))
 
     assert (code, said) == (0, "")
     assert float(out) < 3 * float(bare) + 0.5
@@ -306,7 +305,7 @@ def test_more_interpreters_than_there_is_room_for(tmp_path):
     """Those above the limit run as without us, and one line says so."""
     command = [BY_NAME["3.13"].executable, "-c", INTERPRETERS, "260"]
 
-    _, bare, _ = run(command, plain())
+    _, bare, _ = run(command, unobserved())
     code, out, said, _ = traced(command, tmp_path)
 
     assert code == 0

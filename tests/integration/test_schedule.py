@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from lifecycle_program import CASES
-from test_recorder import FOUND, PROGRAM, WITH_A_GIL, ran
+from real_programs import BY_NAME, LIMIT_S, POLICIES, PROGRAM, WITH_A_GIL, ran, unobserved
 
 import headway
 from headway.errors import SchedulingError
@@ -22,17 +22,13 @@ from headway.live.attach import schedule as schedule_process
 from headway.live.collect import collecting
 from headway.live.launch import environment, scheduled_environment
 from headway.live.lease import Ended
-from headway.native import policies
 from headway.traces.invariants import violations
 from headway.traces.reader import read_family
 
-BY_NAME = {one.name: one for one in FOUND}
-POLICIES = [one.name for one in policies()[0]]
 LOTTERY = Path(__file__).parents[2] / "docs" / "guides" / "examples" / "lottery.c"
 HEADERS = Path(__file__).parents[2] / "native" / "include"
 HEADWAY = [str(Path(sys.executable).with_name("headway"))]
 OURS = ("--python", sys.executable)
-LIMIT_S = 60
 
 pytestmark = pytest.mark.slow
 
@@ -40,11 +36,6 @@ pytestmark = pytest.mark.slow
 def run(*arguments, **more):
     """Run the command line."""
     return subprocess.run([*HEADWAY, *arguments], capture_output=True, text=True, timeout=LIMIT_S, check=False, **more)
-
-
-def plain():
-    """Return an environment without anything of ours."""
-    return {key: value for key, value in os.environ.items() if not key.startswith(("HEADWAY_P", "PYTHON"))}
 
 
 @pytest.mark.matrix("interpreter", "policy")
@@ -58,7 +49,9 @@ def test_a_program_is_as_without_a_policy(interpreter, policy, case, tmp_path):
     """However a program begins and ends, forks and starts others: under a policy it says and returns what it would."""
     command = [interpreter.executable, PROGRAM, case]
 
-    assert ran(command, scheduled_environment(policy, base=plain()), tmp_path) == ran(command, plain(), tmp_path)
+    assert ran(command, scheduled_environment(policy, base=unobserved()), tmp_path) == ran(
+        command, unobserved(), tmp_path
+    )
 
 
 @pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
@@ -66,7 +59,7 @@ def test_a_trace_of_a_scheduled_program_keeps_the_laws(interpreter, tmp_path):
     """One holder at a time, takes and releases in turn, waits that end: also where the waits are a policy's."""
     file = tmp_path / "x.hwt"
     with collecting(file) as door:
-        env = environment(door.environment(), base=scheduled_environment("fair", base=plain()))
+        env = environment(door.environment(), base=scheduled_environment("fair", base=unobserved()))
         for case in ("daemons", "fork", "signals", "many_threads"):
             subprocess.run(
                 [interpreter.executable, PROGRAM, case], env=env, capture_output=True, timeout=LIMIT_S, check=False
@@ -120,7 +113,7 @@ print(json.dumps(answers))
 @pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 def test_who_wants_little_is_prompt(interpreter):
     """Beside threads that compute, a sleeper wakes in a fraction of the time that it takes without a policy, or under `stock`."""
-    env = scheduled_environment(None, base=plain())
+    env = scheduled_environment(None, base=unobserved())
     command = [interpreter.executable, "-c", PROMPT, str(Path(headway.__file__).parent / "agent"), *POLICIES]
 
     said = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
@@ -180,7 +173,7 @@ print("done")
 def test_a_gil_that_one_thread_wants_is_left_alone(interpreter, policy):
     """While nobody else wants it the policy is told nothing; it has the GIL again as soon as somebody waits."""
     command = [interpreter.executable, "-c", ALONE, str(Path(headway.__file__).parent / "agent"), policy]
-    env = scheduled_environment(None, base=plain())
+    env = scheduled_environment(None, base=unobserved())
 
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
@@ -400,7 +393,7 @@ def test_attached(name):
     code = "import sys, time\nprint('ready', flush=True)\nwhile True: time.sleep(0.001)"
     with contextlib.ExitStack() as stack:
         command = [BY_NAME[name].executable, "-c", code]
-        one = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=plain()))
+        one = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=unobserved()))
         stack.callback(one.kill)
         assert one.stdout.readline() == "ready\n"
         target = look_at(one.pid)
@@ -419,7 +412,9 @@ def test_attached(name):
 
 def test_not_attached_to_older_ones():
     """Before 3.14 the answer is what to do instead."""
-    with subprocess.Popen([BY_NAME["3.12"].executable, "-c", "input()"], stdin=subprocess.PIPE, env=plain()) as one:
+    with subprocess.Popen(
+        [BY_NAME["3.12"].executable, "-c", "input()"], stdin=subprocess.PIPE, env=unobserved()
+    ) as one:
         done = run("attach", str(one.pid), "--policy", "fair")
         one.kill()
 

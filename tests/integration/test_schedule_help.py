@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_recorder import WITH_A_GIL
-from test_schedule import BY_NAME, plain
+from real_programs import BY_NAME, WITH_A_GIL, unobserved
 
 import headway
 from headway.live.launch import scheduled_environment
@@ -112,7 +111,7 @@ def without_cap_sys_nice():
 def told(interpreter, options, patience_s, *, choice="SCHED_IDLE", preexec=None):
     """Return what the program says."""
     command = [interpreter.executable, "-W", "ignore", "-c", PROGRAM, str(AGENT), options, str(patience_s), choice]
-    env = scheduled_environment(None, base=plain())
+    env = scheduled_environment(None, base=unobserved())
     done = subprocess.run(
         command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False, preexec_fn=preexec
     )

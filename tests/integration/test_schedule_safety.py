@@ -5,7 +5,7 @@ import subprocess
 import time
 
 import pytest
-from test_schedule import BY_NAME, LIMIT_S, POLICIES, plain
+from real_programs import BY_NAME, LIMIT_S, POLICIES, unobserved
 
 from headway.live.launch import scheduled_environment
 
@@ -30,7 +30,7 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_ctrl_c_beside_sixteen_threads_that_compute(policy):
     """An interrupt comes through, and the program ends though its threads compute on."""
-    env = scheduled_environment(policy, base=plain())
+    env = scheduled_environment(policy, base=unobserved())
     command = [BY_NAME["3.13"].executable, "-c", COMPUTING, "16"]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
@@ -43,7 +43,7 @@ def test_ctrl_c_beside_sixteen_threads_that_compute(policy):
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_process_that_is_stopped_for_long(policy, threads):
     """Stopped for longer than the watchdog's patience and continued: nobody was starved, and the policy stays on."""
-    env = scheduled_environment(policy, {"watchdog_ms": 1000}, base=plain())
+    env = scheduled_environment(policy, {"watchdog_ms": 1000}, base=unobserved())
     command = [BY_NAME["3.13"].executable, "-c", COMPUTING, str(threads)]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
@@ -94,7 +94,7 @@ print("done")
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_thread_goes_from_one_gil_to_another(policy):
     """Who computes in the main interpreter, and then runs code in one that has a GIL of its own, is in one queue at a time."""
-    env = scheduled_environment(policy, base=plain())
+    env = scheduled_environment(policy, base=unobserved())
     command = [BY_NAME["3.13"].executable, "-c", TO_AND_FRO]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
@@ -119,7 +119,7 @@ print(len(garbage))
 @pytest.mark.parametrize("policy", POLICIES)
 def test_long_calls_of_c_are_waited_for(policy):
     """Who cannot be asked for the GIL (a collection of a large heap, C code) does no harm but the wait."""
-    env = scheduled_environment(policy, base=plain())
+    env = scheduled_environment(policy, base=unobserved())
     done = subprocess.run(
         [BY_NAME["3.14"].executable, "-c", C_CALL], env=env, capture_output=True, text=True, timeout=LIMIT_S, check=True
     )
@@ -158,7 +158,7 @@ def test_who_keeps_the_gil_is_no_fault_of_the_policy(policy, threads):
     With many threads the last of them comes when others have come often since, long after it began to wait.
     """
     # Sixty threads have a turn in 0.6 s where nobody else takes the cores.
-    env = scheduled_environment(policy, {"watchdog_ms": 2000}, base=plain())
+    env = scheduled_environment(policy, {"watchdog_ms": 2000}, base=unobserved())
     command = [BY_NAME["3.13"].executable, "-c", KEEPS, "usleep", str(threads), "3000000"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=True)
 
@@ -168,7 +168,7 @@ def test_who_keeps_the_gil_is_no_fault_of_the_policy(policy, threads):
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_call_with_the_gil_that_never_returns(policy):
     """Nobody can help there; what the program can still be told by a signal it is told."""
-    env = scheduled_environment(policy, {"watchdog_ms": 100}, base=plain())
+    env = scheduled_environment(policy, {"watchdog_ms": 100}, base=unobserved())
     command = [BY_NAME["3.13"].executable, "-c", KEEPS, "pause", "2", "0"]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"

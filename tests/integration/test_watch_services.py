@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from locked_environment import locked_python
+from provision.locked_environment import locked_python
 
 from headway.lab import discover, select
 from headway.native import library_path

@@ -5,12 +5,13 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import provision_interpreters
 import pytest
 
 from headway.host.interpreters import discover
 from headway.host.own_folders import OWN, is_own, mark, remove_own
 from headway.lab.beside import environments
+from headway.provision import ProvisionError, site
+from headway.provision.commands import Talk
 
 
 def filled(folder: Path) -> Path:
@@ -105,20 +106,20 @@ def test_an_installation_replaces_no_folder_of_a_user(tmp_path, monkeypatch):
 
 def test_an_interpreter_replaces_no_folder_of_a_user(tmp_path):
     """A folder named `3.14` in $HEADWAY_INTERPRETERS that we did not begin stays."""
-    target = next(one for one in provision_interpreters.TARGETS if one.name == "3.14")
-    site = provision_interpreters.Site(tmp_path, tmp_path, 1, with_tests=False, talk=provision_interpreters.Talk())
+    target = next(one for one in site.TARGETS if one.name == "3.14")
+    prefix = site.Site(tmp_path, tmp_path, 1, with_tests=False, talk=Talk(print))
     taken = filled(tmp_path / "3.14")
 
     with (
-        pytest.raises(provision_interpreters.ProvisionError, match="was not made by Headway"),
-        provision_interpreters.prefix_folder(site, target),
+        pytest.raises(ProvisionError, match="was not made by Headway"),
+        site.prefix_folder(prefix, target),
     ):
         raise AssertionError("never reached")
     assert (taken / "file").exists()
 
     shutil.rmtree(taken)
     mark(filled(tmp_path / "3.14.part"))
-    with provision_interpreters.prefix_folder(site, target) as part:
+    with site.prefix_folder(prefix, target) as part:
         assert [path.name for path in part.iterdir()] == [OWN]
         part.rename(taken)
     assert not taken.exists()

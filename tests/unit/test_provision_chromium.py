@@ -3,10 +3,7 @@
 import subprocess
 from pathlib import Path
 
-import apt_program
-import provision_chromium
 import pytest
-from find_chromium import PROGRAMS, find_chromium
 from made_archive import (
     NEEDS_LIBRARY,
     Package,
@@ -17,6 +14,8 @@ from made_archive import (
     write_archive,
     write_executable,
 )
+from provision import apt_program, chromium
+from provision.find_chromium import PROGRAMS, find_chromium
 
 # Needs its library and its resources beside it; "renders" only in an empty environment.
 PROGRAM = f"""\
@@ -35,8 +34,8 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADWAY_LEAK", "yes")
     set_up_machine(tmp_path, monkeypatch, PROGRAMS)
     write_executable(tmp_path / "fonts/a.ttf", "")
-    monkeypatch.setattr(provision_chromium, "FONTS", (tmp_path / "none", tmp_path / "fonts"))
-    monkeypatch.setattr(provision_chromium, "FONT_CONFIGURATION", tmp_path / "fonts/a.ttf")
+    monkeypatch.setattr(chromium, "FONTS", (tmp_path / "none", tmp_path / "fonts"))
+    monkeypatch.setattr(chromium, "FONT_CONFIGURATION", tmp_path / "fonts/a.ttf")
 
 
 @pytest.fixture
@@ -68,7 +67,7 @@ def make_archive(tmp_path, monkeypatch):
 
 def run_tool(tmp_path: Path, *arguments: str) -> Path:
     """Run the tool and return where it is to put the program."""
-    assert provision_chromium.main(list(arguments), etc_apt=tmp_path / "apt") == 0
+    assert chromium.main(list(arguments), etc_apt=tmp_path / "apt") == 0
     return tmp_path / "cache/headway/chromium/bin/chromium"
 
 
@@ -97,7 +96,7 @@ def test_it_is_made_with_what_the_machine_lacks(tmp_path, make_archive, capsys, 
 def test_a_machine_without_fonts_gets_some(tmp_path, make_archive, monkeypatch, capsys):
     """The wrapper names a configuration of its own, with the rules for families and the folder of the fonts."""
     make_archive()
-    monkeypatch.setattr(provision_chromium, "FONTS", (tmp_path / "none",))
+    monkeypatch.setattr(chromium, "FONTS", (tmp_path / "none",))
 
     program = run_tool(tmp_path)
 
@@ -198,7 +197,7 @@ def test_libraries_that_are_opened_by_name_come_with_their_opener(tmp_path, monk
     monkeypatch.setattr(apt_program, "run", ldd)
 
     taken = apt_program.add_missing_libraries(
-        None, "chromium", [], tmp_path, tmp_path / "log", loaded_later=provision_chromium.LOADED_LATER
+        None, "chromium", [], tmp_path, tmp_path / "log", loaded_later=chromium.LOADED_LATER
     )
 
     assert taken == ["libnss3.so", "libsoftokn3.so", "libsqlite3.so.0"]

@@ -4,10 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import apt_program
-import provision_redis_tools
 import pytest
-from apt_archive import Archive, ProvisionError, find_release_archives
 from made_archive import (
     NEEDS_LIBRARY,
     Package,
@@ -18,8 +15,10 @@ from made_archive import (
     write_archive,
     write_executable,
 )
+from provision import apt_program, redis_tools
 
 from headway.lab.beside.surroundings import find_redis_benchmark
+from headway.provision.archive import Archive, ProvisionError, find_release_archives
 
 PROGRAM = f"""\
 #!/bin/sh
@@ -51,7 +50,7 @@ def make_archive(tmp_path, monkeypatch):
 
 def run_tool(tmp_path: Path, *arguments: str) -> Path:
     """Run the tool and return where it is to put the program."""
-    assert provision_redis_tools.main(list(arguments), etc_apt=tmp_path / "apt") == 0
+    assert redis_tools.main(list(arguments), etc_apt=tmp_path / "apt") == 0
     return tmp_path / "cache/headway/redis-tools/bin/redis-benchmark"
 
 

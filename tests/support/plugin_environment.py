@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from locked_environment import locked_python
+from provision.locked_environment import locked_python
 
 from headway.host.interpreters import Interpreter
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def plugin_python(interpreter: Interpreter) -> str:

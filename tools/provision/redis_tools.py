@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Add `redis-benchmark` to a Debian-like machine that lacks it, in Headway's cache: the lab's limit beside redis-py.
 
 Does nothing where the lab finds one already: HEADWAY_REDIS_BENCHMARK, one on PATH, or an earlier one of ours that
@@ -11,9 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from apt_program import AptProgram, fill_from_package, run, run_script
-
 from headway.lab.beside.surroundings import find_redis_benchmark
+from provision.apt_program import AptProgram, fill_from_package, run, run_script
 
 PACKAGE = "redis-tools"
 PROGRAM = "redis-benchmark"

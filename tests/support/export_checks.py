@@ -16,7 +16,7 @@ from headway.traces.export.parks import parks
 from headway.traces.export.text import clean, location
 from headway.traces.model import EVENT_DTYPE, Frame, Gil, Kind, Process, Thread, Trace
 
-SCHEMA = json.loads((Path(__file__).parent / "schemas" / "firefox_profile_60.json").read_text())
+SCHEMA = json.loads((Path(__file__).parents[1] / "schemas" / "firefox_profile_60.json").read_text())
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
 
 

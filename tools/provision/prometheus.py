@@ -1,27 +1,26 @@
-#!/usr/bin/env python3
-"""Add the model checker `spin` to a Debian-like machine that lacks it, in Headway's cache: for `make model`.
+"""Add Prometheus to a Debian-like machine that lacks it, in Headway's cache: tests have it scrape a watched service.
 
 Does nothing where one is on PATH, or an earlier one of ours still runs. Skipped with a line where
 HEADWAY_PROVISION=no. Nothing is installed system-wide. `apt_program` tells how, and what is guaranteed.
 """
 
+import os
 import shutil
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from apt_program import AptProgram, fill_from_package, run, run_script
-
 from headway.host.paths import cache_folder
+from provision.apt_program import AptProgram, fill_from_package, run, run_script
 
-NAME = "spin"
+NAME = "prometheus"
 
 
-def find_spin() -> str | None:
-    """Return the path of a spin: one on PATH, or the one that this script has added."""
+def find_prometheus() -> str | None:
+    """Return the path of a Prometheus: `HEADWAY_PROMETHEUS`, one on PATH, or the one that this script has added."""
     ours = cache_folder() / NAME / "bin" / NAME
-    return shutil.which(NAME) or (str(ours) if ours.exists() else None)
+    return os.environ.get("HEADWAY_PROMETHEUS") or shutil.which(NAME) or (str(ours) if ours.exists() else None)
 
 
 def check_runs(program: Path, log: Path) -> None:
@@ -30,14 +29,14 @@ def check_runs(program: Path, log: Path) -> None:
     Raises:
         ProvisionError: it does not run.
     """
-    run(["env", "-i", program, "-V"], log)
+    run(["env", "-i", program, "--version"], log)
 
 
-SPIN = AptProgram(
+PROMETHEUS = AptProgram(
     name=NAME,
     folder=NAME,
-    without="the models are not checked",
-    find=find_spin,
+    without="a test fails for want of it",
+    find=find_prometheus,
     check_runs=check_runs,
     fill=partial(fill_from_package, package=NAME, program=NAME),
 )
@@ -45,7 +44,7 @@ SPIN = AptProgram(
 
 def main(arguments: Sequence[str] | None = None, *, etc_apt: Path = Path("/etc/apt")) -> int:
     """Do as the command line says; return 0 whatever could be had."""
-    return run_script(SPIN, __doc__ or "", arguments, etc_apt)
+    return run_script(PROMETHEUS, __doc__ or "", arguments, etc_apt)
 
 
 if __name__ == "__main__":

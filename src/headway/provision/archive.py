@@ -1,12 +1,23 @@
-"""The Debian archive that this machine already uses, read from its own apt configuration. Standard library only."""
-
-from __future__ import annotations
+"""The Debian archive that this machine already uses, read from its own apt configuration."""
 
 import os
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from headway.errors import InterpreterError
+
+__all__ = [
+    "UV_HINT",
+    "Archive",
+    "ProvisionError",
+    "find_archive",
+    "find_release_archives",
+    "keyring_of",
+    "read_archives",
+    "source_options",
+]
 
 # Rolling names, and releases since the oldest still met. Only names: which host serves them is the machine's matter.
 DEBIAN_SUITES = frozenset(
@@ -15,12 +26,16 @@ DEBIAN_SUITES = frozenset(
 UV_HINT = "on other systems `uv python install 3.13t 3.14 3.15` provides the same interpreters"
 
 
-class ProvisionError(Exception):
-    """One interpreter cannot be had; `str()` is the reason in one line, `hint` the next step."""
+class ProvisionError(InterpreterError):
+    """An interpreter or a program that cannot be had; `str()` is the reason in one line.
 
-    def __init__(self, reason: str, *, hint: str = "") -> None:
-        super().__init__(reason)
-        self.hint = hint
+    Attributes:
+        tail: The last lines of the command that failed.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", tail: tuple[str, ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.tail = tail
 
 
 @dataclass(frozen=True)

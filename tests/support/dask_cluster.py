@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headway.native import library_path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 120
 
 

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Add a headless Chromium to a Debian-like machine that lacks one, in Headway's cache: for the browser tests.
 
 Does nothing where `find_chromium` finds one already: HEADWAY_CHROMIUM, one on PATH, or an earlier one of ours that
@@ -15,8 +14,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from apt_archive import ProvisionError
-from apt_program import (
+from headway.provision.archive import ProvisionError
+from headway.provision.commands import find_one
+from provision.apt_program import (
     AptProgram,
     ReleaseApt,
     add_missing_libraries,
@@ -26,8 +26,7 @@ from apt_program import (
     version_of,
     write_wrapper,
 )
-from find_chromium import FOLDER, NAME, find_chromium
-from provision_interpreters import find_one
+from provision.find_chromium import FOLDER, NAME, find_chromium
 
 # The second has a user interface, and so needs more; older releases have no other.
 PACKAGES = ("chromium-headless-shell", "chromium")

@@ -1,6 +1,6 @@
 """A program of the machine's own release, unpacked into Headway's cache with the libraries that the machine lacks.
 
-The machinery of the `provision_*` scripts that add one program each. What they have in common:
+The machinery of the modules here that add one program each. What they have in common:
   - `<cache>/<folder>` appears by a rename, after the program in it ran in an empty environment. What a killed run left
     is elsewhere, is never found, and is removed by the next run.
   - Two runs at once take turns (flock).
@@ -30,11 +30,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from apt_archive import ProvisionError, find_release_archives, keyring_of, source_options
-from provision_interpreters import PrivateApt, find_one, run_logged, scratch_folder
-
 from headway.errors import HeadwayError
 from headway.host.paths import cache_folder
+from headway.provision.apt import PrivateApt
+from headway.provision.archive import ProvisionError, find_release_archives, keyring_of, source_options
+from headway.provision.commands import find_one, run_logged, scratch_folder
 
 RUN_TIMEOUT_S = 20
 # Part of the machine's own release, and so the one that the program was built for.

@@ -17,6 +17,9 @@ import time
 from collections.abc import Iterable, Iterator
 
 
+__all__ = ["main"]
+
+
 def square(number: int) -> int:
     """Return the square of `number`, for the processes of a pool."""
     return number * number
@@ -75,7 +78,7 @@ def main() -> None:
         "free_threaded": sysconfig.get_config_var("Py_GIL_DISABLED") == 1,
         "libraries": libraries,
     }
-    print(json.dumps(report))
+    sys.stdout.write(json.dumps(report) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The Chromium that the browser tests drive: HEADWAY_CHROMIUM, one on PATH, or ours (`provision_chromium.py`)."""
+"""The Chromium that the browser tests drive: HEADWAY_CHROMIUM, one on PATH, or ours (`chromium.py`)."""
 
 import os
 import re

@@ -1,0 +1,131 @@
+"""Running the commands that make an interpreter: with a log, without the caller's own settings, with progress."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headway.provision.archive import UV_HINT, ProvisionError
+
+__all__ = ["Talk", "find_one", "require_tool", "run_logged", "scratch_folder"]
+
+LOG_TAIL_LINES = 15
+
+
+@dataclass
+class Talk:
+    """Tells the user how it goes on: when a step takes more than a moment, and then what it took.
+
+    Attributes:
+        tell: Is given each line; it may be called by two threads at once.
+    """
+
+    tell: Callable[[str], None]
+    started_s: float = field(default_factory=time.monotonic)
+    moment_s: float = 2.0
+
+    @contextlib.contextmanager
+    def step(self, text: str) -> Iterator[None]:
+        """Run the body; announce `text` when that has taken a moment, then tell its seconds and those since the start.
+
+        Two lines and not one with a gap: two interpreters may be in the making at once.
+        """
+        announcing = threading.Timer(self.moment_s, self.tell, [f"  {text} ..."])
+        announcing.daemon = True
+        announcing.start()
+        begun_s = time.monotonic()
+        outcome = "failed after"
+        try:
+            yield
+            outcome = "done in"
+        finally:
+            announcing.cancel()
+            now_s = time.monotonic()
+            if outcome != "done in" or now_s - begun_s >= self.moment_s:
+                self.tell(f"  {text}: {outcome} {now_s - begun_s:.1f} s (total {now_s - self.started_s:.1f} s)")
+
+
+def command_environment() -> dict[str, str]:
+    """The environment for commands: untranslated messages, and no flags that would leak into a build.
+
+    MAKEFLAGS would hand our `make` a job server it cannot reach, PYTHON* would steer the Python that is being built.
+    """
+    leaky = re.compile(
+        r"PYTHON.*|MAKEFLAGS|MFLAGS|MAKELEVEL|CFLAGS|CPPFLAGS|LDFLAGS|OPT|DESTDIR|LD_PRELOAD|LD_LIBRARY_PATH"
+    )
+    kept = {name: value for name, value in os.environ.items() if not leaky.fullmatch(name)}
+    return {**kept, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+
+
+def run_logged(
+    command: Sequence[str | Path], log: Path, *, cwd: Path | None = None, timeout_s: float | None = None
+) -> str:
+    """Run `command`, append its output to `log`, and return its output.
+
+    Raises:
+        ProvisionError: it could not be started, failed or ran out of time; shows the log's path and its last lines.
+    """
+    words = [str(word) for word in command]
+    shown = " ".join([Path(words[0]).name, *words[1:2]])
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a+", encoding="utf-8", errors="replace") as output:
+        output.write(f"\n$ {' '.join(words)}\n")
+        output.flush()
+        begin = output.tell()
+        try:
+            status = subprocess.run(
+                words, cwd=cwd, env=command_environment(), stdin=subprocess.DEVNULL, stdout=output,
+                stderr=subprocess.STDOUT, timeout=timeout_s, check=False,
+            ).returncode  # fmt: skip
+        except OSError as error:
+            raise ProvisionError(f"cannot run `{words[0]}`: {error.strerror}") from error
+        except subprocess.TimeoutExpired as error:
+            raise ProvisionError(f"`{shown}` did not end within {timeout_s:.0f} s", hint=f"see {log}") from error
+        output.seek(begin)
+        text = output.read()
+    if status != 0:
+        raise failed_command(shown, status, text, log)
+    return text
+
+
+def failed_command(shown: str, status: int, text: str, log: Path) -> ProvisionError:
+    """The error for a command that failed: the first line in which it says why, or else its last."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    how = f"exit status {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
+    reasons = [line for line in lines if re.match(r"E: |.*\berror\b|.*Error:", line)]
+    why = (reasons or lines[-1:] or ["no output"])[0].strip()
+    return ProvisionError(f"`{shown}` failed ({how}): {why}", hint=f"see {log}", tail=tuple(lines[-LOG_TAIL_LINES:]))
+
+
+def require_tool(name: str, *, package: str) -> str:
+    """The path of a command that must be on PATH."""
+    path = shutil.which(name)
+    if path is None:
+        raise ProvisionError(f"`{name}` is not on this machine", hint=f"install the package {package}; {UV_HINT}")
+    return path
+
+
+def find_one(folder: Path, pattern: str) -> Path:
+    """The one path below `folder` that matches `pattern`."""
+    found = list(folder.glob(pattern))
+    if len(found) != 1:
+        raise ProvisionError(f"expected one {pattern} in {folder}, found {len(found)}")
+    return found[0]
+
+
+@contextlib.contextmanager
+def scratch_folder(folder: Path) -> Iterator[Path]:
+    """An empty `folder` that is removed at the end; what a killed run left in it goes first. The lock must be held."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
