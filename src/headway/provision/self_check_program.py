@@ -16,7 +16,6 @@ import sysconfig
 import time
 from collections.abc import Iterable, Iterator
 
-
 __all__ = ["main"]
 
 
