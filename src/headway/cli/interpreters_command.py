@@ -46,6 +46,16 @@ def _jit(one: lab.Interpreter) -> str:
     return "on" if one.jit_enabled else "available" if one.jit_available else "-"
 
 
+def _lacks(one: lab.Interpreter) -> str:
+    return ", ".join(one.missing_models) or "-"
+
+
+def _shortened(path: str) -> str:
+    """Return a path as a shell takes it, with ~ for the home folder."""
+    home = os.path.expanduser("~")
+    return f"~{path.removeprefix(home)}" if home != "/" and path.startswith(f"{home}/") else path
+
+
 def _add(arguments: argparse.Namespace) -> int:
     """Add what is missing; return the exit code: 3 where one cannot be had."""
     if os.environ.get("HEADWAY_PROVISION") == "no":
@@ -91,24 +101,9 @@ def _list(arguments: argparse.Namespace) -> None:
         return
     from headway.report import Table, render_table
 
-    rows = [
-        (
-            one.name,
-            one.version,
-            _gil(one),
-            _jit(one),
-            "shared" if one.shared_libpython else "static",
-            "+".join(one.optimised) or "plain",
-            f"{one.switch_interval_s * 1000:g} ms",
-            "all" if not one.missing_models else f"without {', '.join(one.missing_models)}",
-            one.origin,
-            one.executable,
-        )
-        for one in found
-    ]
-    columns = ("", "version", "GIL", "JIT", "libpython", "build", "switch", "models", "from", "executable")
-    console.print_rendered(
-        render_table(Table("`headway lab` takes the newest patch of each name", columns, tuple(rows)))
-    )
+    rows = [(one.name, one.version, _gil(one), _jit(one), _lacks(one), _shortened(one.executable)) for one in found]
+    columns = ("", "version", "GIL", "JIT", "cannot run", "executable")
+    caption = "`headway lab` takes the newest patch of each name; --json tells more of each"
+    console.print_rendered(render_table(Table(caption, columns, tuple(rows))))
     for line in passed_over:
         console.say(f"passed over: {line}")

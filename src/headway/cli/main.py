@@ -16,7 +16,7 @@ from headway import __version__
 from headway.cli import console
 from headway.errors import HeadwayError
 
-__all__ = ["Command", "main"]
+__all__ = ["Command", "main", "parser"]
 
 
 class Command(Protocol):
@@ -51,6 +51,7 @@ _COMMANDS = (
     "runs",
     "interpreters",
     "doctor",
+    "completion",
 )
 
 _BECOME = ("run", "trace", "watch")
@@ -60,6 +61,21 @@ _DESCRIPTION = (
     "Measure Python's concurrency models on this machine's interpreters, see who holds the GIL in your program, and "
     "schedule it."
 )
+
+
+_FRONT_DOOR = """\
+Headway: what concurrency costs in Python, and what to do about it.
+
+  headway lab convoy               measure: what the GIL does to a server, in a minute
+  headway trace app.py             show: who holds the GIL in your program, and who waits
+  headway advise app:function      choose: threads, processes, asyncio, interpreters?
+  headway run app.py               fix: a scheduler for the GIL; `--why` says what it did
+  headway watch -o stalls app.py   in production: name each stall, and its line
+
+`headway doctor` says whether this machine is fit to measure on, `headway --help`
+lists every command, `headway COMMAND --help` its options.
+"""
+"""What a newcomer may want, in 80 columns."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -74,12 +90,21 @@ def _command(name: str) -> Command:
     return importlib.import_module(f"headway.cli.{name}_command")
 
 
-def _parse(words: Sequence[str]) -> argparse.Namespace:
-    """Read the command line. Of the commands only the wanted one is prepared, if one is: importing all of them takes its time."""
-    wanted = words[0] if words else None
-    parser = _Parser(prog="headway", description=_DESCRIPTION)
-    parser.add_argument("--version", action="version", version=f"headway {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+def parser(wanted: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser of the whole command line.
+
+    Args:
+        wanted: The only command that is prepared with its arguments, because to import all of them takes its time.
+            All are, where this names none.
+    """
+    return _parsers(wanted)[0]
+
+
+def _parsers(wanted: str | None) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """Return the parser, and those of the commands by name."""
+    whole = _Parser(prog="headway", description=_DESCRIPTION)
+    whole.add_argument("--version", action="version", version=f"headway {__version__}")
+    commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in _COMMANDS:
         if wanted in _COMMANDS and name != wanted:
             commands.add_parser(name)
@@ -93,9 +118,15 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         command.prepare(own)
-    parsed, left = parser.parse_known_args(words)
+    return whole, commands.choices
+
+
+def _parse(words: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
+    whole, commands = _parsers(words[0] if words else None)
+    parsed, left = whole.parse_known_args(words)
     if left:  # argparse would have the parser of all commands say so, whose help does not list the command's options
-        commands.choices[parsed.command].error(f"unrecognized arguments: {' '.join(left)}")
+        commands[parsed.command].error(f"unrecognized arguments: {' '.join(left)}")
     return parsed
 
 
@@ -108,6 +139,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     code = 1
     try:
+        if not words:
+            console.print_plain(_FRONT_DOOR.rstrip())
+            return 0
         parsed = _parse(words)
         code = _command(parsed.command).run(parsed)
         if sys.stdout is not None:

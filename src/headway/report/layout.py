@@ -1,6 +1,7 @@
 """A table on a terminal of some width: as it is, turned, or split, so that no figure is ever cut off."""
 
 import math
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -17,6 +18,8 @@ from headway.report.figures import EMPTY, Table
 
 __all__ = ["bold", "indented", "render_table", "turned"]
 
+_FIGURE = re.compile(r"[-+<>~x±]?\s?\d[\d.,]*(\s?[%\w/]{1,10})?(\s?\[.*\]|\s?\(.*\))?$")
+"""A figure with its unit and its interval; with more words than that it is a sentence."""
 _HEADING = 9
 """A heading is broken over lines where its column is narrower, but not into shorter lines than this."""
 
@@ -149,7 +152,8 @@ def _drawn(table: Table, *, folded: bool = False, less: int = 0) -> RichTable:
             # The last column may be a path: broken over lines it can still be read, cut off it cannot.
             last = position == len(table.columns) - 1
             overflow: Literal["fold", "ellipsis"] = "fold" if last else "ellipsis"
-            shown.add_column(column, justify="left" if position == 0 else "right", overflow=overflow)
+            justify: Literal["left", "right"] = "right" if position and _has_figures(table, position) else "left"
+            shown.add_column(column, justify=justify, overflow=overflow)
         elif position < table.names:
             least = math.ceil(widest * _NAME_SHARE)
             gives_way = less and position == names.index(max(names))
@@ -157,12 +161,19 @@ def _drawn(table: Table, *, folded: bool = False, less: int = 0) -> RichTable:
             shown.add_column(column, overflow="fold", min_width=least, width=width)
         else:
             heading = "\n".join(textwrap.wrap(column, max(widest, _HEADING), break_long_words=False))
-            shown.add_column(heading, justify="right", overflow="fold", min_width=None if folded else widest)
+            justify = "right" if _has_figures(table, position) else "left"
+            shown.add_column(heading, justify=justify, overflow="fold", min_width=None if folded else widest)
     above: tuple[str, ...] = ()
     for row in table.rows:
         shown.add_row(*(Text(cell) for cell in _without_repeats(row, above, table.names)))
         above = row
     return shown
+
+
+def _has_figures(table: Table, position: int) -> bool:
+    """Return whether most of a column's cells are figures, which stand to the right; text stands to the left."""
+    cells = [row[position] for row in table.rows if row[position] not in ("", EMPTY)]
+    return 2 * sum(bool(_FIGURE.match(cell)) for cell in cells) >= len(cells)
 
 
 def _without_repeats(row: tuple[str, ...], above: tuple[str, ...], names: int) -> Iterator[str]:
