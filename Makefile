@@ -11,6 +11,7 @@ UV := $(or $(shell command -v uv 2>/dev/null),$(CACHE)/uv-$(UV_VERSION)/bin/uv)
 VENV := .venv
 BIN := $(VENV)/bin
 # Adds what is no Python package: `$(PROVISION).spin`.
+DIST := build/dist-environment
 PROVISION := PYTHONPATH=tools $(BIN)/python -m provision
 # Headway writes nothing into the measured interpreters' folders, but uv may find a variable of the user's own venv.
 unexport VIRTUAL_ENV
@@ -157,6 +158,25 @@ bench: | setup ## What Headway itself costs, beside its peers
 	@for program in bench/agent_overhead.py bench/model_overhead.py bench/first_launch.py bench/load_client.py \
 		bench/trace_report.py bench/simulate_speed.py bench/trace_export.py bench/trace_overhead.py bench/policy_harm.py \
 		bench/policy_cases.py bench/pytest_plugin.py bench/sequential_rule.py; do echo "== $$program" && $(BIN)/python $$program || exit 1; done
+
+$(DIST)/.locked: requirements/dist.lock | setup
+	@echo "setup: creating $(DIST) from requirements/dist.lock" >&2
+	@$(UV) venv --quiet --allow-existing --no-python-downloads --python $(BIN)/python $(DIST)
+	@$(UV) pip sync --quiet --python $(DIST)/bin/python --require-hashes requirements/dist.lock
+	@touch $@
+
+.PHONY: dist
+dist: packages | interpreters ## Build sdist and wheels into dist/, and try them in clean environments of 3.11 to 3.15 (ARGS=--quick for less of the lab)
+	@PYTHONPATH=tools $(BIN)/python -m dist.environments $(ARGS)
+
+.PHONY: packages
+packages: $(DIST)/.locked ## Build sdist and wheels (x86_64, aarch64; glibc 2.28) into dist/
+	@$(BIN)/python tools/manual.py >/dev/null
+	@PYTHONPATH=tools $(DIST)/bin/python -m dist.build
+
+.PHONY: dist-systems
+dist-systems: packages ## Try the wheels in other distributions, and on aarch64 under QEMU: needs root and debootstrap
+	@PYTHONPATH=tools $(BIN)/python -m dist.systems $(ARGS)
 
 .PHONY: lock
 lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml, and the locks of the lab's libraries
