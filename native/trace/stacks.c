@@ -210,10 +210,10 @@ HW__RARE static bool add_level(struct hw__gil *gil) {
         gil->stacks = (struct hw__stacks *)memory;
     }
     gil->stacks->levels[n] = (struct level){
-        .code_slots = CODES << (2 * n),
-        .node_slots = NODES << (2 * n),
+        .code_slots = (uint32_t)CODES << (2 * n),
+        .node_slots = (uint32_t)NODES << (2 * n),
         .codes = (struct code *)(memory + head),
-        .nodes = (struct node *)(memory + head + (CODES << (2 * n)) * sizeof(struct code))};
+        .nodes = (struct node *)(memory + head + ((size_t)CODES << (2 * n)) * sizeof(struct code))};
     gil->stacks->count = n + 1;
     return true;
 }

@@ -1,10 +1,15 @@
-"""Tries an installed headway as a newcomer would, in a folder of its own: `trial.py PREFIX`, standard library only.
+"""Tries an installed headway as a newcomer would, in a folder of its own; standard library only.
 
-PREFIX is the environment that headway and pytest are installed in. It runs the command alone, doctor, interpreters,
+usage: trial.py PREFIX [--quick] [--traced NAME]
+
+PREFIX is the environment that headway and pytest are installed in. --quick leaves the lab out. --traced NAME runs and
+traces the programs with another interpreter, as `headway interpreters` names it. It runs the command alone, doctor, interpreters,
 run, trace and report, the pytest fixture, and `headway lab convoy`, and holds what each says against what it must say.
 Prints a line for each step with its time; exits 1 at the first that fails, with its output.
 """
 
+import argparse
+import json
 import os
 import re
 import subprocess
@@ -57,11 +62,30 @@ def run(name: str, command: list[str], folder: Path, *said: str, **variables: st
     return done.stdout
 
 
+def executable(headway: str, name: str) -> str:
+    """Return the path of an interpreter that `headway interpreters` lists.
+
+    Raises:
+        SystemExit: It lists none of that name.
+    """
+    text = subprocess.run([headway, "interpreters", "--json"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    found = {one["name"]: str(one["executable"]) for one in reversed(json.loads(text)["interpreters"])}
+    if name not in found:
+        raise SystemExit(f"error: there is no {name}, only {', '.join(found)}")
+    return found[name]
+
+
 def main(arguments: list[str]) -> int:
     """Do it; return 0."""
-    prefix = Path(arguments[0]).resolve()
-    quick = "--quick" in arguments
+    options = argparse.ArgumentParser()
+    options.add_argument("prefix", type=Path)
+    options.add_argument("--quick", action="store_true")
+    options.add_argument("--traced")
+    chosen = options.parse_args(arguments)
+    prefix = chosen.prefix.absolute()
     headway, python = str(prefix / "bin" / "headway"), str(prefix / "bin" / "python")
+    traced = executable(headway, chosen.traced) if chosen.traced else python
+    free_threaded = (chosen.traced or "").endswith("t")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         own = {"HEADWAY_STORE": str(folder / "results.sqlite")}
@@ -71,13 +95,22 @@ def main(arguments: list[str]) -> int:
         run("doctor", [headway, "doctor"], folder, r"cores +(OK|WARNING)", r"next: headway ", **own)
         run("interpreters", [headway, "interpreters"], folder, r"3\.\d+")
         run("completion", [headway, "completion", "bash"], folder, "complete ")
-        run("run", [headway, "run", "--python", python, "--why", "app.py"], folder, "done", "fair")
-        run("trace", [headway, "trace", "--python", python, "-o", "app.hwt", "app.py"], folder, "done")
-        run("report", [headway, "report", "app.hwt"], folder, "burn", "the GIL")
+        run(
+            "run",
+            [headway, "run", "--python", traced, "--why", "app.py"],
+            folder,
+            "done",
+            "no GIL to schedule" if free_threaded else "fair",
+        )
+        run("trace", [headway, "trace", "--python", traced, "-o", "app.hwt", "app.py"], folder, "done")
+        run("report", [headway, "report", "app.hwt"], folder, "lock" if free_threaded else "burn")
         run("page", [headway, "report", "app.hwt", "--html", "app.html"], folder, "app.html")
-        run("whatif", [headway, "whatif", "app.hwt"], folder, "")
-        run("pytest", [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_app.py"], folder, "1 passed", **own)
-        if not quick:
+        if not free_threaded:
+            run("whatif", [headway, "whatif", "app.hwt"], folder, "")
+        run(
+            "pytest", [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_app.py"], folder, "1 passed", **own
+        )
+        if not chosen.quick:
             run("lab convoy", [headway, "lab", "convoy"], folder, "Verdicts on this machine", **own)
             run("report last", [headway, "report", "last"], folder, "convoy", **own)
     return 0

@@ -18,11 +18,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from dist.build import OUT
-from dist.environments import TRIAL
-
 from headway.host.paths import cache_folder
 from headway.provision.archive import find_archive, keyring_of
+from wheels.build import OUT
+from wheels.environments import TRIAL
 
 __all__ = ["main"]
 
@@ -64,9 +63,7 @@ def make(system: System) -> Path:
     if (root / "complete").exists():
         return root
     if system.machine != os.uname().machine and not Path(f"/proc/sys/fs/binfmt_misc/qemu-{system.machine}").exists():
-        raise CannotError(
-            f"this kernel runs no {system.machine} programs: install qemu-user-static and binfmt-support"
-        )
+        raise CannotError(f"this kernel runs no {system.machine} programs: install qemu-user-static and binfmt-support")
     shutil.rmtree(root, ignore_errors=True)
     root.parent.mkdir(parents=True, exist_ok=True)
     archive = find_archive()

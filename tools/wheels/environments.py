@@ -12,10 +12,9 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from dist.build import OUT
-
 from headway.host.interpreters import Interpreter, discover
 from headway.lab.beside.environments import find_uv
+from wheels.build import OUT
 
 __all__ = ["main"]
 
@@ -31,12 +30,16 @@ def install(interpreter: Interpreter, package: Path, folder: Path) -> None:
         [*uv, "venv", "--no-python-downloads", "--python", interpreter.executable, str(folder)], env=env, check=True
     )
     # Packages that came with a hash: the one that was just built. Its dependencies are the index's newest, as a user's.
-    subprocess.run([*uv, "pip", "install", "--python", str(folder / "bin/python"), str(package), "pytest"], env=env, check=True)
+    subprocess.run(
+        [*uv, "pip", "install", "--python", str(folder / "bin/python"), str(package), "pytest"], env=env, check=True
+    )
 
 
 def trial(folder: Path, *, quick: bool) -> None:
     """Try what is installed in an environment."""
-    if subprocess.run([sys.executable, str(TRIAL), str(folder), *(["--quick"] if quick else [])], check=False).returncode:
+    if subprocess.run(
+        [sys.executable, str(TRIAL), str(folder), *(["--quick"] if quick else [])], check=False
+    ).returncode:
         raise SystemExit(1)
 
 
