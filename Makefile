@@ -116,6 +116,7 @@ check: | setup ## Lint of all languages, format check, types, import directions,
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 	$(BIN)/python tools/check_layers.py
 	$(BIN)/python tools/check_language.py
 	$(BIN)/codespell
