@@ -56,7 +56,7 @@ ALLOWED: dict[str, set[str]] = {
     "traces": {"errors", "printable"},
     "sim": {"traces", "host", "native", "native_sim", "errors", "printable"},
     "native_sim": {"native", "errors"},
-    "native": {"errors"},
+    "native": {"agent", "errors"},
     "agent": set(),
     "errors": set(),
     "printable": set(),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from headway.agent.headway_agent.library import ABI_VERSION
 from headway.errors import NativeError, SchedulingError
 
 __all__ = [
@@ -48,9 +49,6 @@ __all__ = [
     "policies",
     "wait_for_threads",
 ]
-
-ABI_VERSION = 11
-"""The HW_ABI_VERSION (native/include/headway/version.h) that this package was written for."""
 
 CHUNK_BYTES = 16384
 """The size of a chunk, the unit of a traced process's memory and of its file (native/trace/format.h)."""

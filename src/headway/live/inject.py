@@ -251,7 +251,7 @@ class _Registers(ctypes.Structure):
 
 
 class _IoVec(ctypes.Structure):
-    _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+    _fields_ = [("iov_base", ctypes.c_void_p), ("iov_len", ctypes.c_size_t)]
 
 
 class _Rseq(ctypes.Structure):

@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 ABI_VERSION = 11
-"""HW_ABI_VERSION of native/include/headway/version.h for which the agent was written."""
+"""HW_ABI_VERSION of native/include/headway/version.h for which agent and package were written. No other place has it."""
 
 NEWEST = (3, 15)
 

@@ -1,12 +1,12 @@
 """The C limits of Headway's native library, bound through ctypes.
 
-The declarations repeat native/include/headway/{refcount,pingpong}.h, of the version in `ABI_VERSION`.
+The declarations repeat native/include/headway/{refcount,pingpong}.h, of the version in `library.ABI_VERSION`.
 """
 
 import ctypes
 import os
 
-ABI_VERSION = 11
+from .library import ABI_VERSION
 
 REFCOUNT_KINDS = {"plain": 0, "atomic": 1, "biased": 2, "buffered": 3}
 REFCOUNT_SHARING = {"own": 0, "shared": 1}

@@ -1,6 +1,6 @@
 """Runs the C load client in a separate process, and computes the percentiles of its histograms.
 
-The declarations repeat native/include/headway/{load,histogram}.h, of the version in `limits.ABI_VERSION`.
+The declarations repeat native/include/headway/{load,histogram}.h, of the version in `library.ABI_VERSION`.
 
 Protocol of the process: it reads JSON objects on its standard input, one config a line, and answers each with one line
 on its standard output: {"result": {...}}, or {"error": message, "errno": number or null}. The process's first line,

@@ -1,0 +1,142 @@
+"""Every C struct that Python code repeats, against the header by way of the C compiler."""
+
+import ctypes
+import importlib
+import pkgutil
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import headway
+from headway import native_sim
+from headway.live import slots, stacks
+from headway.traces import codes, records
+from headway.traces import format as hwt
+
+ROOT = Path(__file__).resolve().parents[2]
+INCLUDES = [f"-I{ROOT / 'native'}", f"-I{ROOT / 'native' / 'include'}"]
+
+# Python class -> (header, C struct). native_sim's are compared in test_sim_native.py, the trace file's in
+# test_trace_format.py.
+OURS = {
+    "headway.native._Option": ("headway/policy.h", "hw_policy_option"),
+    "headway.native._Policy": ("headway/policy.h", "hw_policy"),
+    "headway.native._State": ("headway/collect.h", "hw_collect_state"),
+    "headway.native._Laps": ("headway/collect.h", "hw_laps"),
+    "headway.native._Look": ("headway/collect.h", "hw_look"),
+    "headway.native._Plan": ("headway/calibrate.h", "hw_calibrate_plan"),
+    "headway.native._Facts": ("headway/calibrate.h", "hw_calibrate_facts"),
+    "headway.live.lease._Page": ("base/lease.h", "hw__lease_page"),
+    "headway_agent.limits.RefcountConfig": ("headway/refcount.h", "hw_refcount_config"),
+    "headway_agent.limits.RefcountResult": ("headway/refcount.h", "hw_refcount_result"),
+    "headway_agent.limits.PingPongResult": ("headway/pingpong.h", "hw_pingpong_result"),
+    "headway_agent.load.LoadConfig": ("headway/load.h", "hw_load_config"),
+    "headway_agent.load.LoadResult": ("headway/load.h", "hw_load_result"),
+    "headway_agent.load.Histogram": ("headway/histogram.h", "hw_histogram"),
+}
+# The system's own, of which the code uses the names on one machine: x86-64.
+SYSTEMS = {
+    "headway.live.inject._Registers": ("sys/user.h", "user_regs_struct"),
+    "headway.live.inject._IoVec": ("sys/uio.h", "iovec"),
+    "headway.live.inject._Rseq": None,  # ptrace's struct, which older C libraries' headers lack
+}
+# The fields of these that Python has are the first ones: the rest is the library's own.
+BEGINNINGS = {"headway.native._Policy"}
+
+
+def known() -> dict[str, type[ctypes.Structure]]:
+    """Return every ctypes struct of the package and the agent by its name, with the simulator's left out."""
+    found = {}
+    names = [
+        info.name for info in pkgutil.walk_packages(headway.__path__, "headway.") if "headway_agent" not in info.name
+    ]
+    names = [name for name in names if name != "headway.__main__"]
+    for name in [*names, "headway_agent.limits", "headway_agent.load"]:
+        for member in vars(importlib.import_module(name)).values():
+            is_struct = isinstance(member, type) and issubclass(member, ctypes.Structure)
+            if is_struct and member.__module__ == name and not name.startswith("headway.native_sim"):
+                found[f"{name}.{member.__name__}"] = member
+    return found
+
+
+STRUCTS = known()
+
+
+def test_every_struct_is_in_a_table():
+    """No ctypes struct of the code escapes the comparison."""
+    assert set(STRUCTS) == {*OURS, *SYSTEMS}
+    assert len(native_sim.c_structs()) == 8
+
+
+@pytest.fixture(scope="module")
+def layout(tmp_path_factory):
+    """Return what the compiler says: {"hw_look": bytes, "hw_look.wait_ns": offset, ...}."""
+    folder = tmp_path_factory.mktemp("structs")
+    lines, headers = [], []
+    for name, place in {**OURS, **SYSTEMS}.items():
+        if place is not None:
+            header, struct = place
+            headers.append(header)
+            lines.append(f'printf("{struct} %zu\\n", sizeof(struct {struct}));')
+            for field, *_ in STRUCTS[name]._fields_:
+                lines.append(f'printf("{struct}.{field} %zu\\n", offsetof(struct {struct}, {field}));')
+    lines.append('printf("hw__slot %zu\\n", sizeof(struct hw__slot));')
+    source = folder / "layout.c"
+    head = "#include <stddef.h>\n#include <stdio.h>\n" + "".join(
+        f"#include <{name}>\n" for name in sorted(set(headers))
+    )
+    source.write_text(head + '#include "trace/format.h"\nint main(void) {\n' + "\n".join(lines) + "\nreturn 0;\n}\n")
+    command = ["cc", "-std=gnu11", *INCLUDES, str(source), "-o", str(folder / "layout")]
+    subprocess.run(command, check=True)
+    out = subprocess.run([str(folder / "layout")], capture_output=True, text=True, check=True).stdout
+    return {name: int(value) for name, value in map(str.split, out.splitlines())}
+
+
+@pytest.mark.parametrize("name", [name for name, place in {**OURS, **SYSTEMS}.items() if place is not None])
+def test_a_struct_is_laid_out_as_the_compiler_does(layout, name):
+    """Size and offsets of all fields are those of the C struct, which has fields of these names."""
+    struct = {**OURS, **SYSTEMS}[name][1]
+    in_python = {f"{struct}.{field}": getattr(STRUCTS[name], field).offset for field, *_ in STRUCTS[name]._fields_}
+
+    assert in_python == {field: layout[field] for field in in_python}
+    if name in BEGINNINGS:
+        assert ctypes.sizeof(STRUCTS[name]) <= layout[struct]
+    else:
+        assert ctypes.sizeof(STRUCTS[name]) == layout[struct]
+
+
+@pytest.mark.parametrize(
+    "place", [place for place in OURS.values() if place[1] != "hw_policy"], ids=lambda place: place[1]
+)
+def test_no_field_is_missing(place):
+    """A struct has as many fields in Python as its header declares."""
+    header, struct = place
+    path = next(path for path in (ROOT / "native" / header, ROOT / "native/include" / header) if path.exists())
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", "", path.read_text(), flags=re.DOTALL)
+    body = re.search(rf"struct {struct} \{{(.*?)\n\}};", text, re.DOTALL).group(1)
+    declared = [len(line.split(",")) for line in body.split(";") if line.strip()]
+    name = next(name for name, at in OURS.items() if at == place)
+
+    assert len(STRUCTS[name]._fields_) == sum(declared)
+
+
+def test_records_are_as_long_as_the_formats_structs(layout):
+    """What the readers unpack by hand has the size of the struct in the trace format, which the compiler has checked."""
+    pairs = [
+        (records._META, hwt.META_DTYPE),
+        (records._GIL, hwt.STRUCTS["meta_gil"]),
+        (records._NODE, hwt.STRUCTS["meta_node"]),
+        (records._TYPE, hwt.STRUCTS["meta_type"]),
+        (records._NOTE, hwt.STRUCTS["meta_note"]),
+        (codes.CODE, hwt.STRUCTS["meta_code"]),
+        (stacks._META, hwt.META_DTYPE),
+        (stacks._NODE, hwt.STRUCTS["meta_node"]),
+    ]
+    for packed, dtype in pairs:
+        assert isinstance(dtype, np.dtype)
+        assert packed.size <= dtype.itemsize
+        assert packed.size > dtype.itemsize - 8
+    assert slots.SLOT.size == layout["hw__slot"]
