@@ -41,13 +41,15 @@ test-quick: setup ## The tests that start nothing: lint, types, native without s
 
 # What is right however busy the machine is: two at a time.
 BESIDE = $(MAKE) --no-print-directory -j2 --output-sync=line
-steps-beside: step-native step-check step-models step-web
+steps-beside: step-native step-check step-models step-web step-docs
 step-check:
 	@tools/step.sh "lint and types" $(MAKE) --no-print-directory check
 step-models:
 	@tools/step.sh "models" $(MAKE) --no-print-directory model ARGS=
 step-native:
 	@tools/step.sh "native tests" $(MAKE) --no-print-directory test-native
+step-docs:
+	@tools/step.sh "documentation" $(MAKE) --no-print-directory docs
 step-web:
 	@tools/step.sh "the page's tests" $(MAKE) --no-print-directory test-web
 step-quick:

@@ -1,0 +1,99 @@
+"""What `make dist` writes of the command line, and what the site's reference has of the code."""
+
+import re
+import shutil
+import subprocess
+
+import manual
+import pytest
+import site_pages
+
+import headway
+from headway import lab
+from headway.cli.main import _COMMANDS, main
+from headway.live.exposition import Totals, exposition
+from headway.native import policies
+
+
+def page(name: str) -> str:
+    return "\n".join(site_pages.PAGES[name]())
+
+
+def test_every_command_has_its_section():
+    """The page of the command line names every command, and every option of one of them."""
+    text = page("reference/command-line.md")
+
+    assert [name for name in _COMMANDS if f"\n## headway {name}\n" not in text] == []
+    assert all(option in text for option in ("`--why`", "`--switch-interval`", "`--with-tests`"))
+    assert all(len(row.replace("\\|", "").split("|")) == 4 for row in text.splitlines() if row.startswith("|"))
+
+
+def test_every_public_name_has_its_entry():
+    """The page of the Python interface has what `headway` and `headway.lab` export."""
+    text = page("reference/python.md")
+
+    members = {line.rpartition(".")[2] for line in text.splitlines() if line.startswith("::: ")}
+    assert {name for name in headway.__all__ if name not in ("__version__", "lab")} <= members
+    assert {"Request", "Run", "run", "judge", "Store", "Verdict"} <= members <= {*headway.__all__, *lab.__all__}
+
+
+def test_every_metric_has_its_row():
+    """The page of metrics has each name that a watcher serves."""
+    names = re.findall(r"^# HELP (\S+)", "\n".join(exposition(Totals())), re.MULTILINE)
+
+    text = page("reference/metrics.md")
+
+    assert len(names) > 5
+    assert all(f"| `{name}` |" in text for name in names)
+
+
+def test_the_trace_files_page_has_structs_with_fields():
+    """Each struct of the format's header is a table, and each of its fields a row."""
+    text = page("reference/trace-file.md")
+
+    assert text.count("\n## ") > 5
+    assert "| `magic[8]` |" in text
+    assert "| `used` |" in text
+
+
+def test_the_policy_page_is_the_header():
+    """The header is shown whole, and each policy of ours is made with it."""
+    assert "struct hw_policy {" in page("reference/policy-header.md")
+    assert len(policies()[0]) >= 4
+
+
+def test_manual_and_completions_are_written(tmp_path):
+    """The manual page names every command; bash takes its completion, and completes a command's name with it."""
+    written = manual.write(tmp_path)
+
+    assert len(written) == 3
+    text = (tmp_path / "man/man1/headway.1").read_text()
+    assert [name for name in _COMMANDS if f"headway {name}" not in text.replace("\\", "")] == []
+    script = f"""
+        source {tmp_path}/bash-completion/completions/headway
+        COMP_WORDS=(headway tra); COMP_CWORD=1; _shtab_headway; echo "${{COMPREPLY[@]}}"
+    """
+    bash = shutil.which("bash")
+    done = subprocess.run([bash, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["trace"]
+
+
+def test_the_command_alone_shows_five_ways_in_80_columns(capsys):
+    """`headway` without words prints commands that exist, to stdout, and succeeds."""
+    assert main([]) == 0
+
+    said = capsys.readouterr()
+    lines = said.out.splitlines()
+    ways = [line.split()[1] for line in lines if line.startswith("  headway ")]
+    assert len(ways) == 5
+    assert set(ways) <= set(_COMMANDS)
+    assert max(map(len, lines)) <= 80
+    assert said.err == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_is_printed(shell, capsys):
+    """Each shell gets a script that names the commands."""
+    assert main(["completion", shell]) == 0
+
+    assert "whatif" in capsys.readouterr().out

@@ -1,0 +1,130 @@
+"""Interpreters are added from the first source that has them, and what cannot be had says why."""
+
+import pytest
+
+from headway import provision
+from headway.cli.main import main
+from headway.errors import HeadwayError
+from headway.provision import door, uv_builds
+
+SAID = []
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path, monkeypatch):
+    """Keep the cache, the prefix and uv's folder of this machine out of it."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HEADWAY_INTERPRETERS", str(tmp_path / "interpreters"))
+    monkeypatch.delenv("HEADWAY_PROVISION", raising=False)
+
+
+def fake_uv(folder, *, status=0, said=""):
+    """Make a program that notes how it was called, says something on stderr, and ends with a status."""
+    path = folder / "uv"
+    path.write_text(f'#!/bin/sh\necho "$PWD $UV_HTTP_RETRIES $*" >> {folder}/calls\necho "{said}" >&2\nexit {status}\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_uvs_builds_come_first(tmp_path, monkeypatch):
+    """What uv has is not asked of the distribution; uv runs in no project of the user's and adds no command."""
+    monkeypatch.setattr(door, "_from_distribution", lambda *_, **__: pytest.fail("asked the distribution"))
+
+    failures = provision.add(["3.14t", "3.14"], source="auto", uv=fake_uv(tmp_path), tell=SAID.append)
+
+    assert failures == {}
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert [call.split()[-1] for call in calls] == ["3.14t", "3.14"]
+    assert all(call.startswith("/ 0 python install") and "--no-bin" in call for call in calls)
+
+
+def test_the_distribution_is_asked_for_what_uv_has_not(tmp_path, monkeypatch):
+    """Only names that uv could not install go on, and their failure tells both reasons."""
+    asked = []
+
+    def provide(site, targets):
+        asked.extend(target.name for target in targets)
+        return {}
+
+    monkeypatch.setattr(door, "provide", provide)
+    uv = fake_uv(tmp_path, status=2, said="error: no build\n  cause: failed to lookup address")
+
+    failures = provision.add(["3.14", "3.9"], source="auto", uv=uv, tell=SAID.append)
+
+    assert asked == ["3.14"]
+    assert list(failures) == ["3.9"]
+    assert "failed to lookup address" in str(failures["3.9"])
+    assert "the distribution's archive has" in str(failures["3.9"])
+
+
+def test_one_source_alone_may_be_asked(tmp_path, monkeypatch):
+    """`uv` never asks the distribution, and `distribution` never starts uv."""
+    monkeypatch.setattr(door, "provide", lambda _site, targets: dict.fromkeys(targets, provision.ProvisionError("no")))
+    uv = fake_uv(tmp_path, status=1, said="error: nothing")
+
+    by_uv = provision.add(["3.14"], source="uv", uv=uv, tell=SAID.append)
+    (tmp_path / "calls").unlink()
+    by_packages = provision.add(["3.14"], source="distribution", uv=uv, tell=SAID.append)
+
+    assert "uv cannot install 3.14" in str(by_uv["3.14"])
+    assert str(by_packages["3.14"]) == "no"
+    assert not (tmp_path / "calls").exists()
+
+
+@pytest.mark.parametrize("name", ["--all", "3", "pypy3.10", "3.14 --reinstall", ""])
+def test_uv_gets_no_name_that_is_none(name, tmp_path):
+    """A name that is no CPython's is refused before uv is started."""
+    with pytest.raises(HeadwayError, match="is no CPython's name") as caught:
+        uv_builds.install(fake_uv(tmp_path), name)
+
+    assert caught.value.hint
+    assert not (tmp_path / "calls").exists()
+
+
+def test_a_machine_without_uv_says_so():
+    """The failure names what is missing, with a hint."""
+    failures = provision.add(["3.14t"], source="uv", uv="", tell=SAID.append)
+
+    assert "uv is not on this machine" in str(failures["3.14t"])
+    assert failures["3.14t"].hint
+
+
+def test_a_folder_that_a_build_cannot_use_is_refused(tmp_path, monkeypatch):
+    """A space in the prefix would end in make and rpath; it is told before anything is fetched."""
+    monkeypatch.setenv("HEADWAY_INTERPRETERS", str(tmp_path / "with space"))
+
+    with pytest.raises(HeadwayError, match="with space") as caught:
+        provision.add(["3.14"], source="distribution", uv="", tell=SAID.append)
+
+    assert "HEADWAY_INTERPRETERS" in caught.value.hint
+
+
+def test_provisioning_may_be_forbidden(monkeypatch, capsys):
+    """With HEADWAY_PROVISION=no the command refuses, and starts nothing."""
+    monkeypatch.setenv("HEADWAY_PROVISION", "no")
+    monkeypatch.setattr(provision, "add", lambda *_, **__: pytest.fail("added something"))
+
+    assert main(["interpreters", "--add", "3.14t"]) == 2
+
+    assert "HEADWAY_PROVISION=no" in capsys.readouterr().err
+
+
+def test_a_source_without_a_name_is_refused(capsys):
+    """`--from` and `--with-tests` alone would do nothing."""
+    assert main(["interpreters", "--from", "uv"]) == 2
+
+    assert "--add" in capsys.readouterr().err
+
+
+def test_a_failure_is_told_with_the_end_of_its_log(monkeypatch, capsys):
+    """The command names what could not be added, why, the last lines of the log, and ends with 3; the list follows."""
+    failure = provision.ProvisionError("`make` failed", hint="see the log", tail=("first", "last"))
+    monkeypatch.setattr(provision, "add", lambda *_, **__: {"3.99": failure})
+
+    assert main(["interpreters", "--add", "3.99"]) == 3
+
+    said = capsys.readouterr()
+    assert "| last" in said.err
+    assert "3.99 cannot be added: `make` failed" in said.err
+    assert "hint: see the log" in said.err
+    assert "3.11" in said.out

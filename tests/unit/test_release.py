@@ -1,0 +1,85 @@
+"""A release has one version, and its changelog is what the fragments say."""
+
+import pytest
+import release
+
+FRAGMENTS = {
+    "31.added.md": "- `headway advise` says which model.\n- It has a page.\n",
+    "4.added.md": "A policy may be a shared library.\nIt is checked first.\n",
+    "7.fixed.md": "A trace of a fork is whole.\n",
+}
+LOG = "# Changelog\n\n## Unreleased\n\nSee `changelog.d/`.\n"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Return a small project with fragments, in which the tool works."""
+    (tmp_path / "changelog.d").mkdir()
+    (tmp_path / "changelog.d" / "README.md").write_text("One file per change.\n")
+    for name, text in FRAGMENTS.items():
+        (tmp_path / "changelog.d" / name).write_text(text)
+    (tmp_path / "CHANGELOG.md").write_text(LOG)
+    (tmp_path / "src" / "headway").mkdir(parents=True)
+    (tmp_path / "src" / "headway" / "__init__.py").write_text('"""Docs."""\n\n__version__ = "0.1.0"\n')
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    return tmp_path
+
+
+def test_fragments_are_gathered_by_kind_and_issue(project):
+    """Each kind is a section, its fragments stand in the order of issues, and prose becomes an item of the list."""
+    text = release.gathered(sorted((project / "changelog.d").glob("[0-9]*.md")))
+
+    assert text == (
+        "### Added\n\n- A policy may be a shared library.\n  It is checked first.\n"
+        "- `headway advise` says which model.\n- It has a page.\n\n### Fixed\n\n- A trace of a fork is whole.\n"
+    )
+
+
+def test_a_release_writes_version_and_changelog_and_empties_the_folder(project):
+    """After it the tag, the version and the changelog agree; before it they do not."""
+    assert release.checked("v0.2.0") != []
+
+    assert release.main(["0.2.0"]) == 0
+
+    assert release.main(["--check", "v0.2.0"]) == 0
+    assert [path.name for path in (project / "changelog.d").iterdir()] == ["README.md"]
+    text = (project / "CHANGELOG.md").read_text()
+    assert text.startswith(LOG)
+    assert text.count("## 0.2.0 - ") == 1
+
+
+def test_a_tag_that_does_not_agree_is_refused(project, capsys):
+    """Another version, a missing section and fragments that are left are each named."""
+    assert release.main(["--check", "v0.3.0"]) == 1
+
+    said = capsys.readouterr().err
+    assert "the tag is v0.3.0, the version is 0.1.0" in said
+    assert "no section of 0.1.0" in said
+    assert "31.added.md, 4.added.md, 7.fixed.md" in said
+
+
+@pytest.mark.parametrize("arguments", [[], ["0.2"], ["v0.2.0"], ["--check"], ["0.2.0", "0.3.0"]])
+def test_bad_arguments_are_refused_before_anything_is_written(project, arguments, capsys):
+    """What is no version ends with a hint, and all files stay."""
+    assert release.main(arguments) == 2
+
+    assert "hint:" in capsys.readouterr().err
+    assert (project / "CHANGELOG.md").read_text() == LOG
+
+
+def test_a_fragment_of_an_unknown_kind_is_refused(project, capsys):
+    """A misspelt name is told, and no version is written."""
+    (project / "changelog.d" / "9.improved.md").write_text("x\n")
+
+    assert release.main(["0.2.0"]) == 1
+
+    assert "9.improved.md is no fragment" in capsys.readouterr().err
+    assert "0.1.0" in (project / "src" / "headway" / "__init__.py").read_text()
+
+
+def test_the_projects_own_fragments_can_be_gathered():
+    """Every fragment in the repository has an issue and a kind, and every section begins a list."""
+    text = release.gathered(sorted((release.ROOT / "changelog.d").glob("[0-9]*.md")))
+
+    assert text.count("### ") <= len(release.KINDS)
+    assert all(line.startswith(("- ", "  ", "### ")) for line in text.splitlines() if line)
