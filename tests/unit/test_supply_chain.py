@@ -26,7 +26,7 @@ def test_nothing_is_installed_without_hashes():
     """Each call of pip or uv that fetches a package says --require-hashes; installing our own package fetches nothing."""
     make = re.sub(r"\\\n", " ", (ROOT / "Makefile").read_text())
     calls = [line for line in make.splitlines() if re.search(r"pip (install|sync)", line)]
-    assert len(calls) == 3
+    assert len(calls) == 4
     assert all("--require-hashes" in line or "--no-deps --no-build-isolation" in line for line in calls)
     for path in (
         "src/headway/provision/packaged.py",
