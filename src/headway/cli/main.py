@@ -67,7 +67,7 @@ _FRONT_DOOR = """\
 Headway: what concurrency costs in Python, and what to do about it.
 
   headway lab convoy              measure what the GIL costs a server (1 minute)
-  headway trace app.py            show which threads hold the GIL, and which wait
+  headway trace app.py            show which threads hold the GIL and which wait
   headway advise app:function     choose threads, processes, asyncio or others
   headway run app.py              schedule the GIL; `--why` reports the effect
   headway watch -o stalls app.py  in production: report each stall and its line
