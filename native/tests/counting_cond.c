@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Comes before the C library in the loader's order, as what LD_PRELOAD names does, and stands in
- * for one of its functions. */
+/* A library that the loader searches before the C library, as LD_PRELOAD would have it. It replaces
+ * one function of the C library and counts its calls. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The builds of elf_calls.c, loaded, and what the tests have them call instead. */
+/* The builds of elf_calls.c, loaded, and the functions that replace the C library's in them. */
 #ifndef HEADWAY_TESTS_ELF_CALLS_H
 #define HEADWAY_TESTS_ELF_CALLS_H
 
@@ -7,7 +7,7 @@
 
 #include "t.h"
 
-/* What the replacements return; no process has such ids. */
+/* The values that the replacements return; no process has such ids. */
 #define FAKE_PID (-7)
 #define FAKE_PPID (-8)
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What /proc/self/maps says of an address, read in another way than the module under test does. */
+/* Reads the rights of an address from /proc/self/maps, by other code than the module under test. */
 #ifndef HEADWAY_TESTS_ELF_MAPS_H
 #define HEADWAY_TESTS_ELF_MAPS_H
 
@@ -7,7 +7,7 @@
 
 #include "t.h"
 
-/* Whether the rights ("rw-p") of the mapping that has the address include this letter. */
+/* Returns whether the rights ("rw-p") of the mapping that contains `address` include `right`. */
 static inline int maps_allow(const void *address, char right) {
     FILE *maps = fopen("/proc/self/maps", "r");
     T_TRUE(maps != NULL);

@@ -20,7 +20,8 @@ EXPORT struct fake_runtime _PyRuntime = {.cookie = "xdebugpy", .main.memory.lock
 
 static const char code_type[8];
 
-/* The calling thread's state while it is attached; and that which PyGILState_Ensure() finds. */
+/* The calling thread's state while the thread is attached, and the state that PyGILState_Ensure()
+ * finds. */
 static _Thread_local struct fake_state *current, *known;
 
 static void (*_Atomic before_restore)(void);
@@ -63,8 +64,8 @@ void fake_set_interval(struct fake_gil *gil, unsigned long interval_us) {
     SET(gil->memory.interval_us, interval_us);
 }
 
-/* take_gil() and drop_gil() of Python/ceval_gil.c. One copy of each: the recorder learns the place
- * from which an acquire is signalled. */
+/* take_gil() and drop_gil() of Python/ceval_gil.c. Each is compiled once, because the recorder
+ * learns the address from which an acquire is signalled. */
 __attribute__((noinline)) static void take_gil(struct fake_gil *gil, struct fake_state *me) {
     struct hw__gil_memory *memory = &gil->memory;
     pthread_mutex_lock(gil->mutex);
@@ -169,7 +170,7 @@ EXPORT void PyGILState_Release(int state) {
     }
 }
 
-/* NULL for a thread that is detached, where CPython would abort. */
+/* Returns NULL for a detached thread, where CPython would abort. */
 EXPORT void *PyEval_SaveThread(void) {
     struct fake_state *me = current;
     if (me != NULL) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /* A stand-in for the interpreter: a shared object that exports what hw_trace_start() looks for, and
- * takes and drops GILs by CPython's protocol (gil/protocol.h), call for call. A test drives it as
- * an evaluation loop would, and knows exactly what it did.
+ * acquires and releases GILs by CPython's protocol (gil/protocol.h), call for call. A test drives
+ * the stand-in as an evaluation loop would, and knows exactly what it did.
  *
- * It is others' code: built without sanitizers, but for the thread sanitizer's build. There the
- * accesses to its frames and GILs are to be seen, for the recorder reads them. */
+ * The stand-in plays the part of foreign code, so it is built without sanitizers. The thread
+ * sanitizer's build is the exception: the recorder reads the stand-in's frames and GILs, so that
+ * sanitizer must see the accesses to them. */
 #ifndef HEADWAY_TESTS_FAKE_INTERPRETER_H
 #define HEADWAY_TESTS_FAKE_INTERPRETER_H
 
@@ -19,18 +20,19 @@
 
 #define FAKE_INTERVAL_US 200
 
-/* A GIL, in the midst of other things as in _PyRuntime and PyInterpreterState. */
+/* A GIL with other data before it, as in _PyRuntime and PyInterpreterState. */
 struct fake_gil {
     uint64_t before[5];
     struct hw__gil_memory memory;
-    _Atomic int drop_request; /* what is an eval_breaker's bit in CPython */
-    atomic_long asked;        /* how often a waiter has set it */
-    pthread_mutex_t *mutex;   /* `memory.mutex`, but for an interpreter that we do not know */
+    _Atomic int drop_request; /* a bit of the eval_breaker in CPython */
+    atomic_long asked;        /* how often a waiter has made a request */
+    /* `memory.mutex`, except for an interpreter whose layout is unknown */
+    pthread_mutex_t *mutex;
     pthread_mutex_t elsewhere;
     bool no_switching; /* built without FORCE_SWITCHING: `switch_cond` is not signalled */
 };
 
-/* Objects; all offsets differ from CPython's, so that nothing can be right by chance. */
+/* Python objects. All offsets differ from CPython's, so that no code is right by chance. */
 struct fake_object {
     int64_t references, debug;
     const void *type;
@@ -41,8 +43,8 @@ struct fake_string {
     size_t length; /* in characters */
     int64_t hash;
     uint32_t unrelated, state; /* interned:2, kind:3, compact:1, ascii:1 */
-    char ascii[24];            /* text if it is ASCII ... */
-    char other[4096];          /* ... and if not */
+    char ascii[24];            /* the text if it is ASCII */
+    char other[4096];          /* the text if it is not ASCII */
 };
 
 struct fake_bytes {
@@ -61,7 +63,7 @@ struct fake_code {
 };
 
 struct fake_frame {
-    uintptr_t code; /* low bits may be tags */
+    uintptr_t code; /* the low bits may be tags */
     struct fake_frame *previous;
     uint64_t locals;
     const void *instruction;
@@ -80,8 +82,8 @@ struct fake_state {
     bool by_ensure;
 };
 
-/* What the recorder looks up by name. `_PyRuntime` is not declared: an executable that refers to
- * data of a library has it copied into itself. */
+/* The functions that the recorder looks up by name. `_PyRuntime` is not declared: an executable
+ * that refers to a library's data has the data copied into itself. */
 int PyGILState_Ensure(void);
 void PyGILState_Release(int state);
 void *PyEval_SaveThread(void);
@@ -89,63 +91,66 @@ void PyEval_RestoreThread(void *state);
 
 int Py_IsFinalizing(void);
 
-/* The interpreter is in its finalization, or no more. With the GIL held. */
+/* Sets whether the interpreter is finalizing. The caller must hold the GIL. */
 void fake_finalize(bool on);
 
-/* As PyEval_RestoreThread() in a daemon thread while the interpreter ends: takes the GIL with a
- * state that may be freed, sees that the thread must not go on, and drops it. */
+/* Does what PyEval_RestoreThread() does in a daemon thread while the interpreter ends: acquires
+ * the GIL with a state that may be freed, finds that the thread must not go on, and releases the
+ * GIL. */
 void fake_restore_doomed(struct fake_gil *gil, void *state);
 
-/* Where _PyRuntime is. */
+/* Returns the address of _PyRuntime. */
 const void *fake_runtime(void);
 
-/* The main interpreter's GIL, which lies in _PyRuntime. */
+/* Returns the main interpreter's GIL, which lies in _PyRuntime. */
 struct fake_gil *fake_main_gil(void);
 
-/* Makes (again) a GIL in place, as Py_NewInterpreterFromConfig() does; and ends one, with the calls
- * of pthread_cond_destroy(). */
+/* Initialise a GIL in place, again if need be, as Py_NewInterpreterFromConfig() does; and end one,
+ * with the calls of pthread_cond_destroy(). */
 void fake_gil_init(struct fake_gil *gil);
 void fake_gil_destroy(struct fake_gil *gil);
 
-/* sys.setswitchinterval(), with the GIL held. */
+/* Does what sys.setswitchinterval() does. The caller must hold the GIL. */
 void fake_set_interval(struct fake_gil *gil, unsigned long interval_us);
 
-/* A thread state for a GIL, not attached: see PyEval_RestoreThread(). Free it when it is detached.
- */
+/* Returns a thread state for `gil` that is not attached; PyEval_RestoreThread() attaches it. The
+ * caller frees the state when it is detached. */
 struct fake_state *fake_state_new(struct fake_gil *gil);
 void fake_state_free(struct fake_state *state);
 
-/* The calling thread's, NULL when it is detached. */
+/* Returns the calling thread's state, or NULL if the thread is detached. */
 struct fake_state *fake_current(void);
 
-/* What the evaluation loop does now and then: lets the GIL go and takes it again when it was asked
- * to. Returns whether it was. */
+/* Does what the evaluation loop does now and then: if there is a request, releases the GIL and
+ * acquires it again. Returns whether there was a request. */
 bool fake_check(void);
 
-/* PyOS_AfterFork_Child(): the GIL is made anew in place, and taken. */
+/* Does what PyOS_AfterFork_Child() does: initialises the GIL again in place, and acquires it. */
 void fake_after_fork_child(void);
 
-/* Has PyEval_RestoreThread() call this first in every thread, or NULL: as others' code that is
- * linked into the same image might come before the GIL. */
+/* Makes PyEval_RestoreThread() call `function` first in every thread; NULL ends that. Foreign code
+ * that is linked into the same image could run before the GIL in this way. */
 void fake_before_restore(void (*function)(void));
 
-/* The functions of the C library as called from this image, from other places than a GIL's. */
+/* Functions of the C library, called from this image at other places than a GIL's. */
 int fake_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *deadline);
 int fake_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
 int fake_signal(pthread_cond_t *cond);
 int fake_destroy(pthread_cond_t *cond);
 
-/* Those of semaphores, on which threads without a GIL wait. */
+/* The same for semaphores, on which threads without a GIL wait. */
 int fake_sem_wait(sem_t *semaphore);
 int fake_sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *deadline);
 void *PyGILState_GetThisThreadState(void);
 
-/* Yields so often, as who spins for a lock does, attached or not. */
+/* Calls sched_yield() `times` times, as a thread that spins for a lock does. The caller may be
+ * attached or not. */
 void fake_spin(int times);
 void *PyThreadState_GetUnchecked(void);
 
-/* The address of PyCode_Type, as it were, and how all this lies in memory; `cframe`: there is one
- * between the thread state and the frame, as in 3.11 and 3.12. */
+/* The address that stands for that of PyCode_Type, and the layout of these structs in memory. With
+ * `cframe`, a `struct fake_cframe` lies between the thread state and the frame, as in CPython 3.11
+ * and 3.12. */
 const void *fake_code_type(void);
 struct hw_stack_layout fake_layout(bool cframe);
 

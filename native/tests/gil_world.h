@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* What the tests of the recorder share: the stand-in's main thread, a session, a folder for its
- * files, and threads that take and drop a GIL and count what they do. */
+/* Helpers that the tests of the recorder share: the stand-in's main thread, a session, a folder for
+ * its files, and threads that acquire and release a GIL and count what they do. */
 #ifndef HEADWAY_TESTS_GIL_WORLD_H
 #define HEADWAY_TESTS_GIL_WORLD_H
 
@@ -31,7 +31,7 @@
 #define WORLD_TSAN 0
 #endif
 
-/* These sanitizers map memory at any time, and end the process without it. */
+/* These sanitizers map memory at any time, and end the process if they cannot. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define WORLD_CAN_LIMIT 0
 #else
@@ -40,7 +40,7 @@
 
 #define WORLD_MAX_BYTES (64 << 20)
 
-static char world_folder[64]; /* removed with all that is in it when the test is over */
+static char world_folder[64]; /* removed with its contents when the test is over */
 static pid_t world_owner;
 
 static inline const char *world_path(const char *name) {
@@ -57,13 +57,15 @@ static inline void world_remove_folder(void) {
     }
 }
 
-/* Makes the folder, and chooses where the hooks pass calls on to.
+/* Makes the folder, and chooses the functions that the hooks call.
  *
- * The product asks the C library itself, past any sanitizer. The thread sanitizer learns of a wait
- * (that gives the mutex away and takes it again) from its own interceptor only: in its build the
- * hooks call that, or it would see one mutex locked twice and no order between threads at all.
- * Either way the table is filled in beforehand, since a library keeps itself loaded when it fills
- * it, which an executable cannot (test_trace_library.c has the library do it). */
+ * The product calls the C library itself, past any sanitizer. The thread sanitizer learns only from
+ * its own interceptor that a wait unlocks the mutex and locks it again. In that sanitizer's build
+ * the hooks call the interceptor: otherwise it would see one mutex locked twice and no order
+ * between threads at all.
+ *
+ * In both builds the table is filled in beforehand. A library that fills in the table keeps itself
+ * loaded, which an executable cannot do (in test_trace_library.c the library does it). */
 static inline void world_begin(void) {
 #if WORLD_TSAN
 #define WORLD_REAL(name, symbol, required, pauses, parameters) hw__real.name = symbol;
@@ -81,19 +83,19 @@ static inline void world_begin(void) {
     T_EQ(0, atexit(world_remove_folder));
 }
 
-/* The interpreter is initialised: the calling thread is the main one and holds the GIL. */
+/* Initialises the interpreter: the calling thread becomes the main one and holds the GIL. */
 static inline void world_enter(void) {
     fake_gil_init(fake_main_gil());
     PyEval_RestoreThread(fake_state_new(fake_main_gil()));
 }
 
-/* The interpreter ends; the calling thread must hold the GIL. */
+/* Ends the interpreter. The caller must hold the GIL. */
 static inline void world_leave(void) {
     fake_state_free(PyEval_SaveThread());
     fake_gil_destroy(fake_main_gil());
 }
 
-/* `door` is where the collector is, "" for none. */
+/* Returns the options of a session. `door` is the collector's address, "" for none. */
 static inline struct hw_trace_options world_options(const char *door) {
     return (struct hw_trace_options){
         .door = door,
@@ -108,8 +110,9 @@ static inline struct hw_trace_options world_options(const char *door) {
     };
 }
 
-/* Starts a session with these options, of which trace_open(world_path(name)) gives what is recorded
- * up to then. In this process alone: see world_collect(). */
+/* Starts a session with these options, in this process alone (world_collect() also follows
+ * children). trace_open(world_path(name)) then returns what has been recorded so far. Returns 0, or
+ * an error of hw_trace_start(). */
 static inline int world_start_with(const char *name, const struct hw_trace_options *options) {
     int error = hw_trace_start(options);
     if (error == 0) {
@@ -118,7 +121,8 @@ static inline int world_start_with(const char *name, const struct hw_trace_optio
     return error;
 }
 
-/* With the name "" it only counts. */
+/* Starts a session, which only counts if the name is "". Returns 0, or an error of
+ * hw_trace_start(). */
 static inline int world_try_start(const char *name, int64_t bytes, bool stacks) {
     struct hw_trace_options options = world_options("");
     options.bytes = name[0] == '\0' ? 0 : bytes;
@@ -127,8 +131,8 @@ static inline int world_try_start(const char *name, int64_t bytes, bool stacks) 
     return name[0] == '\0' ? hw_trace_start(&options) : world_start_with(name, &options);
 }
 
-/* Starts a session that is collected, and followed into children: their files are named after
- * `name`. */
+/* Starts a session that is collected, and followed into children, whose files are named after
+ * `name`. Returns 0, or an error of hw_trace_start(). */
 static inline int world_try_collect(const char *name, int64_t bytes) {
     struct hw_trace_options options = world_options(collect_listen(world_path(name)));
     options.bytes = bytes;
@@ -143,10 +147,10 @@ static inline void world_start(const char *name) {
     T_EQ(0, world_try_start(name, WORLD_MAX_BYTES, false));
 }
 
-/* Lets the GIL go and takes it again: what a blocking call does. */
+/* Releases the GIL and acquires it again, as a blocking call does. */
 static inline void world_yield(void) { PyEval_RestoreThread(PyEval_SaveThread()); }
 
-/* How many mappings of recorders' memories there are. */
+/* Returns how many mappings of recorders' memories there are. */
 static inline int world_mapped_memories(void) {
     FILE *maps = fopen("/proc/self/maps", "r");
     T_TRUE(maps != NULL);
@@ -159,8 +163,8 @@ static inline int world_mapped_memories(void) {
     return count;
 }
 
-/* Limits the address space, as far as our own requests for it go: `bytes` is less than there is
- * already, so nothing else can be mapped meanwhile. RLIM_INFINITY ends it. */
+/* Limits the address space for our own requests: `bytes` is less than is mapped already, so nothing
+ * else can be mapped while the limit holds. RLIM_INFINITY ends the limit. */
 static inline void world_limit_address_space(rlim_t bytes) {
     struct rlimit limit;
     T_EQ(0, getrlimit(RLIMIT_AS, &limit));
@@ -168,8 +172,8 @@ static inline void world_limit_address_space(rlim_t bytes) {
     T_EQ(0, setrlimit(RLIMIT_AS, &limit));
 }
 
-/* The interpreter's image calls the hook of this function: its slot points into the image that the
- * hooks are in. */
+/* Returns whether the interpreter's image calls the hook of `symbol`: its slot must point into the
+ * image that the hooks are in. */
 static inline bool world_hooks(const char *symbol) {
     uintptr_t *slots[8];
     int count;
@@ -182,22 +186,22 @@ static inline bool world_hooks(const char *symbol) {
 
 static inline bool world_hooked(void) { return world_hooks("pthread_cond_signal"); }
 
-/* The record of a GIL, or NULL. */
+/* Returns the record of a GIL, or NULL. */
 static inline struct hw__gil *world_record(struct fake_gil *gil) {
     bool acquire;
     return hw__gil_find(&gil->memory.cond, &acquire);
 }
 
-/* A thread that takes and drops a GIL. */
+/* A thread that acquires and releases a GIL. */
 struct world_worker {
     pthread_t thread;
     struct fake_gil *gil;
-    long rounds;       /* how often it takes the GIL; 0: until told to stop */
-    int spins;         /* what it does while it holds it: checks of the drop request */
+    long rounds;       /* how often it acquires the GIL; 0: until it is told to stop */
+    int spins;         /* how often it checks for a request during a hold */
     atomic_bool *stop; /* NULL: none */
-    atomic_long taken; /* how often it has taken the GIL, and let it go */
+    atomic_long taken; /* how often it has acquired the GIL */
     atomic_long dropped;
-    atomic_long forced; /* of these, how often it was asked to */
+    atomic_long forced; /* how many of its releases followed a request */
 };
 
 static inline void *world_work(void *argument) {
@@ -219,7 +223,8 @@ static inline void *world_work(void *argument) {
         PyEval_SaveThread();
         atomic_fetch_add(&worker->dropped, 1);
         if (worker->rounds == 0) {
-            sched_yield(); /* for a GIL that it has for itself: the file is to be read, too */
+            /* such a worker may have a GIL for itself, and the file must still be read */
+            sched_yield();
         }
     }
     fake_state_free(me);
@@ -230,14 +235,14 @@ static inline void world_go(struct world_worker *worker) {
     T_EQ(0, pthread_create(&worker->thread, NULL, world_work, worker));
 }
 
-/* Waits for a thread without the GIL, as Python's join() does. */
+/* Joins a thread without the GIL, as Python's join() does. */
 static inline void world_join(pthread_t thread) {
     void *me = PyEval_SaveThread();
     T_EQ(0, pthread_join(thread, NULL));
     PyEval_RestoreThread(me);
 }
 
-/* Waits, without the GIL, until a counter has grown by that much. */
+/* Waits, without the GIL, until a counter has grown by `by`. */
 static inline void world_await(atomic_long *counter, long by) {
     long start = atomic_load(counter);
     while (atomic_load(counter) < start + by) {
@@ -248,8 +253,8 @@ static inline void world_await(atomic_long *counter, long by) {
     }
 }
 
-/* Waits until a thread sleeps in the kernel: in the mutex or condition variable that it is to be
- * in, as nothing else in it blocks. */
+/* Waits until a thread sleeps in the kernel. Nothing else in it blocks, so it sleeps in the mutex
+ * or condition variable that the test expects. */
 static inline void world_await_asleep(pid_t tid) {
     char state = 'R';
     while (state != 'S') {
@@ -263,8 +268,8 @@ static inline void world_await_asleep(pid_t tid) {
     }
 }
 
-/* Runs a function in a forked child of which the interpreter knows, and gives its exit status. The
- * function does not return when it exits by itself. */
+/* Runs `child` in a forked child that the interpreter knows of, and returns the child's process id.
+ * The child exits with status 0 if `child` returns. */
 static inline pid_t world_fork(void (*child)(void)) {
     pid_t pid = fork();
     T_TRUE(pid >= 0);

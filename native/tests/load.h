@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* A load as the tests want it: short, and long enough for what they ask. */
+/* Loads for the tests: short, and still long enough for what the tests ask. */
 #ifndef HEADWAY_TESTS_LOAD_H
 #define HEADWAY_TESTS_LOAD_H
 
@@ -41,10 +41,10 @@ static inline struct hw_load_config open_load(const struct server *server, int c
     return config;
 }
 
-/* Runs the load against the server, which is started and stopped for it; the histograms start
- * empty. Checks that nothing is left behind. Fills *result on success.
+/* Starts the server, runs the load against it, and stops the server. The histograms start empty.
+ * Checks that nothing is left behind. Fills *result on success.
  *
- * Returns what hw_load_run() does. */
+ * Returns what hw_load_run() returns. */
 static inline int run_load(struct server *server, struct hw_load_config config,
                            struct hw_load_result *result) {
     struct surroundings before = look_around();
@@ -58,7 +58,7 @@ static inline int run_load(struct server *server, struct hw_load_config config,
     return error;
 }
 
-/* How many values a histogram has at or above one. */
+/* Returns how many values of a histogram are at or above `value_ns`. */
 static inline int64_t count_from(const struct hw_histogram *histogram, int64_t value_ns) {
     int64_t count = 0;
     for (int i = hw_histogram_index(value_ns); i < HW_HISTOGRAM_LENGTH; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What a call must leave as it found it, and who is whose child. */
+/* Checks that a call left its process as it found it, and finds a process's children. */
 #ifndef HEADWAY_TESTS_PROCESS_H
 #define HEADWAY_TESTS_PROCESS_H
 
@@ -13,7 +13,7 @@
 
 #include "t.h"
 
-/* The calling thread's and process's state that no experiment may change. */
+/* The state of the calling thread and process that no experiment may change. */
 struct surroundings {
     cpu_set_t affinity;
     sigset_t mask;
@@ -44,7 +44,7 @@ static inline struct surroundings look_around(void) {
     return now;
 }
 
-/* Nothing changed since `before`, and no child is left, running or zombie. */
+/* Checks that nothing has changed since `before`, and that no child is left, running or zombie. */
 static inline void check_unchanged(const struct surroundings *before) {
     struct surroundings now = look_around();
     T_TRUE(CPU_EQUAL(&before->affinity, &now.affinity));
@@ -57,7 +57,7 @@ static inline void check_unchanged(const struct surroundings *before) {
     T_EQ(ECHILD, errno);
 }
 
-/* The first (or last) CPU this process may use. */
+/* Returns the first (or last) CPU that this process may use. */
 static inline int usable_cpu(bool last) {
     cpu_set_t affinity;
     T_EQ(0, sched_getaffinity(0, sizeof affinity, &affinity));
@@ -70,8 +70,7 @@ static inline int usable_cpu(bool last) {
     return found;
 }
 
-/* Waits, by looking again and again, until `parent` has two children; fills them in ascending
- * order. */
+/* Polls until `parent` has two children, and fills them in ascending order. */
 static inline void find_children(pid_t parent, pid_t children[2]) {
     for (int found = 0; found < 2; sched_yield()) {
         found = 0;

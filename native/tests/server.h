@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* A server in a thread of the test: echoes, and misbehaves as asked. */
+/* A server in a thread of the test. It echoes, and misbehaves as the test asks. */
 #ifndef HEADWAY_TESTS_SERVER_H
 #define HEADWAY_TESTS_SERVER_H
 
@@ -17,7 +17,8 @@
 #define SERVER_MAX_CLIENTS 128
 #define SERVER_BYTES 65536
 
-/* What the thread is to do; it alone uses the struct from server_start() to server_stop(). */
+/* The orders to the server's thread. Only that thread uses the struct between server_start() and
+ * server_stop(). */
 struct server {
     int type;       /* SOCK_STREAM or SOCK_DGRAM */
     bool silent;    /* never answer */
@@ -26,23 +27,24 @@ struct server {
     int close_at;   /* TCP: close instead of the n-th answer; 0: never */
     int half_at;    /* TCP: send half of the n-th answer, then close; 0: never */
     int lose_every; /* drop every n-th request; 0: none */
-    int stall_at;   /* let the n-th request wait for stall_ns; 0: none */
+    int stall_at;   /* answer the n-th request only after stall_ns; 0: none */
     int64_t stall_ns;
-    int extra_bytes;      /* behind each answer */
+    int extra_bytes;      /* sent after each answer */
     bool twice;           /* answer twice */
     bool pieces;          /* TCP: answer byte by byte */
     const pthread_t *hit; /* NULL, or a thread that gets SIGUSR1 with each request */
     int port;             /* filled by server_start() */
-    int seen;             /* how often it received, a request each where they are small */
-    int dropped;          /* how many it dropped */
+    /* how many reads it has made; one for each request if requests are small */
+    int seen;
+    int dropped; /* how many requests it has dropped */
     int socket;
     int stop[2];
     pthread_t thread;
 };
 
-/* Sends the received bytes back, with what is to be wrong with them; to `client` over UDP.
+/* Sends the received bytes back, with the faults that the test asked for; over UDP, to `client`.
  *
- * Returns whether the connection stays. */
+ * Returns whether the connection stays open. */
 static inline bool server_answer(struct server *server, int fd, char *bytes, size_t size,
                                  const struct sockaddr_in *client) {
     socklen_t room = client == NULL ? 0 : sizeof *client;
@@ -67,13 +69,13 @@ static inline bool server_answer(struct server *server, int fd, char *bytes, siz
         (void)send(fd, bytes++, 1, MSG_NOSIGNAL);
     }
     for (int i = 0; i <= server->twice; i++) {
-        /* The client may have gone: that is no fault. */
+        /* The client may be gone; that is no fault. */
         (void)sendto(fd, bytes, size, MSG_NOSIGNAL, (const struct sockaddr *)client, room);
     }
     return !half;
 }
 
-/* One datagram. */
+/* Answers one datagram. */
 static inline void server_datagram(struct server *server) {
     static struct sockaddr_in before;
     char bytes[SERVER_BYTES] = {0};
@@ -93,16 +95,16 @@ static inline void server_datagram(struct server *server) {
     }
 }
 
-/* What one connection sent.
+/* Reads from one connection, and answers.
  *
- * Returns whether it stays. */
+ * Returns whether the connection stays open. */
 static inline bool server_stream(struct server *server, int fd) {
     char bytes[SERVER_BYTES] = {0};
     ssize_t size = recv(fd, bytes, sizeof bytes - 64, 0);
     return size > 0 && server_answer(server, fd, bytes, (size_t)size, NULL);
 }
 
-/* Closes a connection, with a reset if so asked. */
+/* Closes a connection, with a reset if the test asked for one. */
 static inline void server_drop(const struct server *server, int fd) {
     struct linger linger = {.l_onoff = 1, .l_linger = 0};
     if (server->reset) {
@@ -144,7 +146,7 @@ static inline void *server_main(void *argument) {
     return NULL;
 }
 
-/* A socket of `type` bound to a free port of 127.0.0.1.
+/* Binds a socket of `type` to a free port of 127.0.0.1, and fills *port.
  *
  * Returns the descriptor. */
 static inline int server_bind(int type, int *port) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* For tests that run programs in virtual time: a machine whose operations cost nothing (or what a
- * test says), one GIL at first, and roles that are added one by one. What it runs are the objects
+/* For tests that run programs in virtual time: a machine whose operations take no time (or what a
+ * test says), one GIL at first, and roles that are added one by one. The machine runs the objects
  * that schedule real threads: the policies, the ledger and the decisions. */
 #ifndef HEADWAY_TESTS_SIM_WORLD_H
 #define HEADWAY_TESTS_SIM_WORLD_H
@@ -37,8 +37,8 @@ static struct sim_world {
 #define SIM_AT(op, at)                                                                             \
     (struct hw_sim_op) { .kind = HW_SIM_##op, .index = (at) }
 
-/* A machine of so many cores, on which each operation takes no time, with a GIL under the policy;
- * NULL: stock CPython. */
+/* Makes a machine of `cores` cores, on which each operation takes no time, with one GIL under
+ * `policy`; NULL: stock CPython. */
 static inline void sim_begin(const struct hw_policy *policy, int cores, int64_t end_ns) {
     memset(&sim_world, 0, sizeof sim_world);
     for (int i = 0; i < HW_SIM_COSTS; i++) {
@@ -63,8 +63,8 @@ static inline void sim_begin(const struct hw_policy *policy, int cores, int64_t 
                                           .dists = sim_world.dists};
 }
 
-/* Adds a role of one thread that does this for ever. Returns it, for more to be said of it; its
- * number is that of those before it. */
+/* Adds a role of one thread that repeats these operations for ever. Returns the role, so that the
+ * test can set more of it. Roles are numbered from 0 in the order of their addition. */
 #define SIM_ADD(...)                                                                               \
     sim_add((const struct hw_sim_op[]){__VA_ARGS__},                                               \
             (int)(sizeof((const struct hw_sim_op[]){__VA_ARGS__}) / sizeof(struct hw_sim_op)))
@@ -81,7 +81,7 @@ static inline struct hw_sim_role *sim_add(const struct hw_sim_op *ops, int count
     return &sim_world.roles[role];
 }
 
-/* Makes the machine, or goes on with it, until then. */
+/* Makes the machine if there is none, and runs it until `until_ns`. */
 static inline int sim_run(int64_t until_ns) {
     if (sim_world.sim == NULL) {
         char problem[200];
@@ -105,13 +105,13 @@ static inline struct hw_sim_role_result sim_result(int role) {
     return result;
 }
 
-/* The part of the time that the role has had the GIL. */
+/* Returns the part of the time in which the role has held the GIL. */
 static inline double sim_share(int role, int64_t span_ns) {
     return (double)sim_result(role).held_ns / (double)span_ns;
 }
 
-/* The waits of a thread that began no sooner than `since_ns`, by the events: how many, how many of
- * them longer than `than_ns`, and the longest. */
+/* The waits of one thread that began at or after `since_ns`, by the events: how many there are, how
+ * many of them took longer than `than_ns`, and the longest. */
 struct sim_waits {
     int64_t count, longer, worst_ns;
 };

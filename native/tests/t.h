@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* A test program: functions that check facts, a main() that calls T_RUN for each. The first wrong
- * fact ends the program with status 1 and both values; too long a time ends it by SIGALRM: it is
- * for tests that hang, and more than a busy machine needs under any sanitizer. The time allowed is
- * T_TIMEOUT_S, times HEADWAY_TEST_TIMEOUT_MULTIPLIER from the environment on slow machines. */
+/* A test program consists of functions that check facts, and of a main() that calls T_RUN for each.
+ * The first wrong fact ends the program with status 1 and prints both values.
+ *
+ * A program that takes too long ends by SIGALRM. This limit is for tests that hang; it is more than
+ * a busy machine needs under any sanitizer. It is T_TIMEOUT_S, times
+ * HEADWAY_TEST_TIMEOUT_MULTIPLIER from the environment on slow machines. */
 #ifndef HEADWAY_TESTS_T_H
 #define HEADWAY_TESTS_T_H
 
@@ -13,7 +15,7 @@
 
 #define T_TIMEOUT_S 300
 
-/* The condition holds. */
+/* Checks that the condition holds. */
 #define T_TRUE(condition)                                                                          \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -22,7 +24,7 @@
         }                                                                                          \
     } while (0)
 
-/* Both integers are equal. */
+/* Checks that both integers are equal. */
 #define T_EQ(expected, actual)                                                                     \
     do {                                                                                           \
         long long t_expected = (long long)(expected);                                              \
@@ -34,14 +36,14 @@
         }                                                                                          \
     } while (0)
 
-/* Runs one test function, naming it first so that a hang or crash tells where. */
+/* Runs one test function. Its name is printed first, so that a hang or crash tells where it was. */
 #define T_RUN(test)                                                                                \
     do {                                                                                           \
         fprintf(stderr, "%s\n", #test);                                                            \
         test();                                                                                    \
     } while (0)
 
-/* Starts the clock of the whole program; main() calls it first. */
+/* Starts the time limit of the whole program; main() calls it first. */
 static inline void t_start(void) {
     const char *multiplier = getenv("HEADWAY_TEST_TIMEOUT_MULTIPLIER");
     alarm(T_TIMEOUT_S * (multiplier == NULL ? 1 : (unsigned)atoi(multiplier)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What a seccomp filter forbids is found out in a process that is thrown away. */
+/* A process that is thrown away finds out what a seccomp filter forbids. */
 #include "base/allowed.h"
 
 #include <elf.h>
@@ -21,7 +21,7 @@
 
 static void say_and_exit(int signal) {
     (void)signal;
-    _exit(9); /* the program's own handler: no trial may come here, nor we */
+    _exit(9); /* The program's own handler: neither a trial nor this process may come here. */
 }
 
 /* Installs a filter that answers memfd_create() and membarrier() with `action`. */
@@ -38,7 +38,7 @@ static void forbid_two(uint32_t action) {
     T_EQ(0, prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
 }
 
-/* In a process of its own: a filter is for good. */
+/* Runs in a process of its own, because a filter cannot be removed. */
 static void look_under(uint32_t action, bool share) {
     int pid = fork();
     T_TRUE(pid >= 0);
@@ -54,7 +54,7 @@ static void look_under(uint32_t action, bool share) {
             T_TRUE(hw__allowed(HW__CALL_SEND));
             T_TRUE(hw__allowed(HW__CALL_NAME));
             T_TRUE(hw__allowed(HW__CALL_CLOCK));
-            T_TRUE(hw__allowed(HW__CALL_TGKILL)); /* the last but those, after two deaths */
+            T_TRUE(hw__allowed(HW__CALL_TGKILL)); /* the last calls but these, after two deaths */
         }
         _exit(7);
     }
@@ -73,8 +73,8 @@ static void test_what_a_filter_forbids_is_found(void) {
     }
 }
 
-/* Where no process can be made, a forked child calls nothing that it does not know to be allowed;
- * a program's start does, as it always did. */
+/* If no process can be made, a forked child makes no call that it does not know to be allowed. A
+ * program's start makes these calls all the same. */
 static void test_no_trial_can_be_made(void) {
     int pid = fork();
     T_TRUE(pid >= 0);
@@ -112,7 +112,7 @@ static void test_without_a_filter_all_is_allowed(void) {
     T_EQ(ECHILD, errno);
 }
 
-/* A vDSO of one note. */
+/* A vDSO with one note. */
 struct vdso {
     ElfW(Ehdr) file;
     ElfW(Phdr) part;
@@ -143,7 +143,7 @@ static void test_an_old_kernel_s_trial_has_its_own_memory(void) {
     T_TRUE(!hw__trial_may_share(&new));
     T_TRUE(!hw__trial_may_share(NULL));
     T_TRUE(!hw__trial_may_share("no ELF file at all, and long enough to look at its first bytes"));
-    /* Of this kernel it says what there is. */
+    /* For this kernel's own vDSO, either answer is right. */
     (void)hw__trial_may_share((const void *)(uintptr_t)getauxval(AT_SYSINFO_EHDR));
 }
 

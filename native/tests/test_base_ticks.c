@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
-/* The time by the processor's counter is the clock's. Where the counter will not do (another
- * clocksource, another processor) it is the clock, and all of this holds the more. */
+/* The time by the processor's counter agrees with the clock's. Where the counter cannot be used
+ * (another clocksource, another processor), the clock itself is read, and all of these tests hold
+ * the more easily. */
 #include "base/ticks.h"
 #include "headway/clock.h"
 #include "t.h"
 
 #include <stdbool.h>
 
-/* What the counter may be off: a slewed clock's half microsecond, and as much for a rate measured
- * over the shortest time. */
+/* The most that the counter may be off: half a microsecond for a slewed clock, and as much for a
+ * rate that was measured over the shortest time. */
 #define OFF_NS 1000
 
-/* Asks for the time, and holds it against the clock before and after. */
+/* Reads the time, and checks it against the clock before and after. */
 static int64_t checked(struct hw__ticks *ticks) {
     int64_t before_ns = hw_now_ns();
     int64_t now_ns = hw__ticks_now(ticks);
@@ -26,19 +27,21 @@ static void check_for(struct hw__ticks *ticks, int64_t duration_ns) {
     }
 }
 
-/* Whether the counter is in use: it is, once its rate is known, where it will do at all. */
+/* Returns whether the counter is in use. If the counter can be used at all, it is in use as soon as
+ * its rate is known. */
 static bool tied(const struct hw__ticks *ticks) { return ticks->span != 0; }
 
-static bool used; /* ... which is so here */
+static bool used; /* whether the counter can be used on this machine */
 
 static void test_it_tells_the_clocks_time(void) {
     struct hw__ticks ticks = {0};
-    check_for(&ticks, 1500000000); /* beyond the longest time that a rate is measured over */
+    check_for(&ticks, 1500000000); /* longer than the longest time over which a rate is measured */
     used = tied(&ticks);
     fprintf(stderr, "the counter is %s\n", used ? "in use" : "not used here");
 }
 
-/* Until the rate is known: on a busy machine the thread may not get to it in the time it takes. */
+/* Runs until the rate is known: on a busy machine, the thread may not run long enough for that in a
+ * fixed time. */
 static void check_until_tied(struct hw__ticks *ticks) {
     do {
         check_for(ticks, 20000000);
@@ -62,7 +65,7 @@ static void test_another_rate_is_measured_anew(void) {
     if (!used) {
         return;
     }
-    /* As if the counter had run a tenth slower until now. */
+    /* Pretends that the counter ran a tenth slower until now. */
     ticks.rate += ticks.rate / 10;
     ticks.base_tick += (hw__ticks_counter() - ticks.base_tick) / 11;
     for (int64_t end_ns = hw_now_ns() + 2000000; hw_now_ns() < end_ns;) {
@@ -73,7 +76,7 @@ static void test_another_rate_is_measured_anew(void) {
 static void test_a_long_silence_does_no_harm(void) {
     struct hw__ticks ticks = {0};
     check_until_tied(&ticks);
-    /* As if all had been an hour earlier, both for the clock and the counter. */
+    /* Shifts everything back by an hour, for the clock and for the counter. */
     if (used) {
         uint64_t hour = (uint64_t)((double)ticks.span * 3600e3);
         ticks.tick -= hour;

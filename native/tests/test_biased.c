@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Biased counts: in whatever order owner and others drop, an object dies exactly once, with its
- * last reference. */
+/* Biased counts: an object dies exactly once, with its last reference, in whatever order its owner
+ * and others drop references. */
 #include "limits/biased.h"
 #include "limits/team.h"
 #include "t.h"
@@ -34,7 +34,7 @@ static void test_owner_first_then_other(void) {
     T_TRUE(!hw__biased_decref(&object, &owner)); /* merges */
     T_TRUE(!hw__biased_owned(&object, &owner));
     T_EQ(2, hw__biased_count(&object));
-    hw__biased_incref(&object, &owner); /* the former owner counts like the others now */
+    hw__biased_incref(&object, &owner); /* the former owner now counts as the others do */
     T_EQ(3, hw__biased_count(&object));
     T_TRUE(!hw__biased_decref(&object, &owner));
     T_TRUE(!hw__biased_decref(&object, &other));
@@ -105,22 +105,23 @@ static void test_owner_merges_while_another_is_about_to_queue(void) {
     struct hw__biased_owner other = {NULL};
     struct hw__biased object;
     hw__biased_init(&object, &owner);
-    /* The other thread drops the first reference, whose count is in `local`; it has got as far as
+    /* The other thread drops the first reference, whose count is in `local`. So far it has done
      * this: */
     atomic_store(&object.shared, HW__BIASED_QUEUED);
-    /* Then a second reference, taken by the other, is dropped by the owner: */
+    /* Then the owner drops a second reference, which the other thread had taken: */
     hw__biased_incref(&object, &other);
     T_TRUE(!hw__biased_decref(&object, &owner)); /* merges */
     T_EQ(1, hw__biased_count(&object));
-    T_TRUE(hw__biased_queue(&object)); /* no owner to hand it to: dropped here, and the last */
+    /* there is no owner to hand it to, so it is dropped here, as the last */
+    T_TRUE(hw__biased_queue(&object));
     drained_deaths = 0;
     drain(&owner);
     T_EQ(0, drained_deaths);
 }
 
-/* Many threads, each the owner of some objects, take, drop and pass on references to all of them at
- * random. References change threads through pouches: whoever puts one in gives it up, whoever takes
- * one out has it. */
+/* Many threads take, drop and pass on references to all objects at random; each thread owns some of
+ * the objects. References change threads through pouches: a thread that puts a reference in gives
+ * it up, and a thread that takes it out has it. */
 
 #define THREADS 6
 #define OBJECTS 24
@@ -129,14 +130,16 @@ static void test_owner_merges_while_another_is_about_to_queue(void) {
 
 static struct hw__biased_owner owners[THREADS];
 static struct hw__biased objects[OBJECTS]; /* object i belongs to owners[i % THREADS] */
-/* References in transit. Release to put in, acquire to take out: passing a reference orders as any
- * other way to pass a pointer would. Nobody waits. */
+/* References in transit. Putting one in is a release operation, and taking one out an acquire
+ * operation: this orders as any other way to pass a pointer would. No thread waits. */
 static atomic_int pouches[OBJECTS];
-/* Times each object was found dead. Relaxed: read after the threads are joined. Nobody waits. */
+/* How often each object was found dead. Relaxed: read after the threads are joined. No thread
+ * waits. */
 static atomic_int deaths[OBJECTS];
 
-/* Uses of each object, by thread: written by whoever has a reference, read by whoever finds the
- * object dead. Not atomic, so that TSan checks the promise that all uses come before the death. */
+/* Uses of each object, by thread. A thread that has a reference writes them; the thread that finds
+ * the object dead reads them. Not atomic, so that TSan checks the promise that all uses come before
+ * the death. */
 static int uses[OBJECTS][THREADS];
 
 static void note_death(struct hw__biased *object) {
@@ -168,7 +171,7 @@ static void play(void *context, int index) {
     int held[OBJECTS] = {0};
     uint64_t random = *(const uint64_t *)context * THREADS + (uint64_t)index;
     for (int i = index; i < OBJECTS; i += THREADS) {
-        held[i] = 1; /* what the object was born with */
+        held[i] = 1; /* the reference that the object was born with */
     }
     for (int step = 0; step < STEPS; step++) {
         uint64_t dice = t_random(&random);

@@ -47,7 +47,8 @@ static void test_increments_go_before_decrements(void) {
     hw__buffered_decref(&object, &log);
     hw__buffered_incref(&object, &log);
     hw__log_flush(&log);
-    T_EQ(1, hw__buffered_count(&object, &commit)); /* never touched zero: that would read as 0 */
+    /* the count never touched zero: that would read as 0 */
+    T_EQ(1, hw__buffered_count(&object, &commit));
 }
 
 static void test_an_object_at_zero_is_dead_for_good(void) {
@@ -69,7 +70,7 @@ static void test_an_object_at_zero_is_dead_for_good(void) {
 
 static struct hw__buffered objects[OBJECTS];
 
-/* What one thread holds at its end; read after it is joined. */
+/* The references that one thread holds at its end; read after the thread is joined. */
 struct player {
     pthread_t thread;
     uint64_t random;

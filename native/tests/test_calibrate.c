@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Calibration: every measurement ends with samples that can be times, arguments are checked, the
- * caller's surroundings stay as they were. How long anything takes is none of a test's business. */
+/* Calibration: every measurement ends with samples that can be times, arguments are checked, and
+ * the caller's surroundings stay as they were. No test depends on how long anything takes. */
 #include "headway/calibrate.h"
 #include "process.h"
 
@@ -123,7 +123,7 @@ static void test_bad_arguments_are_refused_and_change_nothing(void) {
     bad[1].limit_ns = 0;
     bad[2].core = -1;
     bad[3].core = CPU_SETSIZE;
-    bad[4].core = CPU_SETSIZE - 1; /* only the kernel can tell */
+    bad[4].core = CPU_SETSIZE - 1; /* only the kernel can reject this one */
     double samples_ns[1], calls_ns[1];
     int64_t starts_ns[1];
     int32_t at_tick[1];

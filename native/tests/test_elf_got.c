@@ -14,7 +14,8 @@
 
 #define MAX_SLOTS 4
 
-/* Finds the slots of both functions, and what to write to each; returns how many there are. */
+/* Finds the slots of both functions, and the value to write to each. Returns how many slots there
+ * are. */
 static int find_both(const struct calls *calls, uintptr_t **slots, uintptr_t *values) {
     int pids;
     int ppids;
@@ -28,14 +29,14 @@ static int find_both(const struct calls *calls, uintptr_t **slots, uintptr_t *va
     return pids + ppids;
 }
 
-/* The library calls the real functions. */
+/* Checks that the library calls the real functions. */
 static void check_real(const struct calls *calls) {
     T_EQ(getpid(), calls->pid());
     T_EQ(getppid(), calls->ppid());
 }
 
-/* Patches a build, which nothing has called yet, and takes the patch back; `other` is to notice
- * nothing. */
+/* Patches a build that nothing has called yet, and removes the patch. The build `other_path` must
+ * not be affected. */
 static void check_patching(const char *path, const char *other_path, int writable) {
     struct calls calls = load(path);
     struct calls other = load(other_path);
@@ -44,7 +45,7 @@ static void check_patching(const char *path, const char *other_path, int writabl
     uintptr_t old[2 * MAX_SLOTS];
     uintptr_t fakes[2 * MAX_SLOTS];
     int count = find_both(&calls, slots, values);
-    for (int round = 0; round < 2; round++) { /* unbound where that is lazy, then bound */
+    for (int round = 0; round < 2; round++) { /* first unbound, where binding is lazy; then bound */
         T_EQ(0, hw__got_write_all(slots, count, values, old));
         for (int i = 0; i < count; i++) {
             T_EQ(values[i], hw__got_read(slots[i]));
@@ -53,7 +54,8 @@ static void check_patching(const char *path, const char *other_path, int writabl
         }
         T_EQ(FAKE_PID, calls.pid());
         T_EQ(FAKE_PPID, calls.ppid());
-        T_EQ(FAKE_PID, calls.pid()); /* also the second time: the loader has not written over it */
+        /* also the second time: the loader has not written over the slot */
+        T_EQ(FAKE_PID, calls.pid());
         T_EQ(getpid(), calls.pointer());
         check_real(&other);
         T_TRUE(getpid() > 0);
@@ -83,7 +85,7 @@ static void test_symbol_not_there(void) {
     T_EQ(0, count);
     T_EQ(-ENXIO, hw__got_find((void *)calls.pid, "getpidd", slots, MAX_SLOTS, &count));
     T_EQ(-ENXIO, hw__got_find((void *)calls.pid, "", slots, MAX_SLOTS, &count));
-    /* It has this one, but does not call it. */
+    /* The library defines this function, but does not call it. */
     T_EQ(-ENXIO, hw__got_find((void *)calls.pid, "elf_calls_getpid", slots, MAX_SLOTS, &count));
     T_EQ(-ENOSPC, hw__got_find((void *)calls.pid, "getpid", slots, 0, &count));
     T_EQ(0, count);
@@ -104,8 +106,8 @@ static void test_no_image(void) {
     free(heap);
 }
 
-/* A slot whose page mprotect() refuses to open: a file's, mapped shared and opened for reading. The
- * slot before it is restored. */
+/* mprotect() refuses to open a slot's page, which is a file's, mapped shared and opened for
+ * reading. The slot before it must be restored. */
 static void test_refusal_undoes_all(void) {
     struct calls calls = load(ELF_CALLS_NOW);
     uintptr_t *slots[2 * MAX_SLOTS];
@@ -155,7 +157,7 @@ static void *run_caller(void *argument) {
     return NULL;
 }
 
-/* Waits until a counter has grown by more than the call that may have been under way. */
+/* Waits until a counter has grown by more than the one call that may have been under way. */
 static void await_growth(atomic_long *counter) {
     long start = atomic_load(counter);
     while (atomic_load(counter) < start + 2) {
@@ -165,7 +167,7 @@ static void await_growth(atomic_long *counter) {
 
 static void check_while_called(const char *path) {
     struct caller caller = {.calls = load(path), .pid = getpid()};
-    check_real(&caller.calls); /* binds it: see hw__got_write() */
+    check_real(&caller.calls); /* binds the slot: see hw__got_write() */
     uintptr_t *slots[MAX_SLOTS];
     uintptr_t values[MAX_SLOTS] = {(uintptr_t)fake_getpid, (uintptr_t)fake_getpid};
     uintptr_t old[MAX_SLOTS];
@@ -194,7 +196,7 @@ static void test_while_another_thread_calls(void) {
     check_while_called(ELF_CALLS_NO_PLT);
 }
 
-/* Two threads that patch slots of one page: neither takes the right to write from the other. */
+/* Two threads patch slots of one page: neither takes the right to write from the other. */
 static void *run_patcher(void *argument) {
     uintptr_t *slot = argument;
     for (int i = 0; i < 300; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Images that are made by hand, in memory from malloc(), where the address sanitizer sees each read
- * that leaves them; and the vDSO. Each relocation here is the loader's job, so none is done. */
+ * outside of them; and the vDSO. Relocations are the loader's job, so none is applied here. */
 #include <errno.h>
 #include <string.h>
 #include <sys/auxv.h>
@@ -20,10 +20,10 @@
 
 #define MAX_SLOTS 8
 
-/* The address in the file; the bias is what the memory's address is more than that. */
+/* The image's address in the file. The bias is the memory's address minus this one. */
 #define FILE_ADDRESS 0x1000
 
-/* The image's contents. The string table is last: the end of the segment is its end. */
+/* The image's contents. The string table is last, so that its end is the end of the segment. */
 struct contents {
     ElfW(Dyn) dynamic[12];
     ElfW(Sym) symbols[3]; /* none, "one", "two" */
@@ -42,7 +42,7 @@ struct made {
 
 #define AT(member) (FILE_ADDRESS + offsetof(struct contents, member))
 
-/* Makes an image; `relocated`: with the bias added to its d_ptrs, as glibc does it. */
+/* Makes an image. With `relocated`, the bias is added to its d_ptrs, as glibc does. */
 static struct made make(int relocated) {
     struct made made = {.contents = calloc(1, sizeof(struct contents))};
     struct contents *contents = made.contents;
@@ -61,7 +61,7 @@ static struct made make(int relocated) {
         {DT_REL, {.d_ptr = AT(rels) + added}},
         {DT_RELSZ, {.d_val = sizeof contents->rels}},
         {DT_NULL, {0}},
-        {DT_STRSZ, {.d_val = 1}}, /* behind the end */
+        {DT_STRSZ, {.d_val = 1}}, /* after the end */
     };
     memcpy(contents->dynamic, dynamic, sizeof dynamic);
     memcpy(contents->strings, "\0one\0two", sizeof "\0one\0two");
@@ -123,7 +123,7 @@ static void test_no_dynamic_section(void) {
     free(made.contents);
 }
 
-/* One thing at a time that points out of the image. */
+/* Checks tables with one damage at a time, each of which points out of the image. */
 static void test_broken_tables(void) {
     for (int broken = 0; broken < 10; broken++) {
         struct made made = make(1);
@@ -168,7 +168,7 @@ static void test_broken_tables(void) {
     }
 }
 
-/* No bytes, however wrong, make it read outside. */
+/* Checks that no bytes, however wrong, cause a read outside the image. */
 static void test_random_damage(void) {
     uint64_t random = 1;
     for (int i = 0; i < 100000; i++) {
@@ -189,11 +189,11 @@ static void test_random_damage(void) {
 }
 
 static void test_vdso(void) {
-    /* What getauxval() returns is an address. */
+    /* getauxval() returns an address as an integer. */
     const void *vdso = (const void *)getauxval(AT_SYSINFO_EHDR);
     struct hw__image image;
     if (vdso == NULL || hw__image_find(vdso, &image) != 0) {
-        return; /* a kernel without it, or a C library that does not list it */
+        return; /* a kernel without a vDSO, or a C library that does not list it */
     }
     uintptr_t *slots[MAX_SLOTS];
     int count;

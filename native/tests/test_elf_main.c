@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The executable itself as the image; built as a PIE, and as test_elf_no_pie without. */
+/* The executable itself as the image. It is built as a PIE, and without PIE as test_elf_no_pie. */
 #include "elf/got.h"
 #include "elf/image.h"
 #include "elf_maps.h"
@@ -13,8 +13,8 @@ static int fake_getppid(void) { return FAKE_PPID; }
 
 __attribute__((noinline)) static int call(void) { return getppid(); }
 
-/* Without a PIE that makes the PLT's entry the function's address for the whole process, and
- * dlsym() with RTLD_DEFAULT gives it. */
+/* Without PIE, this makes the PLT's entry the function's address for the whole process, and dlsym()
+ * with RTLD_DEFAULT returns that address. */
 static pid_t (*volatile pointer)(void);
 
 static void test_bias(void) {
@@ -48,7 +48,7 @@ static void test_patching(void) {
     T_EQ(0, hw__got_write_all(slots, count, values, old));
     T_EQ(FAKE_PPID, call());
     T_EQ(ppid, real());
-    real = (int (*)(void))hw__real_function("getppid"); /* also when asked only now */
+    real = (int (*)(void))hw__real_function("getppid"); /* also if it is asked for only now */
     T_EQ(ppid, real());
     for (int i = 0; i < count; i++) {
         T_EQ(writable[i], maps_allow(slots[i], 'w'));

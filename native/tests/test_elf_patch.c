@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* A patch that pauses: only where the loader keeps the slots writable, and has bound them. */
+/* A patch that can be paused: only where the loader keeps the slots writable, and has bound
+ * them. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <unistd.h>
@@ -9,7 +10,7 @@
 #include "elf_calls.h"
 #include "t.h"
 
-/* getpid() pauses, getppid() does not. */
+/* getpid() can be paused, getppid() cannot. */
 static void install(struct hw__patch *patch, const struct calls *calls) {
     const struct hw__patch_entry entries[] = {{"getpid", (uintptr_t)fake_getpid, true, true},
                                               {"getppid", (uintptr_t)fake_getppid, true, false}};
@@ -37,7 +38,7 @@ static void check_pausing(const char *path, bool bound, bool expected) {
         T_TRUE(!hw__patch_is_paused(&patch));
         check(&calls, false);
     }
-    /* Repaired, or removed while it pauses. */
+    /* The patch is repaired, and then removed, while it is paused. */
     hw__patch_pause(&patch);
     T_EQ(0, hw__patch_repair(&patch));
     check(&calls, false);
@@ -45,7 +46,7 @@ static void check_pausing(const char *path, bool bound, bool expected) {
     T_EQ(0, hw__patch_remove(&patch));
     T_EQ(getpid(), calls.pid());
     T_EQ(getppid(), calls.ppid());
-    hw__patch_resume(&patch); /* one that comes late changes nothing */
+    hw__patch_resume(&patch); /* a resume that comes late changes nothing */
     T_TRUE(!hw__patch_is_paused(&patch));
     T_EQ(getpid(), calls.pid());
     T_EQ(0, dlclose(calls.handle));
@@ -53,12 +54,14 @@ static void check_pausing(const char *path, bool bound, bool expected) {
 
 static void test_lazy(void) { check_pausing(ELF_CALLS_LAZY, true, true); }
 
-/* Its first call, were it to come while it pauses, would bind it at any later moment. */
+/* The first call of an unbound function, if it came during a pause, would bind the slot at any
+ * later moment. */
 static void test_not_bound_yet(void) { check_pausing(ELF_CALLS_LAZY, false, false); }
 
 static void test_closed(void) { check_pausing(ELF_CALLS_NOW, true, false); }
 
-/* Another tool has patched it since, to call ours in its turn: that is not undone. */
+/* Another tool has patched the slot since, and calls our replacement in its turn. That patch is not
+ * undone. */
 static int others_getpid(void) { return FAKE_PID - 1; }
 
 static void test_patched_by_another(void) {

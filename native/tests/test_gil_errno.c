@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* errno: whatever a hook does, its caller finds there what the real function leaves, which after
- * success is what was there before. */
+/* After a hook, errno is what the real function leaves; after success, that is its value from
+ * before the call. */
 #include <semaphore.h>
 #include <signal.h>
 
@@ -13,7 +13,7 @@
 
 static struct timespec past = {0, 1};
 
-/* Takes and drops a GIL that others want, too, and is asked for. */
+/* Acquires and releases a GIL that other threads want, too, so that there are requests. */
 static void *contend(void *gil) {
     struct fake_state *me = fake_state_new(gil);
     for (int i = 0; i < ROUNDS; i++) {
@@ -41,7 +41,8 @@ static void contend_for(struct fake_gil *gil) {
     }
 }
 
-/* Each hook by itself, of conds that are no GIL's, and of a GIL alone, until it rests. */
+/* Calls each hook by itself: with condition variables that are no GIL's, and with a GIL that no
+ * other thread wants, until that GIL rests. */
 static void call_each(void) {
     static struct fake_gil own;
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -114,7 +115,8 @@ static void *park(void *argument) {
 
 static void ignore(int number) { (void)number; }
 
-/* How a wait ends: it is posted, before it or when it sleeps, or a signal comes. */
+/* How a wait ends: by a post before the wait or during it, by a signal, or at a deadline in the
+ * past. */
 enum how { BEFORE, ASLEEP, SIGNAL, PAST };
 
 static void check_park(int64_t timeout_ns, enum how how, int result, int error) {

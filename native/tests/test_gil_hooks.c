@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-/* The hooks come and go while the interpreter's threads run. */
+/* The hooks are installed and removed while the interpreter's threads run. */
 #include "gil_world.h"
 #include "trace_file.h"
 
 #define WORKERS 4
 #define SESSIONS 30
 
-/* Installing and removing are no more when done twice, and a call means the same in either state.
- */
+/* Installing or removing the hooks twice has the effect of once, and calls work the same in either
+ * state. */
 static void test_install_and_remove(void) {
     for (int i = 0; i < 3; i++) {
         T_EQ(0, hw__hooks_install(fake_runtime(), HW__FOR_TRACE));
@@ -21,8 +21,8 @@ static void test_install_and_remove(void) {
     }
 }
 
-/* A slot that the loader has bound behind our back is hooked again, and what it was bound to is
- * what removing restores. */
+/* A slot that the loader has bound in the meantime is hooked again, and removing restores the
+ * function that it was bound to. */
 static void test_repair(void) {
     uintptr_t *slots[4], old;
     int count;
@@ -48,8 +48,8 @@ static void test_nothing_to_hook(void) {
     T_TRUE(!world_hooked());
 }
 
-/* Runs sessions one after the other while threads take and drop GILs; each file is whole, though
- * threads were in the middle of everything when it began and ended. */
+/* Runs sessions one after the other while threads acquire and release GILs. Each file is whole, at
+ * whatever point the threads were when the session began and ended. */
 static void run_sessions(struct fake_gil **gils, int gil_count, const char *name, int sessions) {
     struct world_worker workers[WORKERS];
     atomic_bool stop = false;
@@ -88,8 +88,8 @@ static void test_sessions_while_threads_run(void) {
     run_sessions(gils, 1, "run.hwt", SESSIONS);
 }
 
-/* The same where some threads have a GIL that the session does not know yet, so that nothing orders
- * them but their own GIL's mutex. */
+/* The same where some threads have a GIL that the session does not know yet. Nothing but their own
+ * GIL's mutex orders these threads. */
 static void test_sessions_while_other_interpreters_run(void) {
     static struct fake_gil own[2];
     fake_gil_init(&own[0]);
@@ -100,7 +100,7 @@ static void test_sessions_while_other_interpreters_run(void) {
     fake_gil_destroy(&own[1]);
 }
 
-/* A thread that does nothing with the interpreter, and asks what any thread may ask. */
+/* A thread that does not use the interpreter, and calls the functions that any thread may call. */
 static atomic_bool asker_stop;
 static atomic_long asked;
 
@@ -159,7 +159,7 @@ static void send_to_sleep(void) {
 }
 
 /* A session ends while a thread waits: the wait has no end in the file, and the thread wakes in a
- * hook that is no longer in place, with nothing to tell. */
+ * hook that is no longer installed and has nothing to record. */
 static void test_stop_while_a_thread_waits(void) {
     fake_set_interval(fake_main_gil(), 3600000000UL);
     world_start("waits.hwt");
@@ -174,8 +174,8 @@ static void test_stop_while_a_thread_waits(void) {
     trace_close(&trace);
 }
 
-/* A session ends and another one begins while a thread waits: the second one sees it take the GIL,
- * without a wait whose beginning it has not seen. */
+/* A session ends and another one begins while a thread waits. The second session sees the thread
+ * acquire the GIL, without the wait, whose beginning it has not seen. */
 static void test_next_session_while_a_thread_waits(void) {
     world_start("one.hwt");
     send_to_sleep();
@@ -195,8 +195,8 @@ static void test_next_session_while_a_thread_waits(void) {
     fake_set_interval(fake_main_gil(), FAKE_INTERVAL_US);
 }
 
-/* What is recorded of a release that somebody asked for comes after the signal; of any other one
- * before it. */
+/* A release after a request is recorded after the signal; any other release is recorded before
+ * it. */
 static atomic_long signals_before, signals_after;
 
 static int note_and_signal(pthread_cond_t *cond) {
@@ -230,8 +230,8 @@ static void test_who_is_asked_signals_first(void) {
     trace_close(&trace);
 }
 
-/* A thread that finds the GIL's mutex taken waits for the GIL from then on, also where the GIL
- * itself is free when it has the mutex. */
+/* A thread that finds the GIL's mutex locked waits for the GIL from then on, even if the GIL itself
+ * is free by the time that the thread has the mutex. */
 static void test_the_mutex_is_waited_for(void) {
     struct fake_gil *gil = fake_main_gil();
     world_start("mutex.hwt");
@@ -258,7 +258,8 @@ static void test_the_mutex_is_waited_for(void) {
     trace_close(&trace);
 }
 
-/* Waits for the mutex are looked for while threads wait for the GIL, and some releases longer. */
+/* Waits for the mutex are hooked while threads wait for the GIL, and for some releases after
+ * that. */
 static void test_the_mutex_is_watched_while_threads_wait(void) {
     uint32_t usual = hw__hooks_quiet;
     hw__hooks_quiet = 3;
@@ -278,15 +279,15 @@ static void test_the_mutex_is_watched_while_threads_wait(void) {
     hw__hooks_quiet = usual;
 }
 
-/* Of a crowd of waiters only so many wake as early as the interpreter wants them to. */
+/* In a crowd of waiters, only a limited number wake as early as the interpreter wants them to. */
 enum { WAITERS = 200, PUNCTUAL = 128, CROWD_FROM = 150, LATE_AT_MOST = WAITERS - PUNCTUAL };
 #define EACH_NS 50000
 
 static struct timespec wanted;
-static _Atomic int64_t slept[WAITERS]; /* how many times EACH_NS later than wanted */
-static __thread int waiter;            /* the calling thread's, in `slept` */
+static _Atomic int64_t slept[WAITERS]; /* how much later than wanted, in units of EACH_NS */
+static __thread int waiter;            /* the calling thread's index in `slept` */
 static atomic_int asleep;
-static atomic_int once_more; /* this waiter is to wake, and to wait again */
+static atomic_int once_more; /* the waiter that must wake and wait again */
 static atomic_bool gone;
 static int (*sleep_really)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
 
@@ -298,7 +299,7 @@ static int note_and_sleep(pthread_cond_t *cond, pthread_mutex_t *mutex,
     T_EQ(0, more_ns % EACH_NS);
     T_TRUE(more_ns >= 0 && more_ns / EACH_NS <= LATE_AT_MOST);
     atomic_store(&slept[waiter], more_ns / EACH_NS);
-    atomic_fetch_add(&asleep, 1); /* before it gives the mutex away */
+    atomic_fetch_add(&asleep, 1); /* before the mutex is unlocked */
     int result = 0;
     while (!atomic_load(&gone) && atomic_load(&once_more) != waiter) {
         result = sleep_really(cond, mutex, deadline);
@@ -319,8 +320,8 @@ static void *be_one_of_many(void *number) {
     return number;
 }
 
-/* So many waiters sleep as long as wanted, each of the others EACH_NS longer than the one before.
- */
+/* Checks that `punctual` waiters sleep until the deadline, and each of the others EACH_NS longer
+ * than the one before. */
 static void check_sleepers(int punctual) {
     int at[LATE_AT_MOST + 1] = {0};
     for (int i = 0; i < WAITERS; i++) {
@@ -352,14 +353,14 @@ static void none_sleeps_here(void) {
     exit(0);
 }
 
-/* Has WAITERS wait, of which so many are expected to be punctual. */
+/* Makes WAITERS threads wait, of which `punctual` are expected to be punctual. */
 static void let_many_wait(unsigned crowd_from, int punctual) {
     pthread_t threads[WAITERS];
     struct hw__late late = hw__hooks_late;
     hw__hooks_late = (struct hw__late){.waiters = crowd_from, .punctual = PUNCTUAL};
     T_EQ(0, clock_gettime(CLOCK_REALTIME, &wanted));
     wanted.tv_sec += 3600;
-    wanted.tv_nsec = 999999999; /* the later ones are in the next second */
+    wanted.tv_nsec = 999999999; /* so that the later deadlines are in the next second */
     atomic_store(&asleep, 0);
     atomic_store(&once_more, -1);
     atomic_store(&gone, false);
@@ -373,7 +374,7 @@ static void let_many_wait(unsigned crowd_from, int punctual) {
     check_sleepers(punctual);
     world_wait(world_fork(none_sleeps_here));
     if (punctual < WAITERS &&
-        punctual > PUNCTUAL) { /* who wakes and waits on does so as a late one */
+        punctual > PUNCTUAL) { /* a waiter that wakes and waits again becomes a late one */
         int who = 0;
         while (atomic_load(&slept[who]) != 0) {
             who++;
@@ -396,12 +397,12 @@ static void let_many_wait(unsigned crowd_from, int punctual) {
 }
 
 static void test_many_wait(void) {
-    let_many_wait(WAITERS, WAITERS); /* no crowd yet: all as bare */
+    let_many_wait(WAITERS, WAITERS); /* no crowd yet: the deadlines are unchanged */
     let_many_wait(CROWD_FROM, CROWD_FROM);
     let_many_wait(0, PUNCTUAL);
 }
 
-/* A cond that is known as a GIL's, with another mutex than that one's: nothing of ours. */
+/* A wait on a GIL's condition variable, but with another mutex than the GIL's, is not recorded. */
 static void test_another_mutex(void) {
     pthread_mutex_t another = PTHREAD_MUTEX_INITIALIZER;
     const struct timespec past = {0, 1};
@@ -415,8 +416,8 @@ static void test_another_mutex(void) {
     trace_close(&trace);
 }
 
-/* An embedder closes the interpreter's library while hooks are in it: it stays loaded, since
- * threads may come back to it, and what was written to it is taken back later. */
+/* An embedder closes the interpreter's library while hooks are in it. The library stays loaded,
+ * because threads may come back to it, and the hooks are removed from it later. */
 static void test_image_is_closed(void) {
     void *library = dlopen(FAKE_OTHER, RTLD_NOW | RTLD_LOCAL);
     T_TRUE(library != NULL);
@@ -428,8 +429,8 @@ static void test_image_is_closed(void) {
     T_EQ(0, dlclose(library));
 }
 
-/* A thread of a real-time class waits for one of the usual class on the same core: it does not keep
- * the core from it. */
+/* A thread of a real-time class waits for a thread of the usual class on the same core, and leaves
+ * that core to it. */
 static void *be_busy(void *go) {
     while (!atomic_load((atomic_bool *)go)) {
     }
@@ -459,7 +460,8 @@ static void on_one_core(void) {
     atomic_store(&go, true);
     int64_t before_ns = own_cpu_ns();
     hw__gil_unrecord(&hw__gils[0]);
-    /* Else the other one comes when the kernel throttles this class: after 950 ms. */
+    /* Otherwise the kernel lets the other thread run only when it throttles the real-time class:
+     * after 950 ms. */
     T_TRUE(own_cpu_ns() - before_ns < 300000000);
     T_EQ(0, pthread_join(thread, NULL));
     exit(0);

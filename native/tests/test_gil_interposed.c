@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Where a library stands in for a function of the C library (counting_cond.c, as libfaketime and
- * others do), the hooks pass calls on to that one. */
+/* Where a library replaces a function of the C library (counting_cond.c, as libfaketime and others
+ * do), the hooks call the replacement. */
 #include "gil_world.h"
 
 extern atomic_long counted_waits;
@@ -23,7 +23,7 @@ static void test_called_by_the_hooks(void) {
     T_EQ(0, hw_trace_stop());
 }
 
-/* What nobody stands in for is the C library's own. */
+/* A function that nothing replaces is the C library's own. */
 static void test_others(void) {
     T_TRUE(hw__next_function("pthread_cond_signal") == hw__real_function("pthread_cond_signal"));
     T_TRUE(hw__next_function("pthread_cond_timedwait") !=
@@ -34,7 +34,8 @@ static void test_others(void) {
 int main(void) {
     t_start();
     if (WORLD_TSAN) {
-        /* It stands in for the same function, and passes calls on past every other library. */
+        /* The thread sanitizer replaces the same function, and its calls bypass every other
+         * library. */
         fprintf(stderr, "not with the thread sanitizer\n");
         return 0;
     }

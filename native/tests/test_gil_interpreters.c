@@ -3,7 +3,8 @@
 #include "gil_world.h"
 #include "trace_file.h"
 
-/* Lets another thread take and drop a GIL so many times, and waits for it without the main one. */
+/* Makes another thread acquire and release a GIL `times` times, and waits for that thread without
+ * the main GIL. */
 static void use(struct fake_gil *gil, long times) {
     struct world_worker worker = {.gil = gil, .rounds = times};
     world_go(&worker);
@@ -34,7 +35,7 @@ static void test_told_apart(void) {
     use(&own[0], 4);
     T_EQ(0, world_record(fake_main_gil())->index);
     T_EQ(0, hw_trace_stop());
-    /* Whatever becomes of them now, no hook would tell: so their records are gone. */
+    /* From here on no hook would see the end of these GILs, so their records are gone. */
     T_TRUE(world_record(&own[0]) == NULL);
     T_TRUE(world_record(&own[1]) == NULL);
     T_TRUE(world_record(fake_main_gil()) != NULL);
@@ -44,7 +45,7 @@ static void test_told_apart(void) {
     struct trace trace = trace_open(world_path("apart.hwt"));
     T_TRUE(trace.complete);
     T_EQ(3, trace.header->gil_count);
-    T_EQ(4, count(&trace, 0, HW__ACQUIRE)); /* the assumed one, and after each join */
+    T_EQ(4, count(&trace, 0, HW__ACQUIRE)); /* the assumed one, and one after each join */
     T_EQ(7, count(&trace, 1, HW__ACQUIRE));
     T_EQ(7, count(&trace, 1, HW__RELEASE));
     T_EQ(5, count(&trace, 2, HW__ACQUIRE));
@@ -59,8 +60,8 @@ static void test_told_apart(void) {
     trace_close(&trace);
 }
 
-/* An end is told, and a GIL that comes back at the same address is another one, though it gets the
- * number of the first. */
+/* The end of a GIL is recorded. A GIL that comes back at the same address is another one, although
+ * it gets the number of the first. */
 static void test_ends_and_comes_back(void) {
     static struct fake_gil own;
     uint32_t index = 0;
@@ -83,8 +84,8 @@ static void test_ends_and_comes_back(void) {
     trace_close(&trace);
 }
 
-/* Of a GIL that was there before the session, and is held when it begins, the next acquire is the
- * first event. */
+/* For a GIL that is older than the session, and is held when the session begins, the next acquire
+ * is the first event. */
 static void test_older_than_the_session(void) {
     static struct fake_gil own;
     fake_gil_init(&own);
@@ -94,7 +95,7 @@ static void test_older_than_the_session(void) {
     T_TRUE(PyEval_SaveThread() == other);
     PyEval_RestoreThread(me);
 
-    /* A thread that holds it while the session begins. */
+    /* A thread that holds the GIL while the session begins. */
     atomic_bool stop = false;
     struct world_worker holder = {.gil = &own, .stop = &stop};
     world_go(&holder);
@@ -118,7 +119,7 @@ static void test_older_than_the_session(void) {
     fake_gil_destroy(&own);
 }
 
-/* More GILs than there are records for: the rest is let pass. */
+/* There are more GILs than records for them: the others are not recorded. */
 static void test_too_many(void) {
     enum { MANY = HW__MAX_GILS + 5 };
     static struct fake_gil many[MANY];
@@ -143,7 +144,8 @@ static void test_too_many(void) {
     trace_close(&trace);
 }
 
-/* The main interpreter ends in a session and is initialised again: still number 0, and main. */
+/* The main interpreter ends in a session and is initialised again: its GIL is still number 0, and
+ * main. */
 static void test_main_comes_back(void) {
     world_start("main.hwt");
     world_leave();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* How the main interpreter's GIL is found, and what is not taken for one. */
+/* How the main interpreter's GIL is found, and what is not mistaken for it. */
 #include "gil_world.h"
 #include "trace_file.h"
 
-/* A GIL that was just taken is plausible; with any one value that cannot be, it is not. */
+/* A GIL that was just acquired is plausible. If any one value is impossible, the GIL is not
+ * plausible. */
 static void test_what_looks_like_a_gil(void) {
     static struct hw__gil_memory memory;
     static int64_t state;
@@ -29,8 +30,8 @@ static void test_what_looks_like_a_gil(void) {
     T_TRUE(!hw__gil_plausible(&memory, &memory.mutex));
 }
 
-/* Nothing is left of a start that failed: no session, no file, no record, no hook; and all goes
- * on. */
+/* Checks that a start that failed leaves nothing behind (no session, file, record or hook), and
+ * that the interpreter goes on. */
 static void check_nothing_left(const char *name) {
     T_EQ(0, hw_trace_active());
     T_EQ(-ESRCH, hw_trace_stop());
@@ -40,7 +41,7 @@ static void check_nothing_left(const char *name) {
     world_yield();
 }
 
-/* A GIL whose mutex is not where we know it: no wait for a GIL is seen. */
+/* If the GIL's mutex is at another place than expected, no wait for the GIL is seen. */
 static void test_another_layout(void) {
     struct fake_gil *gil = fake_main_gil();
     void *me = PyEval_SaveThread();
@@ -53,7 +54,7 @@ static void test_another_layout(void) {
     PyEval_RestoreThread(me);
 }
 
-/* A caller that does not hold the GIL is told so, as nobody waits then. */
+/* A caller that does not hold the GIL gets an error, because no thread waits for the GIL then. */
 static void test_caller_without_the_gil(void) {
     void *me = PyEval_SaveThread();
     T_EQ(-ETIMEDOUT, world_try_start("without.hwt", WORLD_MAX_BYTES, false));
@@ -69,8 +70,8 @@ static void test_no_forced_switching(void) {
     fake_main_gil()->no_switching = false;
 }
 
-/* Others' condition variables. The second has all around it that a GIL has, and the mutex right
- * behind: but it is not locked. */
+/* Condition variables of other code. The second one is surrounded by all that a GIL has, with the
+ * mutex right after it, but is not locked. */
 static struct decoy {
     struct hw__gil_memory memory;
     pthread_mutex_t elsewhere;
@@ -79,7 +80,7 @@ static struct decoy {
 
 static struct timespec past(void) { return (struct timespec){.tv_sec = 1}; }
 
-/* A wait whose time is over at once. */
+/* Waits until a deadline that has passed already. */
 static void wait_in_vain(struct decoy *decoy, pthread_mutex_t *mutex) {
     struct timespec deadline = past();
     T_EQ(0, pthread_mutex_lock(mutex));
@@ -110,7 +111,7 @@ static void init_decoys(void) {
     }
 }
 
-/* The probe passes over the waits that its own helper makes before it waits for the GIL. */
+/* The probe ignores the waits that its own helper makes before it waits for the GIL. */
 static void test_probe_finds_the_gil_behind_decoys(void) {
     init_decoys();
     fake_before_restore(wait_in_vain_for_both);
@@ -132,13 +133,13 @@ static void test_probe_finds_the_gil_behind_decoys(void) {
     T_EQ(1, trace_count_meta(&trace, 0, HW__META_GIL, (const void **)&record));
     T_EQ((uintptr_t)&fake_main_gil()->memory, record->address);
     T_EQ(1, record->main);
-    T_EQ(1, trace.event_count); /* the assumed acquire; the probe comes before the session */
+    T_EQ(1, trace.event_count); /* the assumed acquire; the probe ran before the session */
     T_EQ(HW__ACQUIRE, trace.events[0].event.kind);
     T_EQ(HW__ASSUMED, trace.events[0].event.flags);
     trace_close(&trace);
 }
 
-/* A thread that waits for the decoy to be told, and tells back. */
+/* A thread that waits until the decoy is signalled, and signals back. */
 static void *run_decoy(void *argument) {
     struct decoy *decoy = argument;
     pthread_mutex_t *mutex = decoy == decoys ? &decoy->elsewhere : &decoy->memory.mutex;
@@ -153,9 +154,9 @@ static void *run_decoy(void *argument) {
     return NULL;
 }
 
-/* In a session, all functions of others' condition variables do what they should, and nothing of it
- * is recorded: not even where the memory looks like a GIL that was just taken, since the calls come
- * from another place. */
+/* In a session, all functions on other code's condition variables work as they should, and none of
+ * their calls is recorded. That holds even where the memory looks like a GIL that was just
+ * acquired, because the calls come from another place. */
 static void test_decoys_are_passed_on(void) {
     init_decoys();
     decoys[1].memory.locked = 1;
@@ -186,9 +187,9 @@ static void test_decoys_are_passed_on(void) {
     trace_close(&trace);
 }
 
-/* The second session knows the GIL already: no thread is started for it. */
+/* The second session knows the GIL already, and starts no thread to find it. */
 static void test_the_probe_runs_once(void) {
-    fake_before_restore(wait_in_vain_for_both); /* would be called by it */
+    fake_before_restore(wait_in_vain_for_both); /* a probe would call this */
     init_decoys();
     int before = atomic_load(&vain_waits);
     world_start("again.hwt");

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-/* The probe does not wait by the clock on the wall, which somebody may set back meanwhile: its
- * caller holds the GIL. */
+/* The probe does not use the wall clock for its deadlines, because someone may set that clock back
+ * in the meantime, and the probe's caller holds the GIL. */
 #include <sys/syscall.h>
 
 #include "gil/probe.h"
 #include "gil_world.h"
 
-/* Stands in for the C library's, in this program: a deadline by the clock on the wall is decades
- * away, as if that had been set back right after it was read. */
+/* Replaces the C library's function in this program. A deadline by the wall clock is decades away,
+ * as if the clock had been set back right after it was read. */
 int clock_gettime(clockid_t clock, struct timespec *now) {
     int result = (int)syscall(SYS_clock_gettime, clock, now);
     if (clock == CLOCK_REALTIME) {
@@ -16,7 +16,7 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
     return result;
 }
 
-/* Nobody holds the GIL that is probed for, so that no wait for it is seen. */
+/* No thread holds the GIL that the probe looks for, so no wait for it is seen. */
 static void test_gives_up(void) {
     struct hw__probe_calls calls = {.ensure = PyGILState_Ensure,
                                     .release = PyGILState_Release,

@@ -5,14 +5,14 @@
 static const int types[] = {SOCK_STREAM, SOCK_DGRAM};
 static const int connections[] = {1, 10, 100};
 
-/* What holds of every load that nothing is lost of. */
+/* Checks what holds for every load in which nothing is lost. */
 static void check_counts(const struct server *server, const struct hw_load_config *config,
                          const struct hw_load_result *result) {
     T_TRUE(result->requests >= 300);
     T_EQ(result->requests, intended.total);
     T_EQ(result->requests, actual.total);
-    /* A connection has one request out at a time, so their times fit into the elapsed one, but for
-     * the histogram's rounding. */
+    /* A connection has one request out at a time. So the times of its requests fit into the elapsed
+     * time, apart from the histogram's rounding. */
     double sum_ns = hw_histogram_mean_ns(&actual) * (double)actual.total;
     T_TRUE(sum_ns <= (double)result->elapsed_ns * config->connections * 1.001);
     T_TRUE(result->elapsed_ns >= actual.max_ns);
@@ -56,7 +56,8 @@ static void test_open(void) {
 }
 
 static void test_the_uniform_rate_is_kept(void) {
-    /* Whatever the machine does, what is due within the duration is sent or told of. */
+    /* However slow the machine is, each request that is due within the duration is sent, or is
+     * counted as unsent. */
     struct server server = {.type = SOCK_STREAM};
     struct hw_load_config config = open_load(&server, 10, HW_LOAD_UNIFORM, 2000);
     struct hw_load_result result;
@@ -109,9 +110,9 @@ static void test_what_is_out_at_the_end_is_waited_for(void) {
 }
 
 static void test_a_stall_shows_from_the_intended_time(void) {
-    /* The stalled request k holds the only connection for 100 ms, so those due in the first 50 ms
-     * of that, 1 ms apart, are answered more than 50 ms after they were due. From its own sending
-     * only k took that long. */
+    /* The stalled request k holds the only connection for 100 ms. The requests that are due in the
+     * first 50 ms of that time, 1 ms apart, are answered more than 50 ms after they were due.
+     * Measured from the time of sending, only k took that long. */
     for (int arrivals = HW_LOAD_UNIFORM; arrivals <= HW_LOAD_POISSON; arrivals++) {
         struct server server = {.type = SOCK_STREAM, .stall_at = 20, .stall_ns = 100 * MS};
         struct hw_load_config config = open_load(&server, 1, arrivals, 1000);
@@ -138,7 +139,7 @@ static void test_too_high_a_rate_leaves_a_queue(void) {
 }
 
 static void test_requests_larger_than_any_buffer(void) {
-    /* Echoed while they are still being sent. */
+    /* The server echoes these requests while they are still being sent. */
     static char request[3000000];
     for (int c = 0; c < 2; c++) {
         struct server server = {.type = SOCK_STREAM};

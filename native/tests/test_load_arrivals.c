@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* When the requests of the open model are due. */
+/* The times at which the open model's requests are due. */
 #include "headway/load.h"
 #include "load/arrivals.h"
 #include "t.h"
@@ -22,7 +22,7 @@ static void test_uniform_gaps_do_not_drift(void) {
 
 static void test_poisson_gaps_are_exponential(void) {
     /* Over 200000 gaps of 1 us the standard error is 0.22 % of the mean, and 0.11 points of a
-     * share: these bounds are far off, and the seed is fixed anyway. */
+     * share. The bounds are far wider, and the seed is fixed anyway. */
     struct hw__arrivals arrivals;
     hw__arrivals_start(&arrivals, HW_LOAD_POISSON, 1e6, 42, START);
     int64_t before_ns = START;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* The load client against servers that fail: every fault has its error, nothing hangs, nothing is
- * left open. */
+/* The load client against servers that fail: every fault has its error, nothing hangs, and nothing
+ * is left open. */
 #include "load.h"
 
 /* Both models, each through one connection and through five. */
@@ -12,7 +12,7 @@ static struct hw_load_config load_in(int way, const struct server *server) {
     return config;
 }
 
-/* The load ends with one of the two errors, and does not touch the result. */
+/* Checks that the load ends with one of the two errors, and does not change the result. */
 static void check_fails(struct server *server, struct hw_load_config config, int error, int or) {
     struct hw_load_result result = {.requests = 42};
     int returned = run_load(server, config, &result);
@@ -50,14 +50,14 @@ static void test_a_server_that_closes_at_the_first(void) {
 static void test_nobody_listens(void) {
     struct surroundings before = look_around();
     for (int way = 0; way < WAYS; way++) {
-        /* Bound, so that nobody else gets the port; not listening. */
+        /* The socket is bound, so that no one else gets the port, but does not listen. */
         struct server server = {.type = SOCK_STREAM};
         int fd = server_bind(SOCK_STREAM, &server.port);
         struct hw_load_config config = load_in(way, &server);
         struct hw_load_result result;
         T_EQ(-ECONNREFUSED, hw_load_run(&config, &result, &intended, NULL));
         T_EQ(0, close(fd));
-        /* Connected elsewhere, a UDP socket is nobody for us. */
+        /* A UDP socket that is connected elsewhere does not receive our datagrams. */
         server.type = SOCK_DGRAM;
         fd = server_bind(SOCK_DGRAM, &server.port);
         struct sockaddr_in elsewhere = {
@@ -80,7 +80,8 @@ static void test_a_silent_tcp_server_times_out(void) {
 }
 
 static void test_a_server_that_does_not_accept_times_out(void) {
-    /* The kernel takes as many as its queue holds; the next waits for an answer to its SYN. */
+    /* The kernel accepts as many connections as its queue holds; the next one waits for an answer
+     * to its SYN. */
     struct surroundings before = look_around();
     struct server server = {.type = SOCK_STREAM};
     struct hw_load_result result;
@@ -96,7 +97,7 @@ static void test_a_server_that_does_not_accept_times_out(void) {
 static void ignore(int signal) { (void)signal; }
 
 static void test_signals_do_not_put_off_the_timeout(void) {
-    /* A signal each 2 ms, as a sampling profiler sends them. */
+    /* A signal every 2 ms, as a sampling profiler sends them. */
     struct sigaction action = {.sa_handler = ignore};
     struct sigaction before;
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
@@ -165,8 +166,9 @@ static void test_a_lossy_udp_server(void) {
 }
 
 static void test_a_late_udp_answer_is_nobodys(void) {
-    /* Every request is answered when the next has come: too late, and never taken for the answer to
-     * that one. Over several connections the next comes in time, so one only. */
+    /* Every request is answered when the next one has come. The answer is too late, and must not
+     * count as the answer to the next request. There is one connection only, because over several
+     * the next request would come in time. */
     for (int way = 0; way < WAYS; way += 2) {
         struct server server = {.type = SOCK_DGRAM, .late = true};
         struct hw_load_config config = load_in(way, &server);
@@ -216,7 +218,7 @@ static void test_the_longest_duration_ends_it_with_requests_out(void) {
     }
 }
 
-/* Each field out of its range, by itself. */
+/* Checks each field by itself with a value out of its range. */
 static void test_bad_arguments_are_refused_and_change_nothing(void) {
     struct surroundings before = look_around();
     struct server nowhere = {.type = SOCK_STREAM, .port = 9};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Ping-pong: every exchange happens, arguments are checked, the caller's surroundings stay as they
- * were. */
+/* Ping-pong: every exchange happens, arguments are checked, and the caller's surroundings stay as
+ * they were. */
 #include "headway/pingpong.h"
 #include "process.h"
 
@@ -54,7 +54,8 @@ static void test_on_one_cpu_every_hand_over_is_a_switch(void) {
     for (int i = 0; i < 2; i++) {
         struct hw_pingpong_result result;
         T_EQ(0, hw_pingpong(kinds[i], ROUNDS, usable_cpu(false), usable_cpu(false), &result));
-        /* Two per round, less what a preemption in place of a wait does, and the first and last. */
+        /* There are two switches a round, apart from the first and the last. A preemption may take
+         * the place of a wait, so both kinds count. */
         T_TRUE(result.voluntary_switches + result.involuntary_switches >= 2 * ROUNDS - 2);
     }
 }
@@ -90,7 +91,7 @@ static void test_bad_arguments_are_refused_and_change_nothing(void) {
 }
 
 static void test_a_cpu_that_is_not_there_is_refused(void) {
-    /* Only the kernel can tell, so the task is already running when it shows. */
+    /* Only the kernel can reject the CPU, so the task is already running by then. */
     struct surroundings before = look_around();
     struct hw_pingpong_result result;
     for (int i = 0; i < 2; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Ping-pong when someone dies: nobody hangs, nobody is left behind. */
+/* Ping-pong when a participant dies: nobody hangs, and no process is left behind. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/prctl.h>
@@ -32,8 +32,8 @@ static void test_a_killed_child_ends_the_call(void) {
     }
 }
 
-/* Opens every pipe that the process has, for reading and writing: neither EOF nor EPIPE can come of
- * it before they are closed. Fills held[], returns how many. */
+/* Opens every pipe of a process for reading and writing, so that neither EOF nor EPIPE can occur
+ * before the caller closes them. Fills held[] and returns how many there are. */
 static int hold_pipes(pid_t pid, int held[], int room) {
     char path[64];
     char target[64];
@@ -42,7 +42,8 @@ static int hold_pipes(pid_t pid, int held[], int room) {
         snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, fd);
         if (readlink(path, target, sizeof target) > 5 && memcmp(target, "pipe:", 5) == 0) {
             held[count] = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
-            count += held[count] >= 0 ? 1 : 0; /* or the child has just closed its peer's end */
+            /* fails if the child has just closed its peer's end */
+            count += held[count] >= 0 ? 1 : 0;
         }
     }
     return count;
@@ -69,7 +70,7 @@ static void test_a_killed_child_ends_the_call_though_others_hold_its_pipes(void)
 
 static void test_children_die_with_the_parent(void) {
     pid_t children[2];
-    /* Orphans come to us, so that we can wait for them. */
+    /* Orphans become our children, so that we can wait for them. */
     T_EQ(0, prctl(PR_SET_CHILD_SUBREAPER, 1));
     pid_t host = fork();
     T_TRUE(host >= 0);

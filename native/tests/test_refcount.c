@@ -3,13 +3,13 @@
 #include "headway/refcount.h"
 #include "process.h"
 
-/* 3500 pairs: an odd number of times a log fills, so that an end without a flush would show. */
+/* 3500 pairs are not a multiple of a log's size, so that a missing flush at the end would show. */
 static struct hw_refcount_config config(int kind, int threads, int sharing) {
     return (struct hw_refcount_config){
         .kind = kind, .threads = threads, .sharing = sharing, .objects = 1, .pairs = 3500};
 }
 
-/* The work of `threads` threads, done again the slow way. */
+/* Returns the checksum of the work of `threads` threads, computed the slow way. */
 static uint64_t expected_checksum(int threads, int64_t pairs, int work) {
     uint64_t checksum = 0;
     for (int thread = 0; thread < threads; thread++) {

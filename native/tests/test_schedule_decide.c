@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Each decision on made-up states of a GIL: what is to be done, at which time exactly. A table of
- * cases for each; the policy says what the case tells it to. */
+/* Each decision on made-up states of a GIL: the action, and its exact time. There is a table of
+ * cases for each decision; the policy answers what the case tells it to. */
 #include "schedule/decide.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@
 static int64_t said_patience, said_grace;
 
 static void ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
-    (void)gil, (void)thread; /* the key is the case's */
+    (void)gil, (void)thread; /* the case sets the key */
 }
 
 static int64_t patience(struct hw_policy_gil *gil, const struct hw_policy_thread *waiter,
@@ -63,7 +63,7 @@ static void begin(const struct hw_policy *policy) {
     ledger.phase = HW__PHASE_FREE;
 }
 
-/* `holder` has had the GIL for so long, and mostly holds it for `burst_ns`. */
+/* `holder` has had the GIL for `held_ns`, and mostly holds it for `burst_ns`. */
 static void give(int64_t held_ns, int64_t burst_ns) {
     holder.seen.burst_ns = burst_ns;
     (void)hw__ledger_time(&ledger, NOW - held_ns);
@@ -71,7 +71,7 @@ static void give(int64_t held_ns, int64_t burst_ns) {
     (void)hw__ledger_time(&ledger, NOW);
 }
 
-/* Somebody waits since then, and sleeps until `wake_in_ns` from now. */
+/* Queues a waiter that waits since `since_ns`, and sleeps until `wake_in_ns` from now. */
 static void queue(struct hw__waiter *one, int64_t key, int64_t since_ns, int64_t wake_in_ns) {
     one->seen.key = key;
     hw__ledger_want(&ledger, one, since_ns);
@@ -82,7 +82,7 @@ static void queue(struct hw__waiter *one, int64_t key, int64_t since_ns, int64_t
 static const struct hw__moment held = {.now_ns = NOW, .core = 0, .locked = true};
 static const struct hw__moment is_free = {.now_ns = NOW, .core = 0, .locked = false};
 
-/* ---------------------------------------------------------------- when is the holder asked? */
+/* ---------------------------------------------------------------- when is a request made? */
 static void test_when_a_known_holder_is_asked(void) {
     static const struct {
         int64_t patience_ns, held_ns, burst_ns;
@@ -92,16 +92,17 @@ static void test_when_a_known_holder_is_asked(void) {
         {0, 10 * MS, 10 * MS, false, 0},
         {-MS, 10 * MS, 10 * MS, false, 0},
         {2 * MS, 10 * MS, 10 * MS, false, 2 * MS},
-        {HW_NEVER, 10 * MS, 10 * MS, false, 5 * MS}, /* it looks again all the same */
-        {14 * US, 10 * MS, 10 * MS, false, 0},       /* so soon is no reason to sleep */
+        {HW_NEVER, 10 * MS, 10 * MS, false, 5 * MS}, /* the waiter looks again all the same */
+        {14 * US, 10 * MS, 10 * MS, false, 0},       /* too soon for a sleep */
         {16 * US, 10 * MS, 10 * MS, false, 16 * US},
         {14 * US, 10 * MS, 10 * MS, true, 14 * US}, /* CPython would sleep */
-        {0, 100 * US, 100 * US, false, 200 * US},   /* it will let go by itself, within 0.3 ms */
+        /* the holder releases by itself within 0.3 ms */
+        {0, 100 * US, 100 * US, false, 200 * US},
         {0, 0, 299 * US, false, 300 * US},
         {0, 100 * US, 100 * US, true, 0},
         {0, 290 * US, 100 * US, false, 0}, /* not 10 us later */
-        {0, 300 * US, 100 * US, false, 0}, /* it has not */
-        {0, 100 * US, 301 * US, false, 0}, /* it holds for longer */
+        {0, 300 * US, 100 * US, false, 0}, /* it has not released */
+        {0, 100 * US, 301 * US, false, 0}, /* its usual hold is longer */
         {MS, 100 * US, 100 * US, false, MS},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -121,7 +122,7 @@ static void test_when_a_known_holder_is_asked(void) {
             T_EQ(HW__STAGE_ASKING, waiter.stage);
             T_EQ(1, ledger.counts.asked);
         }
-        /* What the policy said first of this hold is kept for the watchdog. */
+        /* The policy's first answer for this hold is kept for the watchdog. */
         int64_t by_ns = cases[i].patience_ns == HW_NEVER ? HW_NEVER
                         : cases[i].patience_ns < 0       ? NOW
                                                          : NOW + cases[i].patience_ns;
@@ -129,20 +130,20 @@ static void test_when_a_known_holder_is_asked(void) {
     }
 }
 
-/* Of whom nothing is known: a thread without a record. */
+/* The holder is unknown: a thread without a record. */
 static void test_when_a_stranger_is_asked(void) {
     static const struct {
         int64_t waited_ns;
         bool plain;
         int64_t asked_in_ns;
     } cases[] = {
-        {0, false, GUARD}, /* at 300 us, and it looks before */
+        {0, false, GUARD}, /* the request is due at 300 us; the waiter looks before that */
         {200 * US, false, 100 * US}, {300 * US, false, 0}, {0, true, 5 * MS},
         {4 * MS, true, MS},          {5 * MS, true, 0},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         begin(cases[i].plain ? &plain : &told);
-        waiter.seen.burst_ns = 10 * MS; /* it computes: nobody may call it while one is in grace */
+        waiter.seen.burst_ns = 10 * MS; /* CPU-bound: during a grace period, no one may wake it */
         (void)hw__ledger_take(&ledger, NULL, NOW - 10 * MS, -1);
         hw__ledger_want(&ledger, &waiter, NOW - cases[i].waited_ns);
         struct hw__turn turn = hw__decide_wait(&ledger, &waiter, &held);
@@ -177,7 +178,7 @@ static void test_requests_are_repeated(void) {
     }
 }
 
-/* For whom the holder was asked sooner than CPython would have: its wait counts as shortened. */
+/* The waiter that made a request sooner than CPython would have: its wait counts as shortened. */
 static void test_who_asks_early(void) {
     for (int waited_ms = 0; waited_ms <= 5; waited_ms += 5) {
         begin(&told);
@@ -192,17 +193,17 @@ static void test_who_asks_early(void) {
 static void test_how_long_waiters_sleep(void) {
     static const struct {
         int64_t due_ns;
-        int ahead; /* so many wait before it */
+        int ahead; /* how many wait before it */
         int64_t sleep_ns;
     } cases[] = {
         {MS, 0, MS},
-        {20 * MS, 0, 5 * MS}, /* who goes next looks for itself */
-        {MS, 1, 6 * MS},      /* the others later than it */
+        {20 * MS, 0, 5 * MS}, /* the next waiter looks for itself */
+        {MS, 1, 6 * MS},      /* the others look later than the next one */
         {49 * MS, 1, 50 * MS},
         {HW_NEVER, 1, 50 * MS},
-        {MS, 100, 10100 * US}, /* each of a crowd in turn, one in 0.1 ms */
+        {MS, 100, 10100 * US}, /* each of a crowd in its turn, one every 0.1 ms */
         {MS, 1000, 100100 * US},
-        {MS, 10000, 1000 * MS}, /* but once a second */
+        {MS, 10000, 1000 * MS}, /* but at least once a second */
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         begin(&told);
@@ -220,16 +221,16 @@ static void test_how_long_waiters_sleep(void) {
     }
 }
 
-/* Who goes next looks soon where the GIL may come free without that anybody calls it: beside a
- * holder that holds for moments, under a policy that leaves it free for those. */
+/* The next waiter looks early if the GIL may become free without a wake-up. That happens beside a
+ * holder whose holds are very short, under a policy that leaves the GIL free for such holders. */
 static void test_who_looks_for_itself(void) {
     static const struct {
         int64_t waiter_burst_ns, holder_burst_ns, guard_ns, sleep_ns;
     } cases[] = {
         {10 * MS, 10 * US, GUARD, GUARD},
         {10 * MS, 10 * US, 2 * MS, 2 * MS},
-        {10 * MS, 100 * US, GUARD, 3 * MS}, /* that one does not hold for moments */
-        {10 * US, 10 * US, GUARD, 3 * MS},  /* it is called: it does not compute */
+        {10 * MS, 100 * US, GUARD, 3 * MS}, /* the holder's holds are not that short */
+        {10 * US, 10 * US, GUARD, 3 * MS},  /* this waiter is woken, because it is not CPU-bound */
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         begin(&told);
@@ -242,7 +243,8 @@ static void test_who_looks_for_itself(void) {
     }
 }
 
-/* The guard is longer after each look in vain, up to 2 ms, and as at first after a call or spin. */
+/* The guard grows after each look in vain, up to 2 ms. After a wake-up or a spin it is as short as
+ * at first. */
 static void test_the_guard(void) {
     static const int64_t after_us[] = {300, 600, 1200, 2000, 2000};
     begin(&told);
@@ -272,14 +274,19 @@ static void test_who_spins(void) {
         int32_t waiter_core;
         bool plain, asked, spun, spins;
     } cases[] = {
-        {COMPUTES, COMPUTES, 10 * MS, 0, false, true, false, true},   /* it was just asked */
-        {COMPUTES, COMPUTES, 10 * MS, 0, false, false, false, false}, /* it goes on for long */
-        {COMPUTES, LETS_GO, 10 * US, 0, false, false, false, true},   /* it lets go in a moment */
-        {COMPUTES, LETS_GO, 100 * US, 0, false, false, false, false}, /* not this time */
-        {LETS_GO, LETS_GO, 10 * US, 0, false, false, false, false},   /* neither computes */
+        {COMPUTES, COMPUTES, 10 * MS, 0, false, true, false, true}, /* a request was just made */
+        /* the hold goes on for long */
+        {COMPUTES, COMPUTES, 10 * MS, 0, false, false, false, false},
+        /* the holder releases in a moment */
+        {COMPUTES, LETS_GO, 10 * US, 0, false, false, false, true},
+        /* this hold is longer than usual */
+        {COMPUTES, LETS_GO, 100 * US, 0, false, false, false, false},
+        /* neither thread is CPU-bound */
+        {LETS_GO, LETS_GO, 10 * US, 0, false, false, false, false},
         {LETS_GO, COMPUTES, 10 * MS, 0, false, true, false, true},
         {COMPUTES, COMPUTES, 10 * MS, 1, false, true, false, false}, /* on the holder's core */
-        {COMPUTES, COMPUTES, 10 * MS, 0, false, true, true, false},  /* it has spun before */
+        /* the waiter has spun before */
+        {COMPUTES, COMPUTES, 10 * MS, 0, false, true, true, false},
         {COMPUTES, COMPUTES, 10 * MS, 0, true, true, false, false},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -300,7 +307,7 @@ static void test_who_spins(void) {
 }
 
 /* ---------------------------------------------------------------- what does a woken waiter do? */
-/* Another one was called so long ago; the GIL is free. */
+/* Another waiter was woken `ago_ns` ago, and the GIL is free. */
 static void call_other(int64_t ago_ns) {
     ledger.phase = HW__PHASE_FREE;
     ledger.called = &other;
@@ -316,11 +323,12 @@ static void test_who_leaves_a_free_gil(void) {
     } cases[] = {
         {true, false, false, false, 0, true, true},
         {true, false, false, false, CALLED - 1, true, true},
-        {true, false, false, false, CALLED, false, false}, /* it does not come */
-        {true, false, true, false, 0, false, false},       /* somebody has it */
-        {false, false, false, false, 0, false, false},     /* nobody was called */
-        {false, true, false, false, 0, false, false},      /* it was */
-        {true, false, false, true, 0, true, false}, /* as CPython: first come, first served */
+        /* the woken waiter has not come in time */
+        {true, false, false, false, CALLED, false, false},
+        {true, false, true, false, 0, false, false},   /* another thread holds the GIL */
+        {false, false, false, false, 0, false, false}, /* no waiter was woken */
+        {false, true, false, false, 0, false, false},  /* this waiter was woken itself */
+        {true, false, false, true, 0, true, false},    /* as in CPython: first come, first served */
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         begin(cases[i].plain ? &plain : &told);
@@ -348,7 +356,7 @@ static void test_who_asks_on_waking(void) {
     } cases[] = {
         {false, false, 0, HW__DO_RETURN},
         {true, false, 0, HW__DO_ASK},
-        {true, true, 0, HW__DO_RETURN}, /* CPython begins anew */
+        {true, true, 0, HW__DO_RETURN}, /* CPython starts the interval again */
         {true, false, MS, HW__DO_RETURN},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -362,7 +370,8 @@ static void test_who_asks_on_waking(void) {
     }
 }
 
-/* Who comes late, when another thread has taken the GIL, waits again, and that is counted. */
+/* A woken waiter that comes late, after another thread has acquired the GIL, waits again and is
+ * counted. */
 static void test_who_was_called_and_comes_late(void) {
     begin(&told);
     queue(&waiter, 0, NOW - MS, 0);
@@ -384,7 +393,7 @@ static void test_how_long_one_in_the_queue_sleeps(void) {
         int64_t patience_ns, sleep_ns;
     } cases[] = {
         {false, 0, 5 * MS}, /* the GIL is free for another one */
-        {true, 0, GUARD},   /* it asks when it wakes, not from here */
+        {true, 0, GUARD},   /* the request is made after waking, not from here */
         {true, MS, MS},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -401,8 +410,9 @@ static void test_how_long_one_in_the_queue_sleeps(void) {
     }
 }
 
-/* ---------------------------------------------------------------- whom does a release wake? */
-/* Who was made to let go and mostly wants the GIL back at once is in the queue from then on. */
+/* ---------------------------------------------------------------- which waiter is woken? */
+/* A thread that was preempted and mostly wants the GIL back at once is queued from its release
+ * on. */
 static void test_who_waits_at_once(void) {
     for (int asked = 0; asked < 2; asked++) {
         for (int guess = 0; guess <= 3; guess++) {
@@ -426,16 +436,18 @@ static void test_when_the_gil_is_left_free(void) {
         bool forced, spins, grace;
     } cases[] = {
         {10 * US, 5 * US, 100 * US, 100 * US, false, false, true},
-        {0, 5 * US, 100 * US, 100 * US, false, false, false},        /* the policy gives none */
-        {10 * US, 5 * US, 100 * US, 100 * US, true, false, false},   /* it was made to let go */
-        {10 * US, 12 * US, 100 * US, 100 * US, false, false, true},  /* it is back at once */
-        {10 * US, 13 * US, 100 * US, 100 * US, false, false, false}, /* it is not */
+        {0, 5 * US, 100 * US, 100 * US, false, false, false}, /* the policy gives no grace */
+        /* the releaser was preempted */
+        {10 * US, 5 * US, 100 * US, 100 * US, true, false, false},
+        {10 * US, 12 * US, 100 * US, 100 * US, false, false, true},  /* it comes back soon enough */
+        {10 * US, 13 * US, 100 * US, 100 * US, false, false, false}, /* it does not */
         {10 * US, 5 * US, 0, 100 * US, false, false, false},         /* the budget is used up */
-        {10 * US, US, 0, 100 * US, false, false, true},              /* but that costs little */
+        /* but this grace costs little */
+        {10 * US, US, 0, 100 * US, false, false, true},
         {10 * US, US, -499 * US, 100 * US, false, false, true},
         {10 * US, US, -500 * US, 100 * US, false, false, false},
         {10 * US, 5 * US, 100 * US, 160 * US, false, false, true},
-        {10 * US, 5 * US, 100 * US, 161 * US, false, false, false}, /* nobody looks in time */
+        {10 * US, 5 * US, 100 * US, 161 * US, false, false, false}, /* no waiter looks in time */
         {10 * US, 5 * US, 100 * US, MS, false, true, true},
         {10 * US, 5 * US, 100 * US, MS + 1, false, true, false},
     };
@@ -460,8 +472,8 @@ static void test_when_the_gil_is_left_free(void) {
     }
 }
 
-/* A sixteenth of the time is saved up, 0.5 ms at most; what the GIL was free for is taken from it,
- * but for 1.5 us, and 2 ms at most. */
+/* A sixteenth of the time is saved up as the budget of grace, 0.5 ms at most. The time for which
+ * the GIL was left free is taken from the budget, less 1.5 us, and 2 ms at most. */
 static void test_the_budget_of_grace(void) {
     static const struct {
         int64_t since_ns, before_ns, saved_ns, free_ns, after_ns;
@@ -493,8 +505,8 @@ static void test_the_budget_of_grace(void) {
     }
 }
 
-/* One that was called has a millisecond to come; only among threads that do not compute is another
- * one called as soon as that one was passed over. */
+/* A woken waiter has 1 ms to come. Another one is woken sooner only if the first was passed over,
+ * and only among threads that are not CPU-bound. */
 static void test_whether_another_one_is_called(void) {
     static const struct {
         int64_t ago_ns;
@@ -526,8 +538,8 @@ static void test_whether_another_one_is_called(void) {
     }
 }
 
-/* Two that share a core: who computes gives way there when it is woken; who was made to let go and
- * computes may, when it has woken it. */
+/* Two threads share a core. A CPU-bound thread gives up the core when it is woken. A CPU-bound
+ * thread that was preempted may give up the core after it has woken the other. */
 static void test_who_yields(void) {
     static const struct {
         bool plain, yields, same_core, forced;
@@ -558,8 +570,8 @@ static void test_who_yields(void) {
 }
 
 /* ---------------------------------------------------------------- what follows an acquire? */
-/* Who goes next is woken when it is to ask this holder by 0.15 ms and a quarter of its sleep sooner
- * than it was going to look. */
+/* The next waiter is woken if its request to this holder is due sooner than it was going to look,
+ * by at least 0.15 ms and a quarter of its sleep. */
 static void test_who_is_to_look_sooner(void) {
     static const struct {
         int64_t patience_ns, wake_in_ns, burst_ns;
@@ -571,7 +583,7 @@ static void test_who_is_to_look_sooner(void) {
         {3600 * US, 5 * MS, 10 * MS, false},
         {0, 200 * US + 1, 10 * MS, true}, /* 0.05 + 0.15 */
         {0, 200 * US, 10 * MS, false},
-        {0, 5 * MS, 10 * US, false}, /* it lets go in a moment */
+        {0, 5 * MS, 10 * US, false}, /* the holder releases in a moment */
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         begin(&told);
@@ -588,7 +600,7 @@ static void test_who_is_to_look_sooner(void) {
     T_TRUE(hw__decide_look_sooner(&ledger, &holder, NOW) == NULL);
 }
 
-/* A GIL rests after 4096 times in a row in which nobody else wanted it. */
+/* A GIL rests after 4096 acquires in a row during which no other thread wanted it. */
 static void test_when_a_gil_rests(void) {
     begin(&told);
     for (int i = 0; i < 3 * 4096; i++) {
@@ -602,7 +614,7 @@ static void test_when_a_gil_rests(void) {
         T_TRUE(!hw__decide_rest(&ledger));
         T_TRUE(i == 4094 || hw__ledger_drop_alone(&ledger, &holder));
     }
-    (void)hw__decide_wait(&ledger, &waiter, &held); /* somebody wants it, once */
+    (void)hw__decide_wait(&ledger, &waiter, &held); /* another thread wants it, once */
     hw__ledger_leave(&ledger, &waiter);
     (void)hw__ledger_drop(&ledger, &holder, NOW);
     hw__ledger_dropped(&ledger);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* The engine under the stand-in for the interpreter: threads take and drop a GIL by CPython's
- * protocol while a policy is on, comes and goes, errs, or the process forks. */
+/* The engine under the stand-in for the interpreter. Threads acquire and release a GIL by CPython's
+ * protocol while a policy is on, starts and stops, or errs, or while the process forks. */
 #include <fcntl.h>
 
 #include "engine/doze.h"
@@ -21,7 +21,7 @@
 #define ROUNDS 100
 #define LONG                                                                                       \
     (WORLD_TSAN ? 30000                                                                            \
-                : 300000) /* checks of the drop request in a hold: longer than an interval */
+                : 300000) /* checks for a request in a hold: longer than a switch interval */
 
 static char problem[300];
 
@@ -47,7 +47,7 @@ static void start_workers(struct fake_gil *gil, long rounds, int spins, atomic_b
     for (int i = 0; i < WORKERS; i++) {
         workers[i].gil = gil;
         workers[i].rounds = rounds;
-        workers[i].spins = i % 2 == 0 ? spins : 1; /* half compute, half let go often */
+        workers[i].spins = i % 2 == 0 ? spins : 1; /* half of them compute, half release often */
         workers[i].stop = stop;
         world_go(&workers[i]);
     }
@@ -59,7 +59,7 @@ static void join_workers(void) {
     }
 }
 
-/* Under each policy all threads come to their end, and the engine has seen each acquire. */
+/* Under each policy all threads finish, and the engine has seen each acquire. */
 static void test_all_come_through(void) {
     for (int i = 0; hw_policy_at(i) != NULL; i++) {
         schedule(hw_policy_at(i), "");
@@ -74,13 +74,13 @@ static void test_all_come_through(void) {
             forced += atomic_load(&workers[j].forced);
             T_TRUE(atomic_load(&workers[j].taken) >= ROUNDS);
         }
-        /* The main thread's after each join, too, if it had to take it. */
+        /* This includes the main thread's acquires after each join, if there was one. */
         T_TRUE(after.acquires - before.acquires >= taken);
         T_TRUE(after.acquires - before.acquires <= taken + 2 * WORKERS);
         T_TRUE(forced > 0);
         T_TRUE(after.asked > 0);
         T_TRUE(after.worst_wait_ns <= after.wait_ns);
-        T_EQ(1, after.threads); /* those that ended gave their records back */
+        T_EQ(1, after.threads); /* threads that ended gave their records back */
         T_EQ(0, after.without);
         unschedule();
         T_TRUE(hw_schedule_active()[0] == '\0');
@@ -91,20 +91,20 @@ static void is_left_alone(struct hw__runner *runner) {
     T_EQ(SCHED_OTHER, sched_getscheduler(runner->tid));
 }
 
-/* How often a thread that was called gave its core away, and how often one that called. */
+/* How often a woken thread gave up its core, and how often a thread that woke another one did. */
 static atomic_int yields, callers_yields;
 
 int sched_yield(void) {
     const struct hw__runner *me = hw__runner_known();
     if (me != NULL && atomic_load(&me->gives_way)) {
         atomic_fetch_add(&yields, 1);
-    } else if (me != NULL && gettid() != getpid()) { /* else it is this test that yields */
+    } else if (me != NULL && gettid() != getpid()) { /* otherwise this test yields */
         atomic_fetch_add(&callers_yields, 1);
     }
     return (int)syscall(SYS_sched_yield);
 }
 
-/* Wants the GIL for a moment at a time, and waits for other things in between. */
+/* Wants the GIL for a moment at a time, and blocks without it in between. */
 static void *moments(void *stop) {
     struct fake_state *me = fake_state_new(fake_main_gil());
     for (int i = 0; i < 10 * ROUNDS; i++) {
@@ -142,8 +142,9 @@ static int yields_under(const struct hw_policy *policy, const char *options) {
     return atomic_load(&yields) - before;
 }
 
-/* On a core that all share, who computes lets who called it get on first; not where that is
- * unwanted, nor under `stock`. Whom it calls only with a short slice. */
+/* On a core that all threads share, a CPU-bound thread that was woken lets the thread that woke it
+ * run on first. It does not with yield=0, nor under `stock`. The thread that wakes another one
+ * gives up the core only with a short time slice of the operating system. */
 static void test_gives_way(void) {
     cpu_set_t all, one;
     T_EQ(0, sched_getaffinity(0, sizeof all, &all));
@@ -151,7 +152,8 @@ static void test_gives_way(void) {
     CPU_SET((size_t)sched_getcpu(), &one);
     T_EQ(0, sched_setaffinity(0, sizeof one, &one));
     int before = atomic_load(&callers_yields);
-    int seen = 0; /* a yield that goes to another program is not tried again for a while */
+    /* after a yield to another program, the thread does not yield again for a while */
+    int seen = 0;
     for (int i = 0; i < 30 && seen == 0; i++) {
         seen = yields_under(&hw__policy_fair, "");
     }
@@ -166,8 +168,8 @@ static void test_gives_way(void) {
     T_EQ(0, sched_setaffinity(0, sizeof all, &all));
 }
 
-/* Lets the GIL go with one in the queue, for a call that is to last so long, and with so much to
- * spend. */
+/* Releases the GIL with one waiter in the queue, for a call that is expected to last `away_ns`,
+ * with `budget_ns` left for grace. Returns whether the GIL was left free. */
 static bool is_graced(int64_t away_ns, int64_t budget_ns) {
     static struct hw__runner other;
     struct hw__sched *sched = hw__sched_of(world_record(fake_main_gil()));
@@ -184,7 +186,7 @@ static bool is_graced(int64_t away_ns, int64_t budget_ns) {
         me->waiter.away_ns[i] = (uint16_t)away_ns;
     }
     other.waiter.seen.key = INT64_MAX / 2;
-    other.waiter.seen.lane = 1; /* it computes */
+    other.waiter.seen.lane = 1; /* it is CPU-bound */
     other.waiter.wake_at_ns = me->waiter.seen.acquired_ns;
     hw__ledger_enqueue(&sched->ledger, &other.waiter);
     hw__doze_prepare(&other);
@@ -203,7 +205,7 @@ static bool is_graced(int64_t away_ns, int64_t budget_ns) {
     return graced;
 }
 
-/* The shortest calls have grace also when what may be spent on it is used up; up to a point. */
+/* The shortest calls get grace even if the budget is used up, to a certain point. */
 static void test_grace(void) {
     schedule(&hw__policy_fair, "");
     T_TRUE(is_graced(1000, MS / 10));
@@ -215,8 +217,8 @@ static void test_grace(void) {
     unschedule();
 }
 
-/* The calling thread has the GIL, and one that was called before is passed over by that: is
- * `second` called, too, when it lets go? */
+/* The calling thread has the GIL, and so passes over a waiter that was woken before. Returns
+ * whether its release wakes `second`, too. */
 static bool calls_another(int64_t burst_ns) {
     static struct hw__runner first, second;
     struct hw__gil *gil = world_record(fake_main_gil());
@@ -236,7 +238,7 @@ static bool calls_another(int64_t burst_ns) {
     hw__sched_release(gil);
     T_TRUE(sched->ledger.called == &first.waiter && first.waiter.place == 0 &&
            second.waiter.place != 0);
-    hw__sched_release(gil); /* it may come any moment */
+    hw__sched_release(gil); /* the first waiter may still come */
     T_TRUE(second.waiter.place != 0);
     hw__sched_acquire(gil);
     hw__sched_release(gil);
@@ -262,8 +264,8 @@ static void test_calls_another_where_nobody_computes(void) {
     unschedule();
 }
 
-/* Who was made to let go and comes back to a free GIL leaves it to the one that was called, for as
- * long as that one may be on its way. */
+/* A thread that was preempted and comes back to a free GIL leaves the GIL to the waiter that was
+ * woken, for as long as that waiter may be on its way. */
 static void test_leaves_it_to_who_was_called(void) {
     static struct hw__runner called;
     schedule(&hw__policy_fair, "");
@@ -277,13 +279,13 @@ static void test_leaves_it_to_who_was_called(void) {
     hw__ledger_enqueue(&sched->ledger, &me->waiter);
     hw__doze_prepare(me);
     me->waiter.wake_at_ns = 42;
-    hw__sched_locked(gil); /* nobody was */
+    hw__sched_locked(gil); /* no waiter was woken */
     T_EQ(42, me->waiter.wake_at_ns);
     hw__ledger_dequeue(&sched->ledger, &me->waiter);
     called.waiter.stage = HW__STAGE_CALLED;
     sched->ledger.called = &called.waiter;
     sched->ledger.called_ns = hw__sched_time(sched);
-    hw__sched_locked(gil); /* it does not want it */
+    hw__sched_locked(gil); /* this thread does not want the GIL */
     T_EQ(42, me->waiter.wake_at_ns);
     hw__ledger_enqueue(&sched->ledger, &me->waiter);
     hw__doze_prepare(me);
@@ -295,8 +297,8 @@ static void test_leaves_it_to_who_was_called(void) {
     unschedule();
 }
 
-/* A policy that begins and ends while threads wait, hold, and sleep in either kind of wait; every
- * other one with the operating system's help, of which nothing stays. */
+/* A policy starts and stops while threads wait, hold the GIL, and sleep in either kind of wait.
+ * Every other time it has the operating system's help, of which nothing remains. */
 static void test_comes_and_goes(void) {
     atomic_bool stop = false;
     start_workers(fake_main_gil(), 0, 500, &stop);
@@ -311,7 +313,7 @@ static void test_comes_and_goes(void) {
     join_workers();
 }
 
-/* One session at a time, and a stop without a start, are told. */
+/* A second start without a stop, and a stop without a start, are errors. */
 static void test_twice(void) {
     T_EQ(-ESRCH, hw_schedule_stop());
     schedule(hw_policy_at(0), "");
@@ -320,7 +322,7 @@ static void test_twice(void) {
     T_EQ(-ESRCH, hw_schedule_stop());
 }
 
-/* Options: each wrong one is named, and nothing is on then. */
+/* Options: each wrong one is named, and then no policy is on. */
 static void test_options(void) {
     const struct hw_policy *fair = hw_policy_at(0);
     static const char *const wrong[] = {"nothing=1",      "latency_us",
@@ -339,8 +341,8 @@ static void test_options(void) {
     unschedule();
 }
 
-/* A policy and a recording at once, each ending first: the file is whole, and its waits are those
- * of the policy. */
+/* A policy and a recording are on at once, and each of them ends first in turn. The file is whole,
+ * and its waits are those of the policy. */
 static void test_recorded_meanwhile(void) {
     for (int i = 0; i < 8; i++) {
         atomic_bool stop = false;
@@ -398,7 +400,7 @@ static int64_t all_patience(struct hw_policy_gil *gil, const struct hw_policy_th
     return INT64_MIN;
 }
 
-/* Who came last goes first: who waits longest waits for ever. */
+/* The waiter that came last goes first, so the one that has waited longest waits for ever. */
 static void last_ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     thread->key = -gil->now_ns;
 }
@@ -426,7 +428,8 @@ static const struct hw_policy last_first = {.abi = HW_POLICY_ABI,
                                             .released = no_released,
                                             .patience = all_patience};
 
-/* Values that make no sense do no harm: who asks at once for ever, or never while others let go. */
+/* Senseless values do no harm: a waiter that makes requests at once and for ever, or never while
+ * the others release by themselves. */
 static void test_strange_patience(void) {
     schedule(&always, "watchdog_ms=0");
     start_workers(fake_main_gil(), ROUNDS, 500, NULL);
@@ -438,9 +441,8 @@ static void test_strange_patience(void) {
     unschedule();
 }
 
-/* A thread that starves is found, the policy is gone, one line says so, and the thread gets the
- * GIL.
- */
+/* A thread that starves is found, the policy is removed, one line says so, and the thread gets the
+ * GIL. */
 static void check_removal(const struct hw_policy *policy, int spins, const char *why) {
     int pipes[2], saved = dup(STDERR_FILENO);
     T_EQ(0, pipe(pipes));
@@ -467,21 +469,21 @@ static void check_removal(const struct hw_policy *policy, int spins, const char 
     T_TRUE(strchr(line, '\n') == line + strlen(line) - 1);
     close(pipes[0]);
     close(saved);
-    T_EQ(-ESRCH, hw_schedule_stop()); /* takes the hooks out, which the watchdog cannot */
+    T_EQ(-ESRCH, hw_schedule_stop()); /* removes the hooks, which the watchdog cannot do */
     T_TRUE(!world_hooked());
     schedule(hw_policy_at(0), "");
     unschedule();
 }
 
-/* Those that starve it compute, and are asked for the GIL by each other; or nobody asks. */
+/* The threads that starve another one are CPU-bound and make requests to each other; or no thread
+ * makes a request. */
 static void test_watchdog(void) {
     check_removal(&last_first, LONG, "it let a thread starve");
     check_removal(&never, 600 * LONG, "it lets nobody ask for the GIL");
 }
 
-/* A policy finds nothing of another one's, neither in a thread nor in the GIL. */
-/* What it says reaches nobody, as the pipe is full, or closed: the program goes on, and gets no
- * signal. */
+/* The watchdog's message reaches no one, because the pipe is full or closed. The program goes on,
+ * and gets no signal. */
 static void test_watchdog_in_vain(void) {
     for (int closed = 0; closed < 2; closed++) {
         int pipes[2], saved = dup(STDERR_FILENO);
@@ -515,6 +517,7 @@ static void test_watchdog_in_vain(void) {
     }
 }
 
+/* A policy finds no data of another policy, neither in a thread nor in the GIL. */
 static void test_nothing_left_over(void) {
     static const int64_t zero[8];
     schedule(hw_policy_at(0), "");
@@ -523,7 +526,7 @@ static void test_nothing_left_over(void) {
     T_TRUE(memcmp(me->waiter.seen.own, zero, sizeof me->waiter.seen.own) != 0);
     unschedule();
     me->waiter.stage =
-        HW__STAGE_ASKING; /* it ended between the question and the wait for the answer */
+        HW__STAGE_ASKING; /* the thread ended between its request and the wait for the answer */
     schedule(&never, "");
     world_yield();
     T_EQ(0, memcmp(me->waiter.seen.own, zero, sizeof me->waiter.seen.own));
@@ -545,7 +548,7 @@ static void in_child(void) {
     T_EQ(0, hw_schedule_stop());
 }
 
-/* Forks in the middle of everything: in the child nobody waits for those that are not there. */
+/* Forks at arbitrary points: in the child, no thread waits for the threads that are not there. */
 static void test_fork(void) {
     for (int i = 0; i < 12; i++) {
         atomic_bool stop = false;
@@ -572,7 +575,7 @@ static void *take_once(void *argument) {
     return argument;
 }
 
-/* A thousand threads at once, three times: each gets its turn, none keeps a record. */
+/* A thousand threads at once, three times: each gets its turn, and none keeps a record. */
 static void test_a_thousand_threads(void) {
     enum { MANY = WORLD_TSAN ? 200 : 1000 };
     static pthread_t threads[MANY];
@@ -591,7 +594,7 @@ static void test_a_thousand_threads(void) {
     unschedule();
 }
 
-/* Threads take and drop another interpreter's GIL, with the main one held all the time. */
+/* Makes threads acquire and release another interpreter's GIL, while the main one is held. */
 static void work_on(struct fake_gil *own) {
     start_workers(own, ROUNDS, 500, NULL);
     for (int i = 0; i < WORKERS; i++) {
@@ -599,7 +602,7 @@ static void work_on(struct fake_gil *own) {
     }
 }
 
-/* A sub-interpreter's own GIL has a queue of its own: the main GIL is held all the time. */
+/* A sub-interpreter's own GIL has its own queue. The main GIL is held all the time. */
 static void test_own_gil(void) {
     static struct fake_gil own;
     fake_gil_init(&own);
@@ -614,8 +617,8 @@ static void test_own_gil(void) {
     unschedule();
 }
 
-/* CPython frees a sub-interpreter's GIL without a word: a child that is forked later, and a stop,
- * leave its memory alone. */
+/* CPython frees a sub-interpreter's GIL without notice. A child that is forked later, and a stop,
+ * do not touch the GIL's memory. */
 static void in_child_without_the_other(void) {
     world_yield();
     T_EQ(0, hw_schedule_stop());
@@ -636,7 +639,7 @@ static void test_own_gil_is_gone(void) {
     }
 }
 
-/* A child that is forked by a thread which has a GIL of its own goes on under the policy. */
+/* A child goes on under the policy even if the thread that forked it has a GIL of its own. */
 static void test_fork_beside_own_gil(void) {
     static struct fake_gil own;
     fake_gil_init(&own);
@@ -663,7 +666,7 @@ static void test_fork_beside_own_gil(void) {
     unschedule();
 }
 
-/* Hints hold from before the policy on, and for the thread that gave them only. */
+/* Hints that were given before the policy started count, and only for the thread that gave them. */
 static void *give_hint(void *argument) {
     T_EQ(-EINVAL, hw_schedule_hint(20, 0));
     T_EQ(-EINVAL, hw_schedule_hint(-21, 0));
@@ -687,7 +690,7 @@ static void test_hints(void) {
     unschedule();
 }
 
-/* A thread that was called and does not come (it ended in the meantime) stops nobody. */
+/* A woken thread that does not come (it has ended in the meantime) stops no other. */
 static void test_called_in_vain(void) {
     schedule(hw_policy_at(0), "");
     struct hw__sched *sched = hw__sched_of(world_record(fake_main_gil()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* fork() with a policy on and no session: the child has all locks of ours free. */
+/* fork() with a policy on and no session: all of our locks are free in the child. */
 #include "gil_world.h"
 #include "headway/schedule.h"
 
@@ -7,8 +7,8 @@ static char problem[300];
 static atomic_bool locked, over;
 static pid_t forker;
 
-/* Has the registry's lock, as a thread that ends has, until the other one sleeps: in fork() for the
- * lock, or in waitpid() where fork() does not care. */
+/* Holds the registry's lock, as a thread that ends does, until the other thread sleeps: in fork()
+ * for the lock, or in waitpid() if fork() does not wait for the lock. */
 static void *hold_lock(void *unused) {
     hw__registry_lock();
     atomic_store(&locked, true);
@@ -32,7 +32,8 @@ static void test_registry(void) {
     T_EQ(0, hw_schedule_start(hw_policy_at(0), "", problem, sizeof problem));
     T_EQ(0, pthread_create(&thread, NULL, hold_lock, NULL));
     T_EQ(0,
-         pthread_detach(thread)); /* the child has not got it: the thread sanitizer would miss it */
+         /* the child does not have this thread: the thread sanitizer would miss it */
+         pthread_detach(thread));
     while (!atomic_load(&locked)) {
         sched_yield();
     }
@@ -43,7 +44,7 @@ static void test_registry(void) {
     T_EQ(0, hw_schedule_stop());
 }
 
-/* The same with a session, whose own handlers take the lock, too. */
+/* The same with a session, whose own fork handlers take the lock, too. */
 static void test_with_a_session(void) {
     world_start("fork.hwt");
     T_EQ(0, hw_schedule_start(hw_policy_at(0), "", problem, sizeof problem));
@@ -54,8 +55,8 @@ static void test_with_a_session(void) {
     T_EQ(0, hw_trace_stop());
 }
 
-/* A process that has used up the first keys for thread-specific data is not scheduled, and told so.
- */
+/* A process that has used up the first keys for thread-specific data is not scheduled, and gets an
+ * error. */
 static void without_a_key(void) {
     for (int i = 0; i < 40; i++) {
         pthread_key_t key;
@@ -69,10 +70,10 @@ static void without_a_key(void) {
 
 static void test_without_a_key(void) { world_wait(world_fork(without_a_key)); }
 
-/* Without memory for the queue the main GIL stays CPython's; the policy begins there when there is.
- */
+/* Without memory for the queue, the main GIL stays CPython's. The policy starts there as soon as
+ * there is memory. */
 static void without_a_queue(void) {
-    T_EQ(0, hw_schedule_hint(0, 0)); /* the threads' records are there, and the GIL's */
+    T_EQ(0, hw_schedule_hint(0, 0)); /* so that the records of the threads, and of the GIL, exist */
     world_start("");
     T_EQ(0, hw_trace_stop());
     world_limit_address_space(1 << 20);
@@ -97,8 +98,8 @@ int main(void) {
     t_start();
     world_begin();
     world_enter();
-    T_RUN(test_without_a_key);   /* first: the key is made once */
-    T_RUN(test_without_a_queue); /* likewise the queue */
+    T_RUN(test_without_a_key);   /* first, because the key is made once */
+    T_RUN(test_without_a_queue); /* and so is the queue */
     T_RUN(test_registry);
     T_RUN(test_with_a_session);
     world_leave();

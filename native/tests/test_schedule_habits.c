@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* What the engine foretells of a thread, who may spin, who yields its core, and who starves. */
+/* The engine's prediction of when a thread comes back, and the rules of which thread may spin,
+ * which one yields its core, and which one starves. */
 #include <sched.h>
 
 #include "engine/wake.h"
@@ -14,14 +15,14 @@
 
 static struct hw__waiter waiter;
 
-/* It lets the GIL go, and wants it back after so long. */
+/* The thread releases the GIL, and wants it back after `away_ns`. */
 static void comes_back_after(int64_t away_ns) {
     static int64_t now = 1000LL * MS;
     waiter.seen.released_ns = now += MS;
     hw__habits_learn(&waiter, now + away_ns);
 }
 
-/* Nothing is foretold of a thread that is not known. */
+/* Nothing is predicted for a thread that is not known. */
 static void test_unknown(void) {
     hw__habits_forget(&waiter);
     T_TRUE(hw__habits_away_ns(&waiter) > AT_ONCE_NS);
@@ -40,7 +41,8 @@ static void test_in_turn(void) {
     T_TRUE(hw__habits_away_ns(&waiter) < AT_ONCE_NS);
 }
 
-/* One long call among short ones: it is not sure for the next few. */
+/* After one long call among short ones, the thread is not expected back at once for the next few
+ * calls. */
 static void test_once_away(void) {
     hw__habits_forget(&waiter);
     for (int i = 0; i < 30; i++) {
@@ -52,14 +54,16 @@ static void test_once_away(void) {
     for (int i = 0; i < 3; i++) {
         comes_back_after(1 * US);
     }
-    T_TRUE(hw__habits_away_ns(&waiter) > AT_ONCE_NS); /* it was away after three such */
+    /* the long call followed three such calls, too */
+    T_TRUE(hw__habits_away_ns(&waiter) > AT_ONCE_NS);
     for (int i = 0; i < 5; i++) {
         comes_back_after(1 * US);
     }
     T_TRUE(hw__habits_away_ns(&waiter) < 3 * US);
 }
 
-/* A core is left to others; and who calls a waiter that spins may spin in its place at once. */
+/* One core is left to other threads. A thread that wakes a spinning waiter may spin in its place at
+ * once. */
 static void test_spins_in_turn(void) {
     static struct hw__runner first, second, third;
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -76,7 +80,8 @@ static void test_spins_in_turn(void) {
     T_EQ(0, pthread_mutex_unlock(&mutex));
     T_TRUE(!atomic_load(&first.spinning));
     T_TRUE(hw__wake_may_spin(&second) == (cores > 1));
-    /* The first finds that it is called, whose spin is over already; the second's is, then. */
+    /* The first thread's spin is over already: it finds that it was woken. Then the second one's
+     * spin ends. */
     hw__wake_sleep(&first, MS, MS);
     if (cores > 1) {
         hw__wake_sleep(&second, 1, MS);
@@ -88,7 +93,7 @@ static void test_spins_in_turn(void) {
     }
 }
 
-/* A yield that gave the core to another program for long is not made again at once. */
+/* If a yield gave the core to another program for long, the thread does not yield again at once. */
 static void test_yields_in_vain(void) {
     static struct hw__runner runner;
     T_TRUE(hw__yield(&runner) > 0);
@@ -100,8 +105,8 @@ static void test_yields_in_vain(void) {
     T_EQ(0, hw__yield(&runner));
 }
 
-/* Who has waited for longer than the limit starves, unless by its priority it is to wait so long.
- */
+/* A waiter that has waited for longer than the limit starves, unless its priority makes it wait
+ * that long. */
 static void test_starves_by_priority(void) {
     static struct hw__ledger ledger;
     struct hw__waiter starved = {.stage = HW__STAGE_QUEUED, .place = 1, .seen = {.ready_ns = 1}};

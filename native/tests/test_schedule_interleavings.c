@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* What holds at a GIL whichever thread comes first. A few threads go through the hooks as the
- * engine's do (engine/engine.c), each with the GIL's mutex held: those steps are tried in every
- * order up to some depth, and in random orders for long. After each one the ledger must agree with
- * what the threads have done, and nobody may be forgotten who waits. */
+/* Facts that hold at a GIL in whatever order its threads run. A few threads go through the hooks as
+ * the engine's threads do (engine/engine.c), each with the GIL's mutex held. Their steps are tried
+ * in every order up to some depth, and in long random orders. After each step the ledger must agree
+ * with what the threads have done, and no waiter may be forgotten. */
 #include <string.h>
 
 #include "policy/policies.h"
@@ -11,7 +11,7 @@
 #include "sim_world.h"
 
 #define MOST 6
-#define NEXT_SLEEP (5 * MS) /* the longest sleep of who goes next (decide.c) */
+#define NEXT_SLEEP (5 * MS) /* the longest sleep of the next waiter (decide.c) */
 #define LONGEST_SLEEP (50 * MS)
 #define SPIN (20 * US)
 
@@ -20,11 +20,11 @@ enum state {
     LOOKS,  /* in take_gil(), about to lock the mutex */
     SLEEPS, /* in the hook of its wait */
     HOLDS,
-    SWITCHES /* was made to let go: in the hook of the wait for another one to take over */
+    SWITCHES /* was preempted: in the hook of the wait for another thread to acquire the GIL */
 };
 
 enum step {
-    GO_ON,   /* what its state has next: come, look, take, let go, see that it was called */
+    GO_ON,   /* the next action of its state: come, look, acquire, release, see that it was woken */
     WAKE_UP, /* its sleep, or spin, is over */
     LEAVE,   /* it gives up: the interpreter ends */
     STEPS
@@ -35,11 +35,11 @@ struct thread {
     enum state state;
     bool called; /* out of its sleep, from outside; it has not run yet */
     bool spins;
-    bool to_switch; /* it sleeps in the wait for the hand-over */
+    bool to_switch; /* it sleeps in the wait for the hand-off */
     int64_t until_ns, rests;
 };
 
-/* All of it at one place, to be kept and brought back as a whole. */
+/* All of the state in one struct, so that it can be saved and restored as a whole. */
 static struct world {
     struct hw__ledger ledger;
     struct hw__waiter *members[HW_POLICY_LANES][MOST];
@@ -73,7 +73,7 @@ static void begin(const struct hw_policy *policy, int count, bool may_rest) {
         struct hw__waiter *waiter = &world.threads[i].waiter;
         hw__ledger_forget(waiter);
         waiter->core = -1;
-        /* As if they had been there before: some compute, some let go often. */
+        /* As if the threads had been there before: some compute, some release often. */
         waiter->seen.burst_ns = i % 2 == 0 ? 20 * MS : 20 * US;
         waiter->forced = i % 2 == 0 ? 3 : 0;
         for (int j = 0; j < HW__PASTS; j++) {
@@ -104,7 +104,7 @@ static void sleep_for(struct thread *thread, const struct hw__turn *turn) {
     thread->until_ns = world.now_ns + (thread->spins ? turn->spin_ns : turn->sleep_ns);
 }
 
-/* CPython asks, and is back at once. */
+/* CPython makes the request, and calls the hook again at once. */
 static void ask(struct thread *thread, int64_t spin_ns) {
     world.asked++;
     struct hw__turn turn = hw__decide_wait_on(&world.ledger, &thread->waiter);
@@ -147,7 +147,7 @@ static void take(struct thread *thread) {
     int32_t core = moment_of(thread).core;
     if (!hw__ledger_is_wanted(ledger, &thread->waiter)) {
         hw__ledger_take_alone(ledger, &thread->waiter, core);
-        ledger->alone += world.may_rest ? 4096 : 0; /* as if it had been so for long */
+        ledger->alone += world.may_rest ? 4096 : 0; /* as if it had been alone for long */
         if (hw__decide_rest(ledger)) {
             world.may_rest = false;
             rest();
@@ -181,7 +181,7 @@ static void look(struct thread *thread) {
         take(thread);
         return;
     }
-    world.rests = false; /* CPython waits: the hooks are back */
+    world.rests = false; /* CPython waits, so the hooks are installed again */
     meet(thread);
     struct hw__turn turn = hw__decide_wait(ledger, &thread->waiter, &moment);
     if (turn.what == HW__DO_ASK) {
@@ -223,7 +223,7 @@ static void let_go(struct thread *thread) {
     }
 }
 
-/* It is awake again, with the mutex. */
+/* The thread is awake again, and holds the mutex. */
 static void end_sleep(struct thread *thread, uint64_t switches) {
     struct hw__ledger *ledger = &world.ledger;
     bool spun = thread->spins, to_switch = thread->to_switch;
@@ -311,7 +311,8 @@ static void check_queue(void) {
         const struct thread *thread = &world.threads[i];
         T_EQ(thread->waiter.stage == HW__STAGE_QUEUED, thread->waiter.place != 0);
         queued += thread->waiter.place != 0;
-        /* Who sleeps and was not called is in the queue, or nobody would ever call it. */
+        /* A thread that sleeps and was not woken must be in the queue: otherwise no one would ever
+         * wake it. */
         T_TRUE(thread->state != SLEEPS || thread->called || thread->waiter.place != 0);
         T_TRUE(thread->state != HOLDS || thread->waiter.place == 0);
     }
@@ -331,8 +332,8 @@ static void check_holder(void) {
     }
 }
 
-/* Nobody is forgotten: a free GIL that somebody sleeps for is seen by one that is awake, or by the
- * end of a sleep. */
+/* No waiter is forgotten: if the GIL is free and a thread sleeps for it, then a thread that is
+ * awake will see this, or a sleep ends. */
 static void check_nobody_is_lost(void) {
     const struct hw__waiter *next = hw__ledger_next(&world.ledger);
     bool awake = false;
@@ -351,7 +352,7 @@ static void check_nobody_is_lost(void) {
     if (world.ledger.phase == HW__PHASE_GRACE) {
         T_TRUE(in_ns <= (first->spins ? MS : 160 * US));
     } else {
-        T_TRUE(world.somebody_left); /* else a release has called somebody */
+        T_TRUE(world.somebody_left); /* otherwise a release has woken a waiter */
         T_TRUE(in_ns <= LONGEST_SLEEP);
     }
 }
@@ -417,7 +418,7 @@ static void test_every_order(void) {
     fprintf(stderr, "  %ld orders\n", orders);
 }
 
-/* ---------------------------------------------------------------- random orders, for long */
+/* ---------------------------------------------------------------- long random orders */
 static void test_random_orders(void) {
     for (int run = 0; run < 200; run++) {
         begin(hw_policy_at(run % 4), 2 + run % (MOST - 1), run % 3 == 0);
@@ -428,7 +429,8 @@ static void test_random_orders(void) {
             if (t_random(&random_state) % 16 == 0) {
                 world.now_ns += (int64_t)(t_random(&random_state) % (6 * 1000 * 1000));
             }
-            /* Who waits for long is as quick as the others: its sleep ends in its time. */
+            /* A thread that waits for long takes its steps as quickly as the others: its sleep ends
+             * in time. */
             if (may(&world.threads[thread], step)) {
                 make(thread, step);
                 world.somebody_left = world.somebody_left && hw__ledger_waiting(&world.ledger) > 0;
@@ -437,8 +439,8 @@ static void test_random_orders(void) {
     }
 }
 
-/* From every state that random steps lead to, each waiter gets the GIL within 0.3 s when all go on
- * by turns; but under `priority`, whose threads that compute starve beside others. */
+/* From every state that random steps lead to, each waiter gets the GIL within 0.3 s if all threads
+ * go on in turn. `priority` is left out, because its CPU-bound threads starve beside others. */
 static void test_everybody_comes_to_it(void) {
     static const struct hw_policy *const policies[] = {&hw__policy_fair, &hw__policy_bfs,
                                                        &hw__policy_stock};
@@ -470,12 +472,12 @@ static void test_everybody_comes_to_it(void) {
     }
 }
 
-/* ---------------------------------------------------------------- nobody starves */
+/* ---------------------------------------------------------------- no thread starves */
 static int64_t between(int64_t least, int64_t most) {
     return least + (int64_t)(t_random(&random_state) % (uint64_t)(most - least + 1));
 }
 
-/* Threads of all kinds, with operations that take what they like, under a policy. */
+/* Adds threads of all kinds, and gives the operations random costs. */
 static int add_random_threads(void) {
     int threads = (int)between(2, 8);
     for (int i = 0; i < HW_SIM_COSTS; i++) {
@@ -498,7 +500,8 @@ static int add_random_threads(void) {
     return threads;
 }
 
-/* However they come and go, a wait ends: under fair and bfs when the others have had so much. */
+/* However threads come and go, every wait ends under fair and bfs, once the others have had a
+ * limited time. */
 static void test_nobody_starves(void) {
     static const struct hw_policy *const policies[] = {&hw__policy_fair, &hw__policy_bfs};
     for (int run = 0; run < 40; run++) {
@@ -515,7 +518,8 @@ static void test_nobody_starves(void) {
     }
 }
 
-/* Threads that compute have under fair at all times had the same but for a turn or two. */
+/* Under fair, CPU-bound threads have held the GIL for the same time at every moment, apart from a
+ * turn or two. */
 static void test_fair_to_a_turn_or_two(void) {
     for (int threads = 2; threads <= 8; threads++) {
         sim_begin(&hw__policy_fair, 8, 3000 * MS);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
-/* What each policy gives to whom, in virtual time: the ledger, the decisions and the policies as
- * they schedule real threads, on a machine whose operations cost nothing and that has a core for
- * each thread. So what is seen is the policy's doing, not the operating system's. */
+/* The time that each policy gives to each thread, in virtual time. The ledger, the decisions and
+ * the policies are those that schedule real threads. The machine's operations take no time, and it
+ * has a core for each thread, so every effect is the policy's and not the operating system's. */
 #include "policy/policies.h"
 #include "sim_world.h"
 
 #define CROWD 400
 #define CORES 16
 #define SPAN (4000 * MS)
-#define MOMENT (20 * US) /* away for next to nothing, of a thread that lets go for a call */
+#define MOMENT (20 * US) /* the absence of a thread that releases the GIL for a short call */
 
 static void begin(const struct hw_policy *policy, int64_t end_ns) {
     sim_begin(policy, CORES, end_ns);
@@ -16,17 +16,17 @@ static void begin(const struct hw_policy *policy, int64_t end_ns) {
     sim_world.gils[0].yields = 1;
 }
 
-/* It computes for ever. */
+/* Adds a thread that computes for ever. */
 static struct hw_sim_role *add_computing(void) { return SIM_ADD(SIM_OP(COMPUTE, 0)); }
 
-/* It wants the GIL for so long, and then not for so long. */
+/* Adds a thread that wants the GIL for `burst_ns`, and then does without it for `away_ns`. */
 static struct hw_sim_role *add(int64_t burst_ns, int64_t away_ns) {
     return SIM_ADD(SIM_OP(HOLD, burst_ns), SIM_OP(BLOCK, away_ns), SIM_OP(DONE, 0));
 }
 
 static void run(void) { T_EQ(0, sim_run(sim_world.spec.end_ns)); }
 
-/* Threads that compute share the GIL evenly under every policy. */
+/* CPU-bound threads share the GIL evenly under every policy. */
 static void test_even_shares(void) {
     for (int i = 0; hw_policy_at(i) != NULL; i++) {
         for (int threads = 1; threads <= 8; threads *= 2) {
@@ -43,7 +43,7 @@ static void test_even_shares(void) {
     }
 }
 
-/* Eight threads that compute: nobody waits for longer than 50 ms under `fair`. */
+/* With eight CPU-bound threads, none waits for longer than 50 ms under `fair`. */
 static void test_no_long_wait(void) {
     begin(&hw__policy_fair, SPAN);
     for (int j = 0; j < 8; j++) {
@@ -56,7 +56,8 @@ static void test_no_long_wait(void) {
     sim_end();
 }
 
-/* A thread that for a phase wants the GIL for a moment again and again, and is away for as long. */
+/* Adds a thread that has phases: during a phase it wants the GIL for a moment again and again, and
+ * then it is away for as long as the phase was. */
 static void add_phased(int64_t burst_ns, int64_t away_ns, int64_t phase_ns) {
     struct hw_sim_op ops[SIM_OPS];
     int count = 0;
@@ -71,11 +72,13 @@ static void add_phased(int64_t burst_ns, int64_t away_ns, int64_t phase_ns) {
     sim_add(ops, count);
 }
 
-/* Nor for much longer beside one that comes and goes in phases, and so takes more from one's turn
- * than from another's: 75 ms, but for one wait in a hundred. As that thread comes and goes, turns
- * become shorter and longer; a thread that had a turn of 14 ms and is by so much ahead of others,
- * who now have turns of 10.5 ms, lets them all go before it a second time. So none waits for more
- * than two rounds of 42 ms, and what the other one takes meanwhile. */
+/* Threads do not wait for much longer beside a thread that comes and goes in phases, and so takes
+ * more from one turn than from another: 75 ms, except for one wait in a hundred.
+ *
+ * As that thread comes and goes, turns become shorter and longer. A thread that had a turn of 14 ms
+ * is ahead of others whose turns are now 10.5 ms, and lets all of them run before it runs again. So
+ * no thread waits for more than two rounds of 42 ms, and the time that the thread with phases takes
+ * meanwhile. */
 static void test_no_long_wait_beside_phases(void) {
     static const struct {
         int64_t burst_ns, away_ns, phase_ns;
@@ -85,8 +88,8 @@ static void test_no_long_wait_beside_phases(void) {
                   {500 * US, 500 * US, 20 * MS}};
     for (int threads = 4; threads <= 8; threads += 4) {
         for (size_t i = 0; i < sizeof phases / sizeof *phases; i++) {
-            int64_t span_ns = phases[i].phase_ns * 88; /* of 40 phases and as many pauses, */
-            span_ns = span_ns > SPAN ? span_ns : SPAN; /* but many turns of each */
+            int64_t span_ns = phases[i].phase_ns * 88; /* 40 phases and as many pauses, */
+            span_ns = span_ns > SPAN ? span_ns : SPAN; /* but at least many turns of each thread */
             begin(&hw__policy_fair, span_ns);
             sim_world.spec.max_events = INT64_C(1) << 22;
             add_phased(phases[i].burst_ns, phases[i].away_ns, phases[i].phase_ns);
@@ -112,8 +115,8 @@ static void test_no_long_wait_beside_phases(void) {
     }
 }
 
-/* One that wants the GIL for 20 us every millisecond, beside four that compute: under stock each of
- * its waits is of several intervals, under the others it hardly waits. */
+/* A thread wants the GIL for 20 us every millisecond, beside four CPU-bound threads. Under stock
+ * each of its waits lasts several intervals; under the other policies it hardly waits. */
 static void test_prompt(void) {
     static const struct hw_policy *const slow[] = {NULL, &hw__policy_stock};
     static const struct hw_policy *const prompt[] = {&hw__policy_fair, &hw__policy_priority,
@@ -134,8 +137,9 @@ static void test_prompt(void) {
     }
 }
 
-/* T1 of bpo-7946, "cpued": it computes for 1 ms and lets go for next to nothing, for ever, beside
- * two that compute. `fair` and `bfs` give everyone a third; `priority` starves the two. */
+/* T1 of bpo-7946, "cpued": a thread computes for 1 ms and releases the GIL for a very short time,
+ * for ever, beside two CPU-bound threads. `fair` and `bfs` give each thread a third; `priority`
+ * starves the two. */
 static void test_cpued(void) {
     static const struct hw_policy *const policies[] = {&hw__policy_fair, &hw__policy_bfs,
                                                        &hw__policy_priority};
@@ -156,8 +160,8 @@ static void test_cpued(void) {
     }
 }
 
-/* T2: 4 and 16 such threads of 0.8 ms beside one that computes: everyone gets 0.8 of its fair share
- * or more under `fair`. */
+/* T2: 4 and 16 such threads of 0.8 ms beside one CPU-bound thread. Under `fair`, each thread gets
+ * 0.8 of its fair share or more. */
 static void test_many_fakes(void) {
     for (int fakes = 4; fakes <= 16; fakes *= 4) {
         begin(&hw__policy_fair, SPAN);
@@ -173,8 +177,7 @@ static void test_many_fakes(void) {
     }
 }
 
-/* Who slept for long, or has not been there before, does not come with the right to all of the time
- * it missed. */
+/* A thread that slept for long, or that is new, has no right to all of the time that it missed. */
 static void test_bounded_credit(void) {
     for (int known = 0; known < 2; known++) {
         begin(&hw__policy_fair, 2200 * MS);
@@ -193,8 +196,8 @@ static void test_bounded_credit(void) {
     }
 }
 
-/* Who held for seconds in a call that nobody could interrupt does not wait for as long as all the
- * others did. */
+/* A thread that held the GIL for seconds, in a call that could not be preempted, does not wait for
+ * as long as all the others did. */
 static void test_bounded_debt(void) {
     begin(&hw__policy_fair, 5500 * MS + SPAN);
     sim_world.spec.max_events = 100000;
@@ -209,8 +212,9 @@ static void test_bounded_debt(void) {
     sim_end();
 }
 
-/* Among a crowd that always wants the GIL, each for a little, neither: it waits until each of them
- * has come as far as it, and that is so many times its debt. */
+/* The same holds in a crowd of threads that always want the GIL, each for a short time. The thread
+ * waits until each of them has come as far as it has, which takes its debt once for each thread of
+ * the crowd. */
 static void test_bounded_debt_in_a_crowd(void) {
     begin(&hw__policy_fair, 2000 * MS);
     sim_world.spec.core_count = 64;
@@ -232,7 +236,7 @@ static void test_priority_hint(void) {
     double ratio = (double)sim_result(0).held_ns / (double)sim_result(1).held_ns;
     T_TRUE(ratio > 2.5 && ratio < 3.7);
     sim_end();
-    /* Also of a thread in C calls that last longer than its slice. */
+    /* This also holds for a thread in C calls that last longer than its time slice. */
     begin(&hw__policy_fair, 2 * SPAN);
     add_computing();
     SIM_ADD(SIM_OP(CALL, 42 * MS), SIM_OP(HOLD, 1))->priority = 10; /* a weight of 108 to 1024 */
@@ -245,7 +249,8 @@ static void test_priority_hint(void) {
     T_TRUE(hw_policy_weight(-20) < 100000);
 }
 
-/* Who is urgent goes before others that need as little, and need not wait for one that computes. */
+/* An urgent thread goes before others that need as little, and does not have to wait for a
+ * CPU-bound thread. */
 static void test_urgent_hint(void) {
     begin(&hw__policy_fair, 100 * MS);
     SIM_ADD(SIM_OP(CALL, 10 * MS), SIM_OP(HOLD, 1));
@@ -272,7 +277,7 @@ static void test_urgent_hint(void) {
     sim_end();
 }
 
-/* Every policy is complete, its options are in order, and names find it. */
+/* Every policy is complete, its options are in order, and it is found by its name. */
 static void test_registry(void) {
     char problem[200];
     int count = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* What the models of native/model/ found in the code, each a test of the code itself; what fork.pml
- * found is in test_schedule_fork.c. */
+/* Faults that the models of native/model/ found in the code, each as a test of the code itself. The
+ * fault that fork.pml found is in test_schedule_fork.c. */
 #include "base/lease.h"
 #include "engine/sched.h"
 #include "engine/wake.h"
@@ -26,7 +26,8 @@ static struct hw__gil *main_gil(void) { return world_record(fake_main_gil()); }
 /* ------------------------------------------------------------ generation.pml */
 static struct fake_gil own;
 
-/* The calling thread, which has the main GIL, goes to the other one and back. */
+/* The calling thread, which has the main GIL, acquires the other GIL and then the main one
+ * again. */
 static void visit(struct fake_gil *gil) {
     struct fake_state *there = fake_state_new(gil);
     void *here = PyEval_SaveThread();
@@ -44,11 +45,13 @@ static void test_a_watchdog_removes_no_other_policy(void) {
     T_EQ(0, hw_schedule_stop());
     schedule(1);
     T_TRUE(
-        !hw__sched_remove(sched, HW__LEASE_WATCHDOG)); /* it has found fault with the first one */
+        /* the watchdog has found fault with the first policy */
+        !hw__sched_remove(sched, HW__LEASE_WATCHDOG));
     T_TRUE(hw__sched_policy() == hw_policy_at(1));
     struct hw__sched *mains = hw__sched_of(main_gil());
     hw__registry_lock();
-    T_TRUE(!hw__sched_remove(mains, HW__LEASE_WATCHDOG)); /* somebody starts or stops something */
+    /* another thread starts or stops something */
+    T_TRUE(!hw__sched_remove(mains, HW__LEASE_WATCHDOG));
     hw__registry_unlock();
     T_TRUE(hw__sched_remove(mains, HW__LEASE_WATCHDOG));
     T_TRUE(hw__sched_policy() == NULL);
@@ -61,10 +64,10 @@ static void in_child_of_a_removal(void) {
     T_TRUE(!atomic_load(&main_gil()->scheduled));
 }
 
-/* A watchdog at another GIL has removed the policy, and here nothing has happened since. */
+/* A watchdog at another GIL has removed the policy, and nothing has happened at this GIL since. */
 static void test_a_fork_revives_no_policy(void) {
     schedule(0);
-    visit(&own); /* there the last one ends */
+    visit(&own); /* at that GIL, the last policy ends here */
     visit(&own);
     T_TRUE(hw__sched_remove(hw__sched_of(world_record(&own)), HW__LEASE_WATCHDOG));
     T_TRUE(hw__sched_of(main_gil())->ledger.policy != NULL);
@@ -79,7 +82,7 @@ static void test_nothing_is_adopted_while_somebody_starts_or_stops(void) {
     T_EQ(0, hw_schedule_stop());
     schedule(1);
     hw__registry_lock();
-    visit(&own); /* there the first one ends */
+    visit(&own); /* at that GIL, the first policy ends here */
     visit(&own);
     T_TRUE(!atomic_load(&gil->scheduled));
     hw__registry_unlock();
@@ -131,7 +134,8 @@ static void test_who_ends_a_policy_wakes_at_once(void) {
     T_EQ(0, hw_schedule_stop());
 }
 
-/* In the wait for a hand-over the GIL's mutex is not held, and its record may just be emptied. */
+/* In the wait for a hand-off the GIL's mutex is not held, and another thread may just be emptying
+ * the GIL's record. */
 static void test_wait_while_the_record_is_emptied(void) {
     schedule(0);
     world_yield();
@@ -191,7 +195,7 @@ static void *ask_and_exit(void *argument) {
     return argument;
 }
 
-/* Up to 3.13 a daemon thread that was about to spin leaves at the interpreter's end. */
+/* Up to CPython 3.13, a daemon thread that was about to spin leaves at the interpreter's end. */
 static void test_a_thread_that_exits_does_not_spin(void) {
     schedule(0);
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -216,7 +220,7 @@ static void test_a_record_becomes_another_gils_last_of_all(void) {
     hw__gil_remove(first);
     struct hw__gil *second = hw__gil_add(&memories[1], false);
     T_TRUE(second != NULL && second != first);
-    T_TRUE(hw__gil_add(&memories[0], false) == first); /* as it was */
+    T_TRUE(hw__gil_add(&memories[0], false) == first); /* the same record as before */
     hw__gil_remove(first);
     struct hw__gil *last = NULL;
     for (int i = 2; i <= HW__MAX_GILS && last != first; i++) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* A GIL under a policy that only one thread wants is left alone, and comes back under the policy
- * when somebody has to wait. Built twice: with an interpreter whose slots the hooks can be taken
- * out of in passing, and with one whose slots are read-only (FAKE_CLOSED), where they only step
- * aside. */
+/* A GIL under a policy rests if only one thread wants it, and comes back under the policy when a
+ * thread has to wait. This test is built twice: with an interpreter whose slots the hooks can be
+ * removed from at any moment, and with one whose slots are read-only (FAKE_CLOSED), where the hooks
+ * only pass calls on. */
 #include "engine/sched.h"
 #include "gil_world.h"
 #include "headway/clock.h"
@@ -12,10 +12,10 @@
 
 #define WORKERS 4
 
-/* More than it takes for a GIL to go to rest. */
+/* More acquires than a GIL needs to go to rest. */
 #define ALONE 6000
 
-/* Times that a GIL goes to rest while another thread rouses it. */
+/* How often a GIL goes to rest while another thread rouses it. */
 #define DISTURBANCES (WORLD_TSAN ? 500 : 5000)
 
 #ifdef FAKE_CLOSED
@@ -36,7 +36,7 @@ static struct hw_schedule_counts counts(void) {
     return found;
 }
 
-/* They are all in place, or but for those that only somebody who waits needs. */
+/* Checks that all hooks are installed or, at rest, only those that a waiter needs. */
 static void check_hooks(bool all) {
     bool expected = all || CLOSED;
     T_EQ(expected, world_hooks("pthread_cond_signal"));
@@ -47,7 +47,7 @@ static void check_hooks(bool all) {
 }
 
 static void go_to_rest(void) {
-    while (!hw__hooks_rouse()) { /* where it rests already */
+    while (!hw__hooks_rouse()) { /* in case the GIL rests already */
     }
     int64_t before = counts().rests;
     for (int i = 0; i < ALONE; i++) {
@@ -96,17 +96,17 @@ static void test_rests_and_is_roused(void) {
             for (int j = 0; j < 100; j++) {
                 world_yield();
             }
-            T_EQ(acquires, counts().acquires); /* nobody is told */
+            T_EQ(acquires, counts().acquires); /* no hook sees the acquires */
             int64_t granted = counts().granted;
             take_turns();
-            T_TRUE(counts().granted > granted); /* they are called by the policy */
+            T_TRUE(counts().granted > granted); /* the policy wakes them */
         }
         T_EQ(0, hw_schedule_stop());
         T_TRUE(!world_hooked());
     }
 }
 
-/* Others want the GIL all the time. It may rest already as nobody did. */
+/* Other threads want the GIL all the time. It may still rest, because no thread has computed. */
 static void go_idle(void) {
     struct hw__sched *sched = hw__sched_of(world_record(fake_main_gil()));
     pthread_mutex_t *mutex = &fake_main_gil()->memory.mutex;
@@ -122,8 +122,9 @@ static void go_idle(void) {
     check_hooks(false);
 }
 
-/* Where nobody computes CPython is left alone, until one holds for an interval that others wait. Of
- * a second: so long the system keeps no thread from running. */
+/* Where no thread is CPU-bound, CPython is left alone until a thread holds the GIL for an interval
+ * while others wait. The interval is a second, because the system keeps no thread from running for
+ * that long. */
 static void test_is_idle_where_nobody_computes(void) {
     fake_set_interval(fake_main_gil(), 1000000);
     T_EQ(0, hw_schedule_start(&hw__policy_fair, "compute_us=1000000", problem, sizeof problem));
@@ -138,7 +139,7 @@ static void test_is_idle_where_nobody_computes(void) {
     T_TRUE(hw__hooks_resting() != NULL);
 
     int64_t begun_ns = hw_now_ns();
-    while (hw__hooks_resting() != NULL) { /* with the GIL in hand */
+    while (hw__hooks_resting() != NULL) { /* while this thread holds the GIL */
     }
     T_TRUE(hw_now_ns() - begun_ns > 500 * 1000000);
     check_hooks(true);
@@ -151,7 +152,7 @@ static void test_is_idle_where_nobody_computes(void) {
     fake_check();
     T_TRUE(hw__runner_self()->waiter.seen.used_ns - used_ns > 500 * 1000000);
 
-    /* Nor where a thread is urgent: then who waits next rouses it. */
+    /* The GIL does not rest either if a thread is urgent: the next waiter rouses it. */
     go_idle();
     T_EQ(0, hw_schedule_hint(0, 1));
     while (hw__hooks_resting() != NULL) {
@@ -173,7 +174,7 @@ static void *take(void *taken) {
     return NULL;
 }
 
-/* Who waits gets it from a holder of whom nothing is known, soon and not after an interval only. */
+/* A waiter gets the GIL soon from a holder that is unknown, and not only after an interval. */
 static void test_asks_a_stranger(void) {
     schedule(0);
     fake_set_interval(fake_main_gil(), 10000000);
@@ -181,7 +182,7 @@ static void test_asks_a_stranger(void) {
     atomic_long taken = 0;
     pthread_t thread;
     T_EQ(0, pthread_create(&thread, NULL, take, &taken));
-    while (atomic_load(&taken) == 0) { /* with the GIL in hand, until it is asked for */
+    while (atomic_load(&taken) == 0) { /* holds the GIL until there is a request */
         fake_check();
     }
     check_hooks(true);
@@ -198,8 +199,8 @@ static void hold_for(int64_t span_ns) {
     }
 }
 
-/* It holds for longer than the watchdog waits, in C code, from before anybody waited: the policy is
- * not to blame. */
+/* A thread has held the GIL since before any thread waited, in C code, for longer than the
+ * watchdog's limit. The policy is not to blame. */
 static void test_a_strangers_long_hold(void) {
     T_EQ(0, hw_schedule_start(hw_policy_at(0), "watchdog_ms=2000", problem, sizeof problem));
     go_to_rest();
@@ -214,11 +215,12 @@ static void test_a_strangers_long_hold(void) {
     T_EQ(0, hw_schedule_stop());
 }
 
-/* fair, but for what it is told of the main thread. */
+/* The policy fair, which also reports what it learns of the main thread. */
 static const struct hw__runner *observed;
 static atomic_int forced_releases;
-/* Of the first of the others, or of the virtual time that the slowest has come to, when it began to
- * wait; 0: not yet. On a busy machine the others come one by one, and the first far behind that. */
+/* How far the main thread's key is ahead of the policy's CLOCK, the virtual time that CPU-bound
+ * threads have reached, when the main thread began to wait; 0: not yet. On a busy machine the other
+ * threads come one by one, and the first of them is far behind that time. */
 static int64_t key_ahead_ns;
 #define CLOCK own[3] /* as in policy/fair.c */
 
@@ -250,7 +252,8 @@ static struct hw_policy make_spy(void) {
     return spy;
 }
 
-/* Who got it unseen is known when it lets go: the policy is told, and it stands in the queue. */
+/* A thread that acquired the GIL unseen is known at its release: the policy learns of it, and the
+ * thread is put in the queue. */
 static void test_meets_a_stranger(void) {
     struct hw_policy spy = make_spy();
     T_EQ(0, hw_schedule_start(&spy, "", problem, sizeof problem));
@@ -261,7 +264,7 @@ static void test_meets_a_stranger(void) {
         atomic_long taken = 0;
         pthread_t thread;
         T_EQ(0, pthread_create(&thread, NULL, take, &taken));
-        while (!fake_check()) { /* computes until it is asked */
+        while (!fake_check()) { /* computes until there is a request */
         }
         T_TRUE(atomic_load(&forced_releases) > 0);
         world_join(thread);
@@ -270,7 +273,8 @@ static void test_meets_a_stranger(void) {
     T_EQ(0, hw_schedule_stop());
 }
 
-/* And pays back two slices at most, as who was seen to take it and held it for as long. */
+/* Such a thread pays back two slices at most, like a thread that was seen to acquire the GIL and
+ * held it for as long. */
 static void test_forgives_a_stranger(void) {
     const int64_t slice_ns = 10000000;
     struct hw_policy spy = make_spy();
@@ -282,7 +286,7 @@ static void test_forgives_a_stranger(void) {
     atomic_bool stop = false;
     start_workers(fake_main_gil(), &stop);
     hold_for(60 * slice_ns);
-    while (key_ahead_ns == 0) { /* the others are all there by now, or soon */
+    while (key_ahead_ns == 0) { /* by now all the others are there, or will be soon */
         fake_check();
     }
     T_TRUE(atomic_load(&forced_releases) > 0);
@@ -292,7 +296,8 @@ static void test_forgives_a_stranger(void) {
     T_EQ(0, hw_schedule_stop());
 }
 
-/* A thread that was called, came late and found it free while it rested: its wait was over then. */
+/* A thread that was woken came late, and found the GIL free while it rested: its wait was over
+ * then. */
 static atomic_int late_step;
 
 static void *come_late(void *argument) {
@@ -300,7 +305,7 @@ static void *come_late(void *argument) {
     PyEval_RestoreThread(me);
     pthread_mutex_lock(&fake_main_gil()->memory.mutex);
     struct hw__runner *runner = hw__sched_runner(hw__sched_of(world_record(fake_main_gil())));
-    runner->waiter.stage = HW__STAGE_WANTS; /* as if it had not been seen to take it */
+    runner->waiter.stage = HW__STAGE_WANTS; /* as if its acquire had not been seen */
     runner->waiter.seen.ready_ns = 1;
     pthread_mutex_unlock(&fake_main_gil()->memory.mutex);
     PyEval_SaveThread();
@@ -308,7 +313,7 @@ static void *come_late(void *argument) {
     while (atomic_load(&late_step) == 1) {
         sched_yield();
     }
-    PyEval_RestoreThread(me); /* the main thread has it */
+    PyEval_RestoreThread(me); /* the main thread holds the GIL */
     PyEval_SaveThread();
     atomic_store(&late_step, 3);
     fake_state_free(me);
@@ -328,14 +333,14 @@ static void test_no_wait_outlasts_a_rest(void) {
     while (atomic_load(&late_step) == 2) {
         fake_check();
     }
-    T_TRUE(counts().asked > 0); /* it did wait */
+    T_TRUE(counts().asked > 0); /* the thread did wait */
     T_TRUE(counts().worst_wait_ns < hw_now_ns() / 2);
     world_join(thread);
     T_EQ(0, hw_schedule_stop());
 }
 
-/* Roused by a thread that waits for another GIL, while it goes to rest: either all that is out is
- * known to be, or nothing is. */
+/* A thread that waits for another GIL rouses this one while it goes to rest. Either every hook that
+ * was removed is known to be removed, or none is removed. */
 static atomic_int disturbance, disturbed;
 
 static void *disturb(void *argument) {
@@ -354,7 +359,7 @@ static void test_roused_at_any_moment(void) {
     T_EQ(0, pthread_create(&thread, NULL, disturb, NULL));
     for (int i = 1; i <= DISTURBANCES; i++) {
         atomic_store(&disturbance, i);
-        for (int j = 0; j < i % 4; j++) { /* with the GIL in hand, which only this thread wants */
+        for (int j = 0; j < i % 4; j++) { /* this thread holds the GIL, and no other wants it */
             (void)hw__hooks_rest(&fake_main_gil()->memory, false);
         }
         while (atomic_load(&disturbed) < i) {
@@ -368,7 +373,7 @@ static void test_roused_at_any_moment(void) {
     T_TRUE(!world_hooked());
 }
 
-/* Stopped, or recorded, while it rests. */
+/* A policy is stopped, or a recording starts, while the GIL rests. */
 static void test_ends_and_is_recorded_at_rest(void) {
     schedule(0);
     go_to_rest();
@@ -383,7 +388,7 @@ static void test_ends_and_is_recorded_at_rest(void) {
     for (int i = 0; i < ALONE; i++) {
         world_yield();
     }
-    check_hooks(true); /* all of it is to be seen */
+    check_hooks(true); /* the recording must see every event */
     T_EQ(0, hw_trace_stop());
     struct trace trace = trace_open(world_path("rested.hwt"));
     T_TRUE(trace.kinds[HW__ACQUIRE] >= ALONE);
@@ -423,7 +428,7 @@ static bool has_called(struct fake_gil *gil) {
     return called;
 }
 
-/* Another interpreter's own GIL is scheduled while the main one rests, and found then. */
+/* Another interpreter's own GIL is found and scheduled while the main one rests. */
 static void test_another_gil(void) {
     static struct fake_gil own;
     fake_gil_init(&own);
@@ -435,9 +440,9 @@ static void test_another_gil(void) {
         sched_yield();
     }
     check_hooks(true);
-    if (!CLOSED) { /* there the main one was not disturbed */
+    if (!CLOSED) { /* with read-only slots, the main GIL was not disturbed */
         go_to_rest();
-        check_hooks(true); /* the other one wants them */
+        check_hooks(true); /* the other GIL needs them */
     }
     for (int i = 0; i < WORKERS; i++) {
         world_await(&workers[i].taken, 20);
@@ -447,7 +452,7 @@ static void test_another_gil(void) {
     T_EQ(0, hw_schedule_stop());
 }
 
-/* To rest and back many times while others come and go. */
+/* The GIL goes to rest and back many times while other threads come and go. */
 static void test_to_and_fro(void) {
     schedule(0);
     for (int i = 0; i < 50; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Threads that go from the main interpreter's GIL to another one's, as interp.exec() has them do.
- */
+/* Threads that go from the main interpreter's GIL to another one's, as interp.exec() makes them
+ * do. */
 #include "engine/sched.h"
 #include "gil_world.h"
 #include "headway/schedule.h"
@@ -19,7 +19,7 @@ static void schedule(int policy) {
 /* ------------------------------------------------------------ to and fro */
 static struct fake_gil own;
 static atomic_bool stop;
-static atomic_long elsewhere; /* times that a thread had to leave the main queue */
+static atomic_long elsewhere; /* how often a thread had to leave the main queue */
 
 static void *compute(void *gil) {
     struct fake_state *me = fake_state_new(gil);
@@ -34,8 +34,9 @@ static void *compute(void *gil) {
     return NULL;
 }
 
-/* Computes, so that it is expected back at once whenever it was asked to let go; then lets go by
- * itself, was asked in the very call of C, and goes over to the other interpreter. */
+/* Computes, so that it is expected back at once after each preemption. Then it releases the GIL
+ * by itself while there is a request, in the very call of C, and goes over to the other
+ * interpreter. */
 static void *go_over(void *argument) {
     struct fake_state *here = fake_state_new(fake_main_gil()), *there = fake_state_new(&own);
     PyEval_RestoreThread(here);
@@ -79,12 +80,12 @@ static void test_goes_to_another_gil(void) {
         T_EQ(0, hw_schedule_stop());
         fake_gil_destroy(&own);
     }
-    T_TRUE(atomic_load(&elsewhere) > 0); /* else nothing was tried */
+    T_TRUE(atomic_load(&elsewhere) > 0); /* otherwise the test tried nothing */
 }
 
 /* ------------------------------------------------------------ the other one ends */
-/* A thread is back from another interpreter that ended, unseen since: what it says of itself
- * touches nothing of that one's. */
+/* A thread is back from another interpreter that has ended, and has not been seen since. Its hint
+ * touches nothing of that interpreter's. */
 static void test_hint_after_the_other_has_ended(void) {
     struct fake_gil *other =
         mmap(NULL, sizeof *other, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -97,7 +98,7 @@ static void test_hint_after_the_other_has_ended(void) {
     PyEval_SaveThread();
     fake_state_free(there);
     T_TRUE(hw__runner_known()->sched == hw__sched_of(world_record(other)));
-    T_EQ(0, munmap(other, sizeof *other)); /* as CPython does, without a word */
+    T_EQ(0, munmap(other, sizeof *other)); /* as CPython does, without notice */
     T_EQ(0, hw_schedule_hint(5, 1));
     PyEval_RestoreThread(main_state);
     T_EQ(5, hw__runner_known()->waiter.seen.priority);

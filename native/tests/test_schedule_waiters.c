@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* The queue of who waits: whatever is put in and taken out, the first is the one with the least
- * key, and of those the one that came first. */
+/* The queue of waiters: after every push and removal, the first is the one with the least key, and
+ * among equal keys the one that came first. */
 #include "schedule/waiters.h"
 #include "t.h"
 

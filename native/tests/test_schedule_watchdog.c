@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What the watchdog calls a fault, and what not, on made-up histories of a GIL. */
+/* The histories of a GIL that the watchdog calls a fault, and those that it does not, made up. */
 #include <string.h>
 
 #include "headway/schedule.h"
@@ -15,8 +15,8 @@ static struct hw__waiter holder, waiter;
 static struct hw__waiter others[MOST_WAITERS];
 static struct hw__waiter *members[MOST_WAITERS];
 
-/* Another thread has had the GIL for 1 ms and is to let it go in another; `waiter` has waited since
- * 0 ms, while it was let go so often, beside so many others. */
+/* Another thread has had the GIL for 1 ms, and a request to it is due in 1 ms. `waiter` has waited
+ * since 0 ms, during `releases` releases, beside `beside` others. */
 static void set_up(int64_t now_ms, uint64_t releases, int beside) {
     memset(&ledger, 0, sizeof ledger);
     memset(&holder, 0, sizeof holder);
@@ -34,7 +34,7 @@ static void set_up(int64_t now_ms, uint64_t releases, int beside) {
     ledger.view.now_ns = now_ms * MS;
     holder.seen.acquired_ns = (now_ms - 1) * MS;
     ledger.request.by_ns = (now_ms + 1) * MS;
-    waiter.stage = HW__STAGE_WANTS; /* it has woken by itself */
+    waiter.stage = HW__STAGE_WANTS; /* it woke by itself */
     waiter.seen.ready_ns = 1;       /* 0: it does not wait */
 }
 
@@ -49,17 +49,17 @@ static const char *finds(void) {
 
 static void test_starves(void) {
     set_up(LIMIT_MS - 1, 10000, 3);
-    T_SAME("", finds()); /* not long */
+    T_SAME("", finds()); /* not long enough */
     set_up(LIMIT_MS + 2, 10000, 3);
     T_SAME(STARVES, finds());
     set_up(LIMIT_MS + 2, 10, 3);
-    T_SAME("", finds()); /* others have hardly had more */
+    T_SAME("", finds()); /* the others have hardly had more */
     set_up(LIMIT_MS + 2, 10000, 3);
     ledger.settings.watchdog_ns = 0;
-    T_SAME("", finds()); /* not asked for */
+    T_SAME("", finds()); /* the watchdog is off */
 }
 
-/* First come, first served: with many that wait, a round is long. */
+/* First come, first served: with many waiters, a round is long. */
 static void test_many_wait(void) {
     for (int beside = 50; beside < MOST_WAITERS; beside *= 2) {
         set_up(2 * LIMIT_MS, (uint64_t)beside * 3, beside);
@@ -69,21 +69,21 @@ static void test_many_wait(void) {
     }
 }
 
-/* When most of them have gone, who waited for all of them is not left out either. */
+/* When most of a crowd has gone, a thread that waited for all of them does not starve either. */
 static void test_a_crowd_that_has_gone(void) {
     set_up(2 * LIMIT_MS, 3 * MOST_WAITERS, 3);
-    T_SAME(STARVES, finds()); /* of a crowd nothing is known */
+    T_SAME(STARVES, finds()); /* nothing is known of a crowd */
     hw__watchdog_crowd(&ledger, MOST_WAITERS, LIMIT_MS / 2 * MS);
     hw__watchdog_crowd(&ledger, 3, (2 * LIMIT_MS - 1) * MS);
     T_SAME("", finds());
     waiter.seen.ready_ns = LIMIT_MS / 4 * MS;
     T_SAME("", finds());
-    waiter.seen.ready_ns = (2 * LIMIT_MS - LIMIT_MS - 100) * MS; /* it came when they had gone */
+    waiter.seen.ready_ns = (2 * LIMIT_MS - LIMIT_MS - 100) * MS; /* it came after they had gone */
     T_SAME(STARVES, finds());
     ledger.releases = 50 * MOST_WAITERS;
     waiter.seen.ready_ns = 1;
-    T_SAME(STARVES, finds()); /* too often, also for so many */
-    /* Longer ago than is remembered. */
+    T_SAME(STARVES, finds()); /* too many releases, even for such a crowd */
+    /* The crowd was longer ago than the watchdog remembers. */
     ledger.releases = 3 * MOST_WAITERS;
     hw__watchdog_crowd(&ledger, 3, 100LL * LIMIT_MS * MS);
     ledger.view.now_ns = (100LL * LIMIT_MS + 1) * MS;
@@ -91,7 +91,7 @@ static void test_a_crowd_that_has_gone(void) {
     T_SAME(STARVES, finds());
 }
 
-/* Who is less urgent waits longer, by as much as the other is worth more. */
+/* A waiter of lower priority waits longer, in the proportion of the weights. */
 static void test_priorities(void) {
     const struct {
         int waiter, other, limits;
@@ -109,12 +109,12 @@ static void test_priorities(void) {
     }
 }
 
-/* A long call of C, over or not, is not the policy's fault. */
+/* A long C call, finished or not, is not the policy's fault. */
 static void test_long_calls(void) {
     set_up(2 * LIMIT_MS, 10000, 3);
     ledger.stuck_ns = LIMIT_MS * MS + 1000;
     T_SAME("", finds());
-    waiter.stuck_ns = ledger.stuck_ns; /* before it came */
+    waiter.stuck_ns = ledger.stuck_ns; /* the call ended before the waiter came */
     T_SAME(STARVES, finds());
     set_up(2 * LIMIT_MS, 10000, 3);
     ledger.request.made = true;
@@ -131,7 +131,7 @@ static void test_stopped_process(void) {
     T_SAME("", finds());
 }
 
-/* A holder that nobody may ask is a fault, a long patience is none. */
+/* A holder to which no request may be made is a fault; a long patience is none. */
 static void test_nobody_asks(void) {
     set_up(2 * LIMIT_MS, 0, 3);
     holder.seen.acquired_ns = 1;
@@ -141,7 +141,7 @@ static void test_nobody_asks(void) {
     T_SAME("", finds());
     ledger.request.by_ns = 3 * LIMIT_MS / 2 * MS;
     T_SAME("", finds());
-    ledger.request.by_ns = LIMIT_MS / 2 * MS; /* and still it is not to be asked */
+    ledger.request.by_ns = LIMIT_MS / 2 * MS; /* due, and still no request may be made */
     T_SAME(NOBODY_ASKS, finds());
     ledger.request.made = true;
     T_SAME("", finds());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* The simulator itself: the same program with the same seed gives the same run, whatever is run
- * keeps the rules of a machine, and what makes no sense is refused. */
+/* The simulator itself: the same program with the same seed gives the same run, every run keeps the
+ * rules of a machine, and senseless specifications are refused. */
 #include <errno.h>
 #include <math.h>
 
@@ -25,7 +25,8 @@ static void add_costs(void) {
     sim_world.spec.max_events = 1 << 20;
 }
 
-/* A server with a lock, threads that compute, call and sleep, and a client: all operations. */
+/* A server with a lock, threads that compute, call and sleep, and a client. Together they use all
+ * operations. */
 static void add_everything(int variant) {
     struct hw_sim_spec *spec = &sim_world.spec;
     add_costs();
@@ -64,7 +65,7 @@ static void begin_everything(int variant, int64_t end_ns) {
 }
 
 /* ---------------------------------------------------------------- the same run */
-/* A sum of all that came out (FNV-1a). */
+/* A checksum of the whole output (FNV-1a). */
 static uint64_t sum_of(uint64_t sum, const void *data, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) {
         sum = (sum ^ ((const unsigned char *)data)[i]) * UINT64_C(0x100000001b3);
@@ -114,7 +115,8 @@ static void test_same_seed_same_run(void) {
 /* ---------------------------------------------------------------- the rules of a machine */
 #define MOST_THREADS 64
 
-/* Time does not go back; a GIL has one holder, who lets go what it took; a thread waits once. */
+/* Checks that time never decreases, that a GIL has one holder, who releases what it acquired, and
+ * that a thread waits once at a time. */
 static void check_events(int64_t end_ns) {
     enum { AWAY, WAITS, HOLDS, GONE } states[MOST_THREADS] = {AWAY};
     int64_t count, dropped, before_ns = 0, holder = -1;
@@ -177,7 +179,7 @@ static void test_the_rules_of_a_machine(void) {
             held_ns += result.held_ns;
         }
         T_TRUE(cpu_ns <= sim_world.spec.core_count * elapsed_ns);
-        /* The GIL is held or free, and held by somebody. */
+        /* The time for which the GIL was held is the sum of the threads' holds. */
         struct hw_sim_gil_result gil;
         hw_sim_gil_result(sim_world.sim, 0, &gil);
         T_EQ(gil.held_ns, held_ns);
@@ -186,7 +188,7 @@ static void test_the_rules_of_a_machine(void) {
     }
 }
 
-/* What is posted is taken, or is there still. */
+/* Each post is taken, or is still there at the end. */
 static void test_semaphores_balance(void) {
     enum { POSTS = 500, FIRST = 3, TAKERS = 4 };
     for (int cores = 1; cores <= 4; cores *= 2) {
@@ -218,15 +220,15 @@ static void test_programs_that_err(void) {
     T_EQ(-EPROTO, sim_run(1000 * MS));
     sim_end();
     sim_begin(NULL, 2, 1000 * MS);
-    SIM_ADD(SIM_OP(HOLD, MS), SIM_AT(REPLY, 0)); /* to nobody */
+    SIM_ADD(SIM_OP(HOLD, MS), SIM_AT(REPLY, 0)); /* to no request */
     T_EQ(-EPROTO, sim_run(1000 * MS));
     sim_end();
-    sim_begin(NULL, 1, 1000 * MS); /* nobody at all */
+    sim_begin(NULL, 1, 1000 * MS); /* no thread at all */
     T_EQ(-EDEADLK, sim_run(1000 * MS));
     sim_end();
 }
 
-/* A policy that always has the holder asked goes round for ever where nothing takes time. */
+/* A policy that makes a request at every moment goes round for ever where nothing takes time. */
 static void never_content_ready(struct hw_policy_gil *gil, struct hw_policy_thread *thread) {
     thread->key = gil->holder == thread || gil->holder == NULL ? 1 : 0;
 }
@@ -309,7 +311,7 @@ static void test_what_is_refused(void) {
     REFUSED(ops[0][1].flags, 2, "operation of role 0");
     REFUSED(ops[0][1].value, -1, "operation of role 0");
     REFUSED(ops[0][1].flags, 8, "operation of role 0");
-    begin_sound(); /* a run that goes on needs a call right behind it */
+    begin_sound(); /* a run with GOES_ON needs a call right after it */
     sim_world.ops[0][1] = (struct hw_sim_op){.kind = HW_SIM_RUN, .flags = HW_SIM_GOES_ON};
     sim_world.ops[0][2] = SIM_OP(HOLD, 1);
     refuse("operation of role 0");
@@ -317,7 +319,7 @@ static void test_what_is_refused(void) {
     sim_world.roles[0].op_count = 2;
     sim_world.ops[0][1] = (struct hw_sim_op){.kind = HW_SIM_RUN, .flags = HW_SIM_GOES_ON};
     refuse("operation of role 0");
-    REFUSED(ops[2][3].kind, HW_SIM_HOLD, "operation of role 2"); /* ends no loop */
+    REFUSED(ops[2][3].kind, HW_SIM_HOLD, "operation of role 2"); /* this END has no LOOP */
     REFUSED(ops[2][5].kind, HW_SIM_HOLD, "does not end");
     begin_sound();
     sim_world.ops[0][1] =
@@ -332,8 +334,8 @@ static void test_what_is_refused(void) {
     REFUSED(clients[0].cores, UINT64_C(1) << 60, "no core");
 }
 
-/* ---------------------------------------------------------------- what it models */
-/* Requests that come at random come as often as is said: their number spreads by its root. */
+/* ---------------------------------------------------------------- the model */
+/* Random arrivals have the given rate: their number deviates by its square root. */
 static void test_open_arrivals(void) {
     for (int rate = 200; rate <= 20000; rate *= 10) {
         sim_begin(NULL, 4, 5000 * MS);
@@ -348,7 +350,7 @@ static void test_open_arrivals(void) {
     }
 }
 
-/* Threads of a free-threaded process run beside each other, as far as there are cores. */
+/* Threads of a free-threaded process run in parallel, as far as there are cores. */
 static void test_free_threaded(void) {
     static const struct {
         int cores, threads;
@@ -369,7 +371,7 @@ static void test_free_threaded(void) {
     }
 }
 
-/* A call that computes and is blocked then is one call: the GIL is taken once, after both. */
+/* A call that computes and then blocks is one call: the GIL is acquired once, after both. */
 static void test_a_call_of_two_parts(void) {
     for (uint16_t flags = 0; flags <= HW_SIM_GOES_ON; flags += HW_SIM_GOES_ON) {
         sim_begin(NULL, 1, 1000 * MS);
@@ -411,7 +413,7 @@ static void test_answers_of_other_threads(void) {
     }
 }
 
-/* An answer that comes before its request was taken answers it then. */
+/* A reply that comes before its request was received answers the request when it comes. */
 static void test_an_answer_that_is_early(void) {
     sim_begin(NULL, 2, 1000 * MS);
     add_costs();
@@ -426,7 +428,7 @@ static void test_an_answer_that_is_early(void) {
     sim_end();
 }
 
-/* Code that did not run for 10 ms is cold, whether its core computed meanwhile or idled. */
+/* Code that has not run for 10 ms is cold, whether its core was busy or idle meanwhile. */
 static void test_cold(void) {
     T_TRUE(hw_sim_coldness(0) == 0 && hw_sim_coldness(5 * MS) == 1 &&
            hw_sim_coldness(INT64_MAX) == 1);
@@ -448,7 +450,7 @@ static void test_cold(void) {
     }
 }
 
-/* Two processes of one thread that computes share a core evenly, as EEVDF has it. */
+/* Two processes of one CPU-bound thread each share a core evenly, as with EEVDF. */
 static void test_two_processes_on_a_core(void) {
     sim_begin(NULL, 1, 1000 * MS);
     sim_world.gils[1] = sim_world.gils[0];
@@ -473,7 +475,8 @@ static void test_many_threads(void) {
     }
 }
 
-/* A machine may be freed at any time: before it runs, amid a run, after its threads' end. */
+/* A machine may be freed at any time: before it runs, during a run, and after its threads have
+ * ended. */
 static void test_freed_half_way(void) {
     for (int variant = 0; variant < VARIANTS; variant++) {
         begin_everything(variant, 200 * MS);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Teams: all or nobody runs, after everybody is prepared. */
+/* Teams: all members run or none does, after all are prepared. */
 #include <errno.h>
 #include <stdatomic.h>
 
@@ -8,12 +8,13 @@
 
 #define SIZE 9
 
-/* What the members did. */
+/* Records what the members did. */
 struct log {
     int failing;        /* the member whose prepare fails, or -1 */
-    int prepared[SIZE]; /* set by members before the barrier, read behind it: not atomic */
-    atomic_int ran;     /* members that ran. Relaxed: read after they are joined. Nobody waits */
-    atomic_int seen_too_few; /* members that ran before all were prepared. As above */
+    int prepared[SIZE]; /* written by members before the barrier, read after it: not atomic */
+    /* Members that ran. Relaxed: read after they are joined. No thread waits. */
+    atomic_int ran;
+    atomic_int seen_too_few; /* Members that ran before all were prepared. Relaxed, as above. */
 };
 
 static int prepare(void *context, int index) {

@@ -11,7 +11,7 @@ static struct hw_trace_options options(void) {
         .door = "", .gil_enabled = 1, .command = "", .executable = "", .program = ""};
 }
 
-/* Nothing in the process is called _PyRuntime. */
+/* No symbol of the process is called _PyRuntime. */
 static void test_no_interpreter(void) {
     struct hw_trace_options wanted = options();
     T_EQ(-ENOENT, hw_trace_start(&wanted));
@@ -19,8 +19,8 @@ static void test_no_interpreter(void) {
     T_EQ(-ESRCH, hw_trace_stop());
 }
 
-/* An image with a _PyRuntime that calls none of the functions. In the test's executable the hooks
- * cannot keep themselves loaded, which comes first: so this is asked of the library. */
+/* An image has a _PyRuntime, but calls none of the functions. In the test's executable the hooks
+ * cannot keep themselves loaded, and that error comes first; so the library is tested instead. */
 static void test_nothing_to_hook(void) {
     T_TRUE(getenv("HEADWAY_LIBRARY") != NULL); /* set by CTest */
     void *library = dlopen(getenv("HEADWAY_LIBRARY"), RTLD_NOW | RTLD_LOCAL);

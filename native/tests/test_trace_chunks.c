@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
-/* Where events go in a memory that nobody collects, when it is full: the oldest make room. And how
- * much of a memory is mapped. */
+/* A memory that has no collector: when it is full, the oldest events make room. And the part of a
+ * memory that is mapped. */
 #include "gil_world.h"
 #include "trace_file.h"
 
 #define CHUNK_EVENTS ((HW__CHUNK_BYTES - HW__CHUNK_HEADER_BYTES) / sizeof(struct hw__event))
 
-/* All events that ever were: those in the file and those that are counted as gone. */
+/* Returns the number of all events that there ever were: those in the file, and those counted as
+ * lost. */
 static uint64_t all_events(const struct trace *trace) {
     return trace->event_count + trace->header->overwritten_events + trace->header->dropped_events;
 }
 
-/* One thread that goes round many times in eight chunks: the newest events are left, without a gap
- * up to the end. */
+/* One thread fills eight chunks many times over: the newest events remain, up to the end without a
+ * gap. */
 static void test_wraps_around(void) {
     T_EQ(0, world_try_start("wrap.hwt", 8 * HW__CHUNK_BYTES, false));
     long rounds = 20 * (long)CHUNK_EVENTS;
@@ -24,7 +25,7 @@ static void test_wraps_around(void) {
     T_EQ(8, trace.header->chunk_count);
     T_EQ(0, trace.header->dropped_events);
     T_EQ(1 + 2 * rounds, all_events(&trace));
-    /* Seven chunks of events and one of the GIL; of the newest, at least one event. */
+    /* Seven chunks of events and one of the GIL; the newest has at least one event. */
     T_TRUE(trace.event_count > 6 * CHUNK_EVENTS);
     T_TRUE(trace.event_count <= 2 * 7 * CHUNK_EVENTS); /* a HOLD is two */
     T_EQ(HW__ACQUIRE, trace.events[trace.event_count - 1].event.kind);
@@ -38,8 +39,8 @@ static void test_wraps_around(void) {
     trace_close(&trace);
 }
 
-/* Lets threads fight for the GIL without drop requests, so that all events can be counted by other
- * means than the events: acquires and releases by the threads, waits by the slots. */
+/* Makes threads contend for the GIL without requests. Then all events can be counted independently
+ * of the events: acquires and releases by the threads, waits by the slots. */
 static struct trace fight(const char *name, int workers, int64_t max_bytes) {
     struct world_worker worker[16];
     memset(worker, 0, sizeof worker);
@@ -62,8 +63,8 @@ static struct trace fight(const char *name, int workers, int64_t max_bytes) {
     return trace;
 }
 
-/* Some threads in few chunks: none of them is without, and each event is either there or counted as
- * overwritten. */
+/* A few threads share few chunks: each of them has a chunk, and each event is either there or
+ * counted as overwritten. */
 static void test_threads_wrap_around(void) {
     struct trace trace = fight("threads.hwt", 4, 10 * HW__CHUNK_BYTES);
     T_TRUE(trace.header->overwritten_events > 0);
@@ -71,15 +72,16 @@ static void test_threads_wrap_around(void) {
     trace_close(&trace);
 }
 
-/* More threads than chunks: of two, one is for the GIL and one is the main thread's, which does not
- * fill it. The events of the others find no room, and are counted as dropped. */
+/* There are more threads than chunks. Of two chunks, one is the GIL's and one is the main
+ * thread's, which does not fill it. The events of the other threads find no room, and are
+ * counted as dropped. */
 static void test_more_threads_than_chunks(void) {
     struct trace trace = fight("few.hwt", 8, 2 * HW__CHUNK_BYTES);
     T_TRUE(trace.header->dropped_events > 0);
     trace_close(&trace);
 }
 
-/* No room at all is no error: only counters then. */
+/* No room at all is no error: then there are counters only. */
 static void test_no_chunk(void) {
     T_EQ(0, world_try_start("none.hwt", HW__CHUNK_BYTES - 1, true));
     for (int i = 0; i < 10; i++) {
@@ -99,10 +101,11 @@ static void yield(long times) {
     }
 }
 
-/* Little of a large memory is mapped at first, and all of it when it is needed; a second time round
- * nothing more is. No event is lost by it, and nothing stays mapped. */
+/* At first little of a large memory is mapped, and in the end all of it, as it is needed. Nothing
+ * more is mapped when the chunks are used a second time. No event is lost by mapping, and nothing
+ * stays mapped. */
 static void test_mapped_as_needed(void) {
-    enum { CHUNKS = 600 }; /* parts of 256, 256 and 88 */
+    enum { CHUNKS = 600 }; /* mapped in parts of 256, 256 and 88 */
     T_EQ(0, world_try_start("large.hwt", CHUNKS * HW__CHUNK_BYTES, false));
     T_EQ(1, world_mapped_memories());
     T_TRUE(hw__session.mapped.bytes < 20 << 20);
@@ -125,7 +128,7 @@ static void test_mapped_as_needed(void) {
     trace_close(&trace);
 }
 
-/* Threads that all need the next part at once get one of it. */
+/* Threads that all need the next part at the same time map it once. */
 static void test_mapped_by_many(void) {
     struct world_worker worker[8] = {{.rounds = 0}};
     T_EQ(0, world_try_start("many.hwt", 520 * HW__CHUNK_BYTES, false));
@@ -144,7 +147,7 @@ static void test_mapped_by_many(void) {
     collect_forget();
 }
 
-/* A program that limits its address space when it is traced already: what is mapped has to do. */
+/* A program limits its address space after tracing has begun: the part that is mapped must do. */
 static void test_limited_later(void) {
     T_EQ(0, world_try_start("limited.hwt", 1000 * HW__CHUNK_BYTES, false));
     world_limit_address_space(32 << 20);
@@ -160,9 +163,9 @@ static void test_limited_later(void) {
     trace_close(&trace);
 }
 
-/* The same of one that is collected: then events are dropped, and are counted. A child has a memory
- * of its own, of which as little is mapped, and none of its parent's. */
-enum { COLLECTORS = 1 }; /* its mapping, which is in the parent's process, too */
+/* The same with a collector: then events are dropped, and counted. A child has a memory of its own,
+ * of which as little is mapped, and nothing of its parent's. */
+enum { COLLECTORS = 1 }; /* the collector's mapping, which is in the parent's process, too */
 
 static void in_child(void) {
     world_yield();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* A memory that is collected: what becomes of it when the collector is slow, gone or without a
- * disk, and when the process is killed or hostile. The process goes on in all of them. */
+/* A memory that has a collector: what happens when the collector is slow, gone or without a disk,
+ * and when the process is killed or hostile. The process goes on in all of these cases. */
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
@@ -12,7 +12,8 @@
 
 static struct hw_collect_state state;
 
-/* All events that ever were: those in the file and those that are counted as gone. */
+/* Returns the number of all events that there ever were: those in the file, and those counted as
+ * lost. */
 static uint64_t all_events(const struct trace *trace) {
     return trace->event_count + trace->header->overwritten_events + trace->header->dropped_events;
 }
@@ -23,7 +24,7 @@ static void yield(long rounds) {
     }
 }
 
-/* The collection of the only process. */
+/* Returns the collection of the only process. */
 static struct hw_collection *the_one(void) {
     collect_answer();
     T_EQ(1, collected_count);
@@ -36,7 +37,7 @@ static struct trace ended(const char *name) {
     return trace;
 }
 
-/* A collector that comes by now and then: nothing is lost, and a few chunks of memory are enough
+/* With a collector that comes now and then, nothing is lost, and a few chunks of memory are enough
  * for any number of events. */
 static void test_chunks_are_used_again(void) {
     T_EQ(0, world_try_collect("again.hwt", 8 * HW__CHUNK_BYTES));
@@ -55,8 +56,8 @@ static void test_chunks_are_used_again(void) {
     trace_close(&trace);
 }
 
-/* A collector that does not come: what has no room is dropped at once and counted; when it comes
- * again, so do the events. */
+/* While a collector does not come, events without room are dropped at once and counted. When it
+ * comes again, recording goes on. */
 static void test_a_slow_collector(void) {
     T_EQ(0, world_try_collect("slow.hwt", 4 * HW__CHUNK_BYTES));
     long rounds = 20 * (long)CHUNK_EVENTS;
@@ -67,12 +68,12 @@ static void test_a_slow_collector(void) {
     struct trace trace = ended("slow.hwt");
     T_EQ(0, trace.header->overwritten_events);
     T_EQ(1 + 2 * (rounds + 2 * (long)CHUNK_EVENTS), all_events(&trace));
-    T_TRUE(trace.event_count > 4 * CHUNK_EVENTS); /* it went on */
+    T_TRUE(trace.event_count > 4 * CHUNK_EVENTS); /* recording went on */
     trace_close(&trace);
 }
 
-/* Threads fight while another one collects: what each sees of the chunks is whole (trace_open()),
- * and each event is there or counted. */
+/* Threads contend while another one collects. Each pass sees whole chunks (trace_open() checks
+ * that), and each event is there or counted. */
 static atomic_bool collecting;
 
 static void *collect_all_the_time(void *collection) {
@@ -88,7 +89,8 @@ static void test_collected_while_threads_record(void) {
     enum { WORKERS = 4 };
     struct world_worker workers[WORKERS];
     memset(workers, 0, sizeof workers);
-    fake_set_interval(fake_main_gil(), 3600000000UL); /* no forced releases: all can be counted */
+    /* no forced releases, so that all events can be counted */
+    fake_set_interval(fake_main_gil(), 3600000000UL);
     T_EQ(0, world_try_collect("fight.hwt", 12 * HW__CHUNK_BYTES));
     atomic_store(&collecting, true);
     pthread_t collector;
@@ -113,7 +115,8 @@ static void test_collected_while_threads_record(void) {
     trace_close(&trace);
 }
 
-/* The file may have so many chunks: the oldest events make room; and with fewer later, too. */
+/* The file has a limit of chunks: the oldest events make room, also when the limit is lowered
+ * later. */
 static void test_the_file_is_limited(void) {
     T_EQ(0, world_try_collect("limit.hwt", 32 * HW__CHUNK_BYTES));
     hw_collect_limit(the_one(), 8);
@@ -137,7 +140,7 @@ static void test_the_file_is_limited(void) {
     trace_close(&trace);
 }
 
-/* A process has as much memory as the collector gives it. */
+/* A process uses only as much memory as the collector gives it. */
 static void test_memory_is_shared_out(void) {
     T_EQ(0, world_try_collect("share.hwt", 64 * HW__CHUNK_BYTES));
     hw_collect_share(the_one(), 3);
@@ -148,7 +151,7 @@ static void test_memory_is_shared_out(void) {
     T_EQ(0, hw_trace_stop());
 }
 
-/* Whatever somebody does to the file, the process does not notice: nothing of it is mapped. */
+/* Nothing of the file is mapped, so the process does not notice what others do to the file. */
 static void test_the_file_is_truncated_and_removed(void) {
     T_EQ(0, world_try_collect("gone.hwt", 16 * HW__CHUNK_BYTES));
     yield(4 * (long)CHUNK_EVENTS);
@@ -163,7 +166,7 @@ static void test_the_file_is_truncated_and_removed(void) {
     T_EQ(0, hw_trace_stop());
 }
 
-/* In a child with mounts of its own, which go with it: a disk without room. */
+/* A full disk, in a child with mounts of its own, which vanish with it. */
 static void on_a_full_disk(void) {
     T_EQ(0, mkdir(world_path("disk"), 0700));
     if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
@@ -216,8 +219,8 @@ static void test_no_disk(void) {
     collect_forget();
 }
 
-/* A process that is killed in the middle of recording, again and again: what it recorded is there,
- * and right (trace_open()). The child goes on until it is killed. */
+/* A process is killed in the middle of recording, again and again: the events that it recorded are
+ * there, and are correct (trace_open() checks that). The child runs until it is killed. */
 static void hammer(void) {
     struct hw_trace_options options = world_options(collect_door);
     options.bytes = 40 * HW__CHUNK_BYTES;
@@ -263,7 +266,8 @@ static void test_killed(void) {
     collect_forget();
 }
 
-/* Why a wait for threads ends: nothing, a descriptor, a hold, a wait, a thread that is away. */
+/* The reasons for which a wait for threads ends: the time is over, a descriptor is ready, a thread
+ * holds the GIL, waits, or is away. */
 static void test_waiting_for_threads(void) {
     const int64_t never_ns = INT64_MAX / 2, tick_ns = 2000000, least_ns[HW_HOMES] = {0};
     int ready[2];
@@ -271,7 +275,7 @@ static void test_waiting_for_threads(void) {
     world_collect("wait.hwt");
     struct hw_collection *one = the_one();
     T_EQ(0, hw_collect_watch(one, least_ns));
-    world_yield(); /* this thread holds the GIL, and is known to */
+    world_yield(); /* this thread holds the GIL, and the collector knows it */
     const struct hw_look nothing = {never_ns, never_ns, never_ns, never_ns};
     struct hw_look holds = nothing, away = nothing;
     holds.hold_ns = away.away_ns = 1000000;
@@ -294,7 +298,7 @@ static void test_waiting_for_threads(void) {
     close(ready[1]);
 }
 
-/* A memory that could shrink, or is none of ours, is not mapped. */
+/* A memory that could shrink, or that is not ours, is not mapped. */
 static void test_memory_that_is_none(void) {
     char page[HW__HEADER_BYTES] = {0};
     int file = open(world_path("none"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -312,9 +316,10 @@ static void test_memory_that_is_none(void) {
     close(file);
 }
 
-/* What a memory claims to have decides what we allocate: no more than a process of ours makes. */
+/* The sizes that a memory claims decide how much we allocate, so no more is accepted than our
+ * processes make. */
 static void test_memory_that_claims_too_much(void) {
-    T_EQ(0, world_try_collect("much.hwt", HW_COLLECT_MOST_BYTES)); /* that much is taken */
+    T_EQ(0, world_try_collect("much.hwt", HW_COLLECT_MOST_BYTES)); /* this much is accepted */
     T_EQ(0, hw_trace_stop());
     the_one();
     int memory = collected[0].memory, file = collected[0].file;
@@ -327,8 +332,8 @@ static void test_memory_that_claims_too_much(void) {
     collect_forget();
 }
 
-/* A hostile process: whatever it writes into its memory, at any time, nothing outside of it and of
- * the file is touched (the address sanitizer sees to it), and the collector comes to an end. */
+/* A hostile process may write anything into its memory at any time. Nothing outside of the memory
+ * and the file is touched (the address sanitizer checks that), and the collector finishes. */
 static void test_hostile_memory(void) {
     uint64_t random = 1234567890123456789ULL;
     for (int i = 0; i < 300; i++) {

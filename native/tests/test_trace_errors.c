@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What a start that fails leaves behind, which is nothing; and odd ways to use a session. */
+/* A start that fails leaves nothing behind; and unusual ways to use a session. */
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -10,7 +10,7 @@
 
 static int start(const char *name) { return world_try_start(name, WORLD_MAX_BYTES, false); }
 
-/* There is no session and no hook, and no descriptor more than before. */
+/* Checks that there is no session, no hook, and no additional descriptor. */
 static void check_nothing(int fds) {
     T_EQ(0, hw_trace_active());
     T_EQ(-ESRCH, hw_trace_stop());
@@ -42,7 +42,7 @@ static void test_start_twice(void) {
     T_EQ(before, count_fds());
 }
 
-/* Where nobody listens there is no session; the program goes on without. */
+/* Without a listening collector there is no session, and the program goes on without one. */
 static void test_no_collector(void) {
     int fds = count_fds();
     struct hw_trace_options options = world_options(world_path("nobody"));
@@ -54,7 +54,7 @@ static void test_no_collector(void) {
     check_nothing(fds);
 }
 
-/* A collector whose queue is full is not waited for. */
+/* The process does not wait for a collector whose queue is full. */
 static void test_collector_does_not_answer(void) {
     struct hw_trace_options options = world_options(collect_listen(world_path("busy.hwt")));
     T_EQ(0, listen(collect_listener, 0));
@@ -71,7 +71,7 @@ static void test_collector_does_not_answer(void) {
     collect_forget();
 }
 
-/* A socket's path has a length. */
+/* A socket's path has a maximal length. */
 static void test_long_door(void) {
     int fds = count_fds();
     char path[HW__DOOR_BYTES + 1];
@@ -82,7 +82,7 @@ static void test_long_door(void) {
     check_nothing(fds);
 }
 
-/* After errors, and sessions without end, all works as the first time. */
+/* After errors, and after sessions without an end, everything works as it did the first time. */
 static void test_again_and_again(void) {
     int fds = count_fds();
     for (int i = 0; i < 5; i++) {
@@ -102,7 +102,7 @@ static void test_again_and_again(void) {
     check_nothing(fds);
 }
 
-/* Without a session, what may be called does nothing. */
+/* Without a session, the functions that may be called do nothing. */
 static void test_calls_without_a_session(void) {
     int64_t hold_ns = 1, wait_ns = 1;
     hw_trace_name(gettid(), "nobody");
@@ -112,7 +112,7 @@ static void test_calls_without_a_session(void) {
     T_EQ(0, hw_trace_active());
 }
 
-/* Texts that are too long for the header are cut, and end there. */
+/* Texts that are too long for the header are cut, and are terminated. */
 static void test_long_texts(void) {
     static char text[4000];
     memset(text, 'a', sizeof text - 1);
@@ -128,8 +128,9 @@ static void test_long_texts(void) {
     trace_close(&trace);
 }
 
-/* A limit on the size of files is one of memory files, too: less memory then; too small a limit is
- * an error, and never the signal. In a child, as a limit cannot be raised again by all. */
+/* A limit on the size of files applies to memory files, too. There is less memory then; a limit
+ * that is too small is an error, and never the signal. The test runs in a child, because not
+ * everyone can raise a limit again. */
 static void with_small_limit(void) {
     struct rlimit limit = {16 << 20, 16 << 20};
     T_EQ(0, setrlimit(RLIMIT_FSIZE, &limit));
@@ -152,7 +153,8 @@ static void with_small_limit(void) {
 
 static void test_limit_of_file_size(void) { world_wait(world_fork(with_small_limit)); }
 
-/* A process that exits with a session on has an end in its file, though nobody stopped it. */
+/* A process that exits during a session has an end in its file, although nothing stopped the
+ * session. */
 static void exit_in_session(void) {
     struct hw_trace_options options = world_options(collect_door);
     T_EQ(0, hw_trace_start(&options));
@@ -169,7 +171,7 @@ static void test_exit(void) {
     trace_close(&trace);
 }
 
-/* Another program in the same process ends the session without a word; what was written stays. */
+/* exec() of another program ends the session without notice; what was written stays. */
 static void exec_in_session(void) {
     struct hw_trace_options options = world_options(collect_door);
     T_EQ(0, hw_trace_start(&options));

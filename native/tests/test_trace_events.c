@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-/* What is recorded of a GIL is exactly what its threads did. */
+/* The events of a GIL are exactly what its threads did. */
 #include "gil_world.h"
 #include "trace_file.h"
 
 #define WORKERS 6
 #define ROUNDS 300
 
-/* The slot of the calling thread in the session that runs. */
+/* Returns the calling thread's slot in the current session. */
 static const struct hw__slot *own_slot(void) {
     for (uint32_t i = 0; i < HW__MAX_THREADS; i++) {
         if (hw__session.slots[i].tid == gettid() && hw__session.slots[i].state != HW__SLOT_FREE) {
@@ -16,7 +16,7 @@ static const struct hw__slot *own_slot(void) {
     return NULL;
 }
 
-/* One thread: every event is known beforehand, and in which order. */
+/* One thread: every event and their order are known beforehand. */
 static void test_one_thread(void) {
     world_start("one.hwt");
     for (int i = 0; i < 3; i++) {
@@ -43,11 +43,11 @@ static void test_one_thread(void) {
     trace_close(&trace);
 }
 
-/* What the file tells of the process. */
+/* The file's header describes the process. */
 static void test_header(void) {
     world_start("header.hwt");
     T_EQ(1, hw_trace_active());
-    T_EQ(0, strcmp("", hw_trace_path())); /* nobody collects */
+    T_EQ(0, strcmp("", hw_trace_path())); /* there is no collector */
     T_EQ(0, hw_trace_stop());
     T_EQ(0, hw_trace_active());
     struct trace trace = trace_open(world_path("header.hwt"));
@@ -61,13 +61,14 @@ static void test_header(void) {
     T_EQ(0, memcmp("python\0app.py", header->command, sizeof "python\0app.py"));
     T_EQ(0, strcmp("/usr/bin/python", header->executable));
     T_EQ(0, strcmp("app.py", header->program));
-    T_EQ(1, header->chunks_taken - (trace.meta_count > 0)); /* one of events, one of the GIL */
+    /* one chunk of events, and one of the GIL */
+    T_EQ(1, header->chunks_taken - (trace.meta_count > 0));
     T_EQ(header->chunks_offset + header->chunks_taken * HW__CHUNK_BYTES, trace.size);
     trace_close(&trace);
 }
 
-/* Many threads that fight for the GIL: all they have counted themselves is in the file, no more and
- * no less; one holds at a time (trace_open()); and the slots say the same. */
+/* Many threads contend for the GIL. The file has everything that they counted themselves, no more
+ * and no less; one thread holds at a time (trace_open() checks that); and the slots agree. */
 static void test_threads_fight(void) {
     struct world_worker workers[WORKERS];
     memset(workers, 0, sizeof workers);
@@ -93,14 +94,16 @@ static void test_threads_fight(void) {
     T_EQ(dropped, trace.kinds[HW__RELEASE]);
     T_EQ(WORKERS, trace.kinds[HW__EXIT]);
     T_EQ(trace.kinds[HW__WAIT], trace.sums.waits);
-    T_TRUE(trace.sums.forced >= (uint64_t)forced); /* one may be asked just as it lets go anyway */
+    /* a request may come just as a thread releases anyway */
+    T_TRUE(trace.sums.forced >= (uint64_t)forced);
     T_TRUE(trace.sums.forced <= trace.kinds[HW__REQUEST]);
     T_EQ(0, trace.kinds[HW__INTERVAL]);
     trace_check_slots(&trace);
     trace_close(&trace);
 }
 
-/* A holder that does not let go is asked to, by the one that waits; its release says so. */
+/* A waiter makes a request to a holder that does not release, and the event of the release has the
+ * flag FORCED. */
 static void test_forced(void) {
     world_start("forced.hwt");
     struct world_worker worker = {.gil = fake_main_gil(), .rounds = 1};
@@ -116,11 +119,12 @@ static void test_forced(void) {
     bool found = false;
     for (size_t i = 0; i < trace.event_count; i++) {
         const struct hw__event *event = &trace.events[i].event;
-        if (event->kind == HW__REQUEST) { /* an interval later; a tick may be read a little early */
+        /* an interval later; the counter may be read a little early */
+        if (event->kind == HW__REQUEST) {
             T_TRUE(event->time_ns > before_ns + FAKE_INTERVAL_US * 999);
         }
         if (!found && trace.events[i].serial == 1 && event->kind == HW__RELEASE) {
-            T_EQ(HW__FORCED, event->flags & HW__FORCED); /* of the main thread's, the first */
+            T_EQ(HW__FORCED, event->flags & HW__FORCED); /* the main thread's first release */
             found = true;
         }
     }
@@ -136,10 +140,10 @@ static int64_t thread_cpu_ns(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Of the time between two holds it is told how much of it the thread was running: between what its
- * own clocks say from inside and from outside of the recorder's. */
+/* For the time between two holds, an event tells how much of it the thread was running. It must lie
+ * between the readings of the thread's own clocks inside and outside of the recorder's. */
 static void test_computing_is_told_from_waiting(void) {
-    enum { ROUNDS_AWAY = 8 }; /* fewer than are looked at after a pause */
+    enum { ROUNDS_AWAY = 8 }; /* fewer than are measured after a pause */
     double least[ROUNDS_AWAY], most[ROUNDS_AWAY];
     world_start("away.hwt");
     for (int i = 0; i < ROUNDS_AWAY; i++) {
@@ -178,7 +182,7 @@ static void test_computing_is_told_from_waiting(void) {
     trace_close(&trace);
 }
 
-/* A collector that asks the system itself for CPU times is not told any. */
+/* A collector that reads CPU times from the system itself gets none in the events. */
 static void test_who_watches_is_told_no_cpu_times(void) {
     const int64_t least_ns[HW_HOMES] = {0};
     world_collect("watched.hwt");
@@ -198,7 +202,8 @@ static void test_who_watches_is_told_no_cpu_times(void) {
     trace_close(&trace);
 }
 
-/* Who lets go again and again is looked at now and then, and who is back at once is not told of. */
+/* For a thread that releases again and again, the CPU time is read only now and then, and is not
+ * recorded if the thread is back at once. */
 static void test_of_many_times_away_few_are_looked_at(void) {
     world_start("few.hwt");
     int64_t begin_ns = hw_now_ns();
@@ -221,12 +226,12 @@ static void test_of_many_times_away_few_are_looked_at(void) {
         told += event->kind == HW__ACQUIRE && event->flags >> HW__RAN_SHIFT != 0;
     }
     T_TRUE(told >= 1 && told <= 17 + length_ns / 1000000);
-    T_TRUE(told <= rounds); /* those that were away for long */
+    T_TRUE(told <= rounds); /* at most those that were away for long */
     trace_close(&trace);
 }
 
-/* Of many that wait for one hold, each asking again and again, the first request is told, and no
- * other. */
+/* Many threads wait for one hold and make requests again and again. The first request is recorded,
+ * and no other. */
 static void test_a_hold_is_asked_once(void) {
     struct world_worker workers[WORKERS];
     memset(workers, 0, sizeof workers);
@@ -238,7 +243,7 @@ static void test_a_hold_is_asked_once(void) {
         world_go(&workers[i]);
     }
     while (atomic_load(&fake_main_gil()->asked) < asked + 3L * WORKERS) {
-        sched_yield(); /* with the GIL */
+        sched_yield(); /* while this thread holds the GIL */
     }
     for (int i = 0; i < WORKERS; i++) {
         world_join(workers[i].thread);
@@ -263,7 +268,7 @@ static void test_a_hold_is_asked_once(void) {
     trace_close(&trace);
 }
 
-/* A new switch interval is told with the next acquire. */
+/* A new switch interval is recorded with the next acquire. */
 static void test_interval_changes(void) {
     world_start("interval.hwt");
     world_yield();
@@ -286,8 +291,8 @@ static void test_interval_changes(void) {
     trace_close(&trace);
 }
 
-/* A thread that asks for its times after all it does; they grow as they should, and in the end are
- * what its slot says. */
+/* A thread reads its times after each thing that it does. They grow as they should, and in the end
+ * they agree with its slot. */
 static void *ask_for_times(void *argument) {
     struct fake_state *me = fake_state_new(fake_main_gil());
     int64_t hold_ns = 0, wait_ns = 0, hold_before = 0, wait_before = 0, begin = hw_now_ns();
@@ -318,8 +323,8 @@ static void *ask_for_times(void *argument) {
     return argument;
 }
 
-/* The longest hold since the last time it was asked, of the hold that goes on as well; then it
- * begins anew. */
+/* The longest hold since the last call, which includes the hold that goes on. Each call starts a
+ * new period. */
 static void test_longest_since_asked(void) {
     world_start("longest.hwt");
     int64_t hold_ns, wait_ns, asked;
@@ -328,7 +333,7 @@ static void test_longest_since_asked(void) {
     T_EQ(0, hw_gil_longest(&hold_ns, &wait_ns));
     T_TRUE(hold_ns >= 3000000);
     T_EQ(0, wait_ns);
-    for (int i = 0; i < 2; i++) { /* what was before is forgotten */
+    for (int i = 0; i < 2; i++) { /* earlier holds are forgotten */
         int64_t before = asked;
         world_yield();
         world_yield();
@@ -363,7 +368,7 @@ static void test_times(void) {
     trace_close(&trace);
 }
 
-/* A session in memory keeps the counters and nothing else, and nothing is left of it. */
+/* A session in memory keeps the counters and nothing else, and leaves nothing behind. */
 static void test_in_memory(void) {
     check_times("");
     world_start("");
@@ -379,7 +384,7 @@ static void test_in_memory(void) {
     T_EQ(0, hw__session.header->chunk_count);
     T_EQ(0, hw__session.header->dropped_events);
     T_EQ(HW__GIL_ENABLED | HW__COUNTERS_ONLY, hw__session.header->flags);
-    /* Another process finds it by the descriptor. */
+    /* Another process can read the memory through the descriptor. */
     collect_memory(world_path("counters.hwt"), hw__session.fd);
     struct trace trace = trace_open(world_path("counters.hwt"));
     T_EQ(0, trace.event_count);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* A process that forks: each child writes a file of its own, and none touches another's. */
+/* A process that forks: each child writes its own file, and none touches another's. */
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -18,7 +18,7 @@ static const char *child_name(const char *stem, pid_t pid) {
 
 static bool exists(const char *name) { return access(world_path(name), F_OK) == 0; }
 
-/* A fork of which the interpreter's child does not know yet: no event has come. */
+/* Forks a child whose interpreter does not know of the fork yet: there has been no event. */
 static pid_t raw_fork(void (*child)(void)) {
     pid_t pid = fork();
     T_TRUE(pid >= 0);
@@ -31,7 +31,7 @@ static pid_t raw_fork(void (*child)(void)) {
 }
 
 static void yield_and_stop(void) {
-    T_EQ(1, world_mapped_memories()); /* its own; the parent's is out of reach */
+    T_EQ(1, world_mapped_memories()); /* its own; the parent's is not mapped in the child */
     for (int i = 0; i < YIELDS; i++) {
         world_yield();
     }
@@ -40,7 +40,7 @@ static void yield_and_stop(void) {
     T_EQ(-ESRCH, hw_trace_stop());
 }
 
-/* The file of a child that yielded so often, and of its one thread. */
+/* Checks the file of a child that yielded YIELDS times, and of its one thread. */
 static void check_child(const char *name, pid_t pid, pid_t parent, bool ended) {
     struct trace trace = trace_open(world_path(name));
     T_EQ(pid, trace.header->pid);
@@ -63,8 +63,8 @@ static void check_child(const char *name, pid_t pid, pid_t parent, bool ended) {
 
 static void remove_hooks(void) { T_EQ(0, hw__hooks_remove(HW__FOR_TRACE)); }
 
-/* A child in which a thread of its parent's had just begun to take a hook out, or to put it back:
- * it can do so itself. */
+/* A thread of the parent had just begun to remove a hook, or to install it again, when the child
+ * was forked. The child can still do so itself. */
 static void test_fork_while_hooks_change(void) {
     world_start("change.hwt");
     T_TRUE(hw__hooks_try_change());
@@ -74,7 +74,8 @@ static void test_fork_while_hooks_change(void) {
     T_EQ(0, hw_trace_stop());
 }
 
-/* A child begins with its taking of the GIL; the parent's file has the parent's events alone. */
+/* A child's file begins with its acquire of the GIL; the parent's file has only the parent's
+ * events. */
 static void test_child(void) {
     world_collect("app.hwt");
     world_yield();
@@ -106,7 +107,7 @@ static void yield_and_exit(void) {
     exit(0);
 }
 
-/* A child that ends by _exit() leaves its file without an end; one that ends by exit() with it. */
+/* The file of a child that ends by _exit() has no end; the file of one that ends by exit() has. */
 static void test_ways_to_end(void) {
     world_collect("app.hwt");
     pid_t quits = world_fork(yield_and_quit);
@@ -116,7 +117,7 @@ static void test_ways_to_end(void) {
     check_child(child_name("app", quits), quits, getpid(), false);
     check_child(child_name("app", exits), exits, getpid(), true);
     struct trace trace = trace_open(world_path("app.hwt"));
-    T_EQ(0, trace.header->end_ns); /* the parent's goes on */
+    T_EQ(0, trace.header->end_ns); /* the parent's session goes on */
     trace_close(&trace);
     T_EQ(0, hw_trace_stop());
     T_EQ(0, unlink(world_path("app.hwt")));
@@ -134,8 +135,8 @@ static void only_stop(void) {
 
 static void only_exit(void) { exit(0); }
 
-/* A child that only runs another program, or exits, or stops before it had an event, leaves no
- * file; nor does it end its parent's. */
+/* A child that only runs another program, or exits, or stops before its first event, leaves no
+ * file, and does not end its parent's. */
 static void test_child_without_events(void) {
     void (*children[])(void) = {only_exec, only_stop, only_exit};
     world_collect("app.hwt");
@@ -153,7 +154,7 @@ static void test_child_without_events(void) {
     T_EQ(0, unlink(world_path("app.hwt")));
 }
 
-static int to_parent[2]; /* a pipe: a grandchild's pid */
+static int to_parent[2]; /* a pipe for a grandchild's pid */
 
 static void grandchild(void) {
     pid_t pid = getpid();
@@ -194,8 +195,8 @@ static void start_again(void) {
     T_TRUE(exists(child_name("other", pid)));
 }
 
-/* A child that ends its session and starts another one: its children's files are named after that.
- */
+/* A child ends its session and starts another one: the files of its own children are named after
+ * that session. */
 static void test_child_with_a_session_of_its_own(void) {
     world_collect("app.hwt");
     world_wait(world_fork(start_again));
@@ -211,13 +212,13 @@ static void lose_collector(void) {
     T_EQ(-ESRCH, hw_gil_times(&hold_ns, &wait_ns));
     world_yield();
     T_EQ(-ESRCH, hw_trace_stop());
-    world_start("new.hwt"); /* and then one is possible */
+    world_start("new.hwt"); /* a new session is possible then */
     world_yield();
     T_EQ(0, hw_trace_stop());
 }
 
-/* A child that cannot reach the collector goes on without, its parent with its own session; and it
- * is counted. */
+/* A child that cannot reach the collector goes on without a session and is counted; its parent goes
+ * on with its own session. */
 static void test_no_collector_to_be_had(void) {
     world_collect("lost.hwt");
     world_wait(raw_fork(lose_collector));
@@ -235,7 +236,7 @@ static void not_recorded(void) {
     T_EQ(-ESRCH, hw_trace_stop());
 }
 
-/* A session that nobody collects is its process's alone. */
+/* A session without a collector is its process's alone. */
 static void test_not_collected(void) {
     world_start("alone.hwt");
     world_wait(world_fork(not_recorded));
@@ -264,7 +265,7 @@ static void in_memory(void) {
     T_EQ(0, hw_trace_stop());
 }
 
-/* Of a session in memory, the child has one of its own. */
+/* If the session is in memory, the child gets its own. */
 static void test_in_memory(void) {
     world_start("");
     parents_memory = memory_inode();
@@ -303,8 +304,8 @@ static void test_child_with_threads(void) {
     T_EQ(0, unlink(world_path("app.hwt")));
 }
 
-/* Forks while other threads are in the middle of writing, with two GILs: nothing of theirs is in
- * the children, and nothing is missing in the parent. */
+/* The process forks while other threads are recording, at two GILs. The children have none of those
+ * threads' events, and the parent misses none. */
 static void test_fork_while_threads_record(void) {
     enum { FORKS = 8, WORKERS = 3 };
     static struct fake_gil own;
@@ -314,7 +315,7 @@ static void test_fork_while_threads_record(void) {
     fake_gil_init(&own);
     memset(workers, 0, sizeof workers);
     world_collect("app.hwt");
-    /* All of the memory is theirs, as the collector would say: they record as long as it takes. */
+    /* The collector would give them all of the memory: they record as long as it takes. */
     atomic_store(&hw__session.control->limit, hw__session.chunk_count);
     for (int i = 0; i < WORKERS; i++) {
         workers[i].gil = i == 0 ? &own : fake_main_gil();
@@ -347,7 +348,7 @@ static void test_fork_while_threads_record(void) {
     T_EQ(0, unlink(world_path("app.hwt")));
 }
 
-static atomic_int locked; /* 1: the other thread has the mutex; 2: it may go */
+static atomic_int locked; /* 1: the other thread holds the mutex; 2: it may unlock it */
 
 static void *lock_other_mutex(void *argument) {
     T_EQ(0, pthread_mutex_lock(argument));
@@ -359,8 +360,8 @@ static void *lock_other_mutex(void *argument) {
     return NULL;
 }
 
-/* A fork while a thread of another interpreter is in the middle of its own GIL: the mutex stays
- * locked in the child for ever, and the child's session does not wait for it. */
+/* The process forks while a thread of another interpreter has its own GIL's mutex locked. The mutex
+ * stays locked in the child for ever, and the child's session does not wait for it. */
 static void test_fork_while_another_gil_is_locked(void) {
     static struct fake_gil own;
     fake_gil_init(&own);
@@ -383,7 +384,7 @@ static void test_fork_while_another_gil_is_locked(void) {
     fake_gil_destroy(&own);
 }
 
-/* What another library does before a fork: it ends a thread of its own, and waits for it. */
+/* Another library's handler before a fork: it ends a thread of its own, and waits for it. */
 static struct world_worker *ended_before_fork;
 
 static void *name_itself(void *unused) {
@@ -404,7 +405,8 @@ static void prepare_of_another_library(void) {
 
 static void do_nothing(void) {}
 
-/* Our handler, which came later, runs before that one, and has the registry's lock meanwhile. */
+/* Our handler was registered later, so it runs before that one, and has the registry's lock
+ * meanwhile. */
 static void test_fork_beside_a_library_that_ends_its_thread(void) {
     atomic_bool stop = false;
     struct world_worker worker = {.gil = fake_main_gil(), .stop = &stop};
@@ -428,7 +430,7 @@ static void test_fork_beside_a_library_that_ends_its_thread(void) {
     T_EQ(0, unlink(world_path("beside.hwt")));
 }
 
-/* The program has closed all descriptors, and has a file of its own where ours was. */
+/* The program has closed all descriptors, and has a file of its own under the number of ours. */
 static int file_of_the_program;
 
 static void keep_the_file(void) {
@@ -453,7 +455,8 @@ static void test_a_descriptor_that_is_the_program_s_by_now(void) {
 
 int main(void) {
     t_start();
-    T_EQ(0, pthread_atfork(prepare_of_another_library, NULL, NULL)); /* before ours */
+    /* registered before our handler */
+    T_EQ(0, pthread_atfork(prepare_of_another_library, NULL, NULL));
     world_begin();
     world_enter();
     T_RUN(test_child);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-/* Laps of event loops and of pools' threads, as they are told from events. */
+/* Laps of event loops and of pools' threads, as derived from events. */
 #include "t.h"
 #include "trace/format.h"
 #include "trace/laps.h"
 
 #define MS 1000000
-#define POLL 7  /* a loop's stack */
-#define QUEUE 8 /* a pool's */
+#define POLL 7  /* the stack of a loop that polls */
+#define QUEUE 8 /* the stack of a pool's thread at its queue */
 #define SEND 9  /* neither */
 
 static struct hw__laps *laps;
@@ -18,7 +18,7 @@ static void begin(void) {
     laps = hw__laps_new(least_ns);
     T_TRUE(laps != NULL);
     count = told = 0;
-    /* Each stack is told once, and is no home before it is settled. */
+    /* Each stack is reported once, and is no home before it is settled. */
     const struct hw__event seen[] = {{1, POLL, HW__RELEASE, 0, 0},
                                      {2, QUEUE, HW__RELEASE, 0, 0},
                                      {3, SEND, HW__HOLD, 0, 1},
@@ -45,7 +45,8 @@ static struct hw_laps told_at(int64_t now_ms) {
     return found;
 }
 
-/* From the event after a poll to the next poll, whatever the thread lets go for in between. */
+/* A lap lasts from the event after a poll to the next poll, whatever the thread releases the GIL
+ * for in between. */
 static void test_a_late_loop(void) {
     begin();
     event(10, HW__RELEASE, POLL, 0);
@@ -71,7 +72,7 @@ static void test_a_late_loop(void) {
     hw__laps_free(laps);
 }
 
-/* One that goes on is open, though its chunk is looked at again and again. */
+/* A lap that goes on is open, even if its chunk is read again and again. */
 static void test_an_open_lap(void) {
     begin();
     event(10, HW__RELEASE, POLL, 0);
@@ -79,7 +80,7 @@ static void test_an_open_lap(void) {
     T_EQ(0, told_at(119).open[HW_HOME_LOOP]);
     T_EQ(1, told_at(120).open[HW_HOME_LOOP]);
     T_EQ(1, told_at(500).open[HW_HOME_LOOP]);
-    /* The ACQUIRE becomes a HOLD in place: at home. */
+    /* The ACQUIRE becomes a HOLD in place: the loop is at home. */
     events[count - 1].kind = HW__HOLD;
     events[count - 1].value = POLL;
     events[count - 1].flags = 50;
@@ -89,7 +90,8 @@ static void test_an_open_lap(void) {
     hw__laps_free(laps);
 }
 
-/* Who is asked to let go is at no home, wherever that is; nor does another GIL's event count. */
+/* A release after a request does not bring a thread home, at whatever stack; nor does an event of
+ * another GIL. */
 static void test_what_is_no_way_home(void) {
     begin();
     event(10, HW__RELEASE, POLL, 0);
@@ -105,7 +107,7 @@ static void test_what_is_no_way_home(void) {
     hw__laps_free(laps);
 }
 
-/* A thread that was last seen at a stack which is settled only now is at home there, or has left
+/* A thread was last seen at a stack that is settled only now: it is at home there, or has left
  * it. */
 static void test_settled_late(void) {
     int64_t least_ns[HW_HOMES] = {[HW_HOME_LOOP] = 100 * MS, [HW_HOME_POOL] = 200 * MS};
@@ -134,7 +136,7 @@ static void test_settled_late(void) {
     }
 }
 
-/* A pool's thread that was at its queue when the recording began: its first work counts. */
+/* A pool's thread was at its queue when the recording began: its first work counts. */
 static void test_a_pool(void) {
     begin();
     event(10, HW__ACQUIRE, 0, 0);
@@ -149,7 +151,7 @@ static void test_a_pool(void) {
     hw__laps_free(laps);
 }
 
-/* Whatever numbers a hostile process makes up, nothing is written elsewhere. */
+/* A hostile process may make up any numbers: no write goes out of bounds. */
 static void test_made_up_numbers(void) {
     begin();
     uint64_t random = 1;
@@ -179,7 +181,7 @@ static void test_made_up_numbers(void) {
     hw__laps_free(laps);
 }
 
-/* Which threads have a loop, and whether it is in its poll. */
+/* Which threads have a loop, and whether the loop is in its poll. */
 static void test_who_loops(void) {
     begin();
     bool at_home = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* A lease: what it is for lasts as long as somebody puts its end off, and not longer; for a
- * recording and for a policy, whoever is in the middle of what. */
+/* A lease: a recording or a policy lasts as long as the other side extends its lease, and no
+ * longer, whatever the threads are doing when it ends. */
 #include "base/lease.h"
 #include "gil_world.h"
 #include "headway/schedule.h"
@@ -18,7 +18,7 @@
 static struct hw__lease *const trace_lease = &hw__leases[HW__LEASE_TRACE];
 static struct hw__lease *const policy_lease = &hw__leases[HW__LEASE_SCHEDULE];
 
-/* What the other side does with the descriptor that it gets. */
+/* Maps the page, as the other side does with the descriptor that it gets. */
 static struct hw__lease_page *taken(int fd) {
     T_TRUE(fd >= 0);
     void *page =
@@ -30,13 +30,13 @@ static struct hw__lease_page *taken(int fd) {
 }
 
 static void test_a_lease(void) {
-    T_TRUE(!hw__lease_over(trace_lease, INT64_MAX)); /* there is none */
+    T_TRUE(!hw__lease_over(trace_lease, INT64_MAX)); /* there is no lease */
     struct hw__lease_page *page = taken(hw__lease_begin(trace_lease, 1000 * MS));
     int64_t until = atomic_load(&page->until_ns);
     T_TRUE(until >= atomic_load(&page->now_ns) + 1000 * MS);
     T_TRUE(!hw__lease_over(trace_lease, until - 1));
     T_TRUE(hw__lease_over(trace_lease, until));
-    atomic_store(&page->until_ns, until + 5 * MS); /* from the other side */
+    atomic_store(&page->until_ns, until + 5 * MS); /* written by the other side */
     T_TRUE(!hw__lease_over(trace_lease, until));
     hw__lease_expire(trace_lease, HW__LEASE_EXPIRED);
     T_TRUE(hw__lease_over(trace_lease, 0)); /* for good */
@@ -45,11 +45,11 @@ static void test_a_lease(void) {
     T_TRUE(hw__lease_over(trace_lease, 0));
     hw__lease_end(trace_lease);
     T_TRUE(!hw__lease_over(trace_lease, INT64_MAX));
-    T_EQ(HW__LEASE_EXPIRED, atomic_load(&page->ended)); /* why it ended first */
+    T_EQ(HW__LEASE_EXPIRED, atomic_load(&page->ended)); /* the first reason for its end */
 }
 
-/* The next one takes the place of the last, whose holder is told and has no say any more. */
-/* A limit of the process's files is for the page, too; to go beyond it would be a signal. */
+/* The process's limit on the size of files applies to the page, too; to exceed it would raise a
+ * signal. */
 static void test_a_limit_of_files(void) {
     pid_t pid = fork();
     T_TRUE(pid >= 0);
@@ -64,6 +64,7 @@ static void test_a_limit_of_files(void) {
     T_EQ(7, WEXITSTATUS(status));
 }
 
+/* The next lease replaces the last one, whose holder is told and has no say any more. */
 static void test_one_after_the_other(void) {
     struct hw__lease_page *first = taken(hw__lease_begin(trace_lease, 1000 * MS));
     struct hw__lease_page *second = taken(hw__lease_begin(trace_lease, 1000 * MS));
@@ -96,8 +97,8 @@ static void end_workers(void) {
     }
 }
 
-/* The time comes while threads are in the hooks: nothing is recorded any more, the program goes on,
- * and the next recording begins as ever. */
+/* The lease ends while threads are in the hooks: nothing is recorded any more, the program goes on,
+ * and the next recording begins as usual. */
 static void test_a_recording_ends(void) {
     struct hw__lease_page *page = taken(hw__lease_begin(trace_lease, 3600 * 1000 * MS));
     world_start("leased.hwt");
@@ -124,7 +125,7 @@ static void test_a_recording_ends(void) {
     trace_close(&trace);
 }
 
-/* Likewise under a policy; all that sleep in its queue are let go. */
+/* The same under a policy; all threads that sleep in its queue are woken. */
 static void test_a_policy_ends(void) {
     char problem[300];
     for (int i = 0; hw_policy_at(i) != NULL; i++) {
@@ -142,7 +143,8 @@ static void test_a_policy_ends(void) {
             world_await(&workers[j].taken, 3);
         }
         T_TRUE(!atomic_load(&world_record(fake_main_gil())->scheduled));
-        /* What is left of it is no hindrance, and a policy without a lease has no end. */
+        /* The remains of the policy do not get in the way, and a policy without a lease has no
+         * end. */
         T_EQ(0, hw_schedule_start(hw_policy_at(i), "", problem, sizeof problem));
         T_TRUE(!hw__lease_over(policy_lease, INT64_MAX));
         world_await(&workers[0].taken, 3);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-/* The recorder as it is shipped: libheadway.so, loaded at run time, which finds the C library's
- * functions itself and keeps itself loaded. */
+/* The recorder as it is shipped: libheadway.so, loaded at run time. It finds the C library's
+ * functions itself, and keeps itself loaded. */
 #include <link.h>
 
 #include "gil_world.h"
 #include "trace_file.h"
 
-/* What is looked up by name. */
+/* The functions that are looked up by name. */
 static struct {
     void *handle;
     int (*start)(const struct hw_trace_options *);
@@ -30,7 +30,7 @@ static void load(void) {
            library.memory != NULL && library.times != NULL);
 }
 
-/* A session while threads fight, with nothing of ours prepared. */
+/* A session while threads contend, without any preparation by the test. */
 static void test_a_session(void) {
     struct hw_trace_options options = world_options("");
     struct world_worker workers[3];
@@ -62,8 +62,8 @@ static void test_a_session(void) {
     trace_close(&trace);
 }
 
-/* Whoever loaded it lets it go in the middle of a session: its hooks stay in memory, and can be
- * loaded again. */
+/* The library is closed in the middle of a session: its hooks stay in memory, and it can be loaded
+ * again. */
 static void test_closed_in_a_session(void) {
     struct hw_trace_options options = world_options("");
     T_EQ(0, library.start(&options));
@@ -78,7 +78,8 @@ static void test_closed_in_a_session(void) {
     trace_close(&trace);
 }
 
-/* A call that the loader would have to bind first needs more stack than a small thread has left. */
+/* The library is bound when it is loaded. Binding a function at its first call needs more stack
+ * than a small thread has left. */
 static void test_binds_nothing_later(void) {
     struct link_map *map;
     bool now = false;
@@ -92,8 +93,8 @@ static void test_binds_nothing_later(void) {
 int main(void) {
     t_start();
     if (WORLD_TSAN) {
-        /* It passes calls on past the thread sanitizer, which then takes the GIL's mutex for locked
-         * twice: see world_begin(). */
+        /* The library calls the C library past the thread sanitizer, which then believes that the
+         * GIL's mutex is locked twice: see world_begin(). */
         fprintf(stderr, "not with the thread sanitizer\n");
         return 0;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Waits for locks: spins, and parks after them. */
+/* Waits for locks: spins, and the parks that follow them. */
 #include "gil/parking.h"
 #include "gil/spinning.h"
 #include "gil_world.h"
@@ -21,7 +21,7 @@ static struct trace end(const char *name) {
     return trace_open(world_path(name));
 }
 
-/* The wait of a trace that has one: its PARK; the UNPARK follows. */
+/* Returns the PARK of a trace that has one wait; the UNPARK follows it. */
 static const struct hw__event *only_wait(const struct trace *trace) {
     T_EQ(1, trace->kinds[HW__PARK]);
     T_EQ(1, trace->kinds[HW__UNPARK]);
@@ -47,7 +47,7 @@ static void *spin(void *unused) {
     return unused;
 }
 
-/* A spin that got its lock has nothing at its end: the thread's end tells it. */
+/* Nothing marks the end of a spin that got its lock, so the thread's end records the spin. */
 static void test_a_spin_before_the_threads_end(void) {
     pthread_t thread;
     begin("spin.hwt");
@@ -61,8 +61,8 @@ static void test_a_spin_before_the_threads_end(void) {
     trace_close(&trace);
 }
 
-/* The session's end tells it, too; and the yields of one spin are one wait, from the first one's
- * call to the last one's return. */
+/* The session's end records the spin, too. The yields of one spin are one wait, from the call of
+ * the first to the return of the last. */
 static void check_spin(int64_t same_spin_ns, uint64_t waits) {
     int64_t usual_ns = hw__parks_same_spin_ns;
     hw__parks_same_spin_ns = same_spin_ns;
@@ -94,7 +94,7 @@ static void test_a_spin_is_one_wait(void) {
     check_spin(0, SPINS);
 }
 
-/* os.sched_yield(): the thread has let go of its state. */
+/* os.sched_yield(): the thread has detached its state. */
 static void test_a_yield_of_the_programs_own(void) {
     begin("own.hwt");
     void *me = PyEval_SaveThread();
@@ -105,8 +105,8 @@ static void test_a_yield_of_the_programs_own(void) {
     trace_close(&trace);
 }
 
-/* Which register has the lock is learnt from one park, and forgotten for good by another that
- * contradicts it. */
+/* One park teaches which register has the lock; another park that contradicts it makes the recorder
+ * forget this for good. */
 #ifdef __x86_64__
 static uintptr_t told;
 
@@ -115,7 +115,7 @@ static int tell(uintptr_t lock) {
     return 0;
 }
 
-/* Calls the function with the lock's address in rbx, and zero in the other registers that a call
+/* Calls `function` with the lock's address in rbx, and zero in the other registers that a call
  * preserves. */
 int spin_with(uintptr_t lock, uintptr_t function);
 __asm__(".text\n"
@@ -151,7 +151,7 @@ static void test_the_lock_is_learnt(void) {
     spin_with(0x3000, yield);
     T_EQ(0x3000, told);
     hw__spinning_learn(0x3000);
-    /* Two in a row, then one that agrees: still believed. */
+    /* Two wrong ones in a row, then a right one: the register is still believed. */
     for (int rounds = 0; rounds < 2; rounds++) {
         for (int i = 0; i < 2; i++) {
             spin_with(0x4000, yield);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Stacks: what the interpreter's frames say arrives in the file, each once. */
+/* Stacks: the interpreter's frames arrive in the file, each stack once. */
 #include <semaphore.h>
 #include <sys/mman.h>
 
@@ -43,7 +43,7 @@ static void fill_code(struct fake_code *code, int qualname, int first_line) {
 }
 
 /* Makes a stack of `depth` frames, from the outermost: frames[i] runs codes[i] at instruction i.
- * Some have tags, and frames that are no Python lie between. */
+ * Some frames have tags, and frames that are not Python's lie between. */
 static void stand(int depth) {
     static struct fake_frame strange;
     static const char no_code[sizeof(struct fake_code)] = {0};
@@ -83,7 +83,7 @@ static void start(const char *name, int64_t max_bytes) {
     T_EQ(0, world_try_start(name, max_bytes, true));
 }
 
-/* The stacks of all releases of the main thread, in order. */
+/* Fills in the stacks of the main thread's releases, in order, and returns how many there are. */
 static size_t releases(const struct trace *trace, uint32_t *nodes, size_t max) {
     size_t count = 0;
     for (size_t i = 0; i < trace->event_count && count < max; i++) {
@@ -94,7 +94,8 @@ static size_t releases(const struct trace *trace, uint32_t *nodes, size_t max) {
     return count;
 }
 
-/* A stack in the file, from the innermost: codes[first], codes[first - 1] ... of `depth` frames. */
+/* Checks a stack in the file, from the innermost: codes[first], codes[first - 1] ... of `depth`
+ * frames. */
 static void check_stack(const struct trace *trace, uint32_t node, int first, int depth) {
     for (int i = first; i > first - depth; i--) {
         const struct hw__meta_node *found = trace_node(trace, 0, node);
@@ -106,12 +107,12 @@ static void check_stack(const struct trace *trace, uint32_t node, int first, int
     T_EQ(0, node);
 }
 
-/* A str that is no compact one, as instances of subclasses are: its text lies elsewhere, or it has
- * none. Never is what follows the object taken for it. */
+/* A str that is not compact, as instances of subclasses are, has its text elsewhere, or none. The
+ * bytes after the object are never taken for it. */
 static void test_text_elsewhere(void) {
     static const char text[] = "elsewhere.py";
     static const struct {
-        int kind; /* as in the bits */
+        int kind; /* as in the bits of `state` */
         const char *data;
         size_t bytes; /* expected */
     } cases[] = {{1, text, sizeof text - 1}, {1, NULL, 0}, {0, text, 0}, {3, text, 0}};
@@ -138,7 +139,7 @@ static void test_text_elsewhere(void) {
     prepare();
 }
 
-/* Every frame, with its code's names in each kind of string, and its line table. */
+/* Every frame is in the file, with its code's names in each kind of string, and its line table. */
 static void test_a_stack(void) {
     start("stack.hwt", WORLD_MAX_BYTES);
     stand(4);
@@ -171,8 +172,8 @@ static void test_a_stack(void) {
     trace_close(&trace);
 }
 
-/* Equal stacks have the same number and are in the file once; what they share is shared. No frame
- * at all is stack 0. */
+/* Equal stacks have the same number and are in the file once, and their common part is shared. A
+ * stack without frames is stack 0. */
 static void test_same_stack_same_number(void) {
     start("same.hwt", WORLD_MAX_BYTES);
     int depths[] = {3, 3, 5, 2, 5, 0, 3};
@@ -197,7 +198,7 @@ static void test_same_stack_same_number(void) {
     trace_close(&trace);
 }
 
-/* The same where a struct lies between thread state and frame (3.11, 3.12); and hw_trace_walk()
+/* The same where a struct lies between thread state and frame (3.11, 3.12). Also, hw_trace_walk()
  * sees what the recorder sees. */
 static void test_with_a_cframe(void) {
     struct hw_trace_options options = world_options("");
@@ -224,7 +225,7 @@ static void test_with_a_cframe(void) {
     trace_close(&trace);
 }
 
-/* A shim's code, which has the type of code but is none, is passed over. */
+/* A shim's code, which has the type of code but is none, is skipped. */
 static void test_shim(void) {
     struct hw_trace_options options = world_options("");
     options.has_layout = 1;
@@ -253,8 +254,8 @@ static void test_before_the_first_instruction(void) {
     trace_close(&trace);
 }
 
-/* Whatever changes between two releases, calls, lines or what is called, each stack is the one that
- * the frames made, and equal ones have one number. */
+/* Calls, lines, or the called code may change between two releases: each recorded stack is the one
+ * that the frames made, and equal stacks have one number. */
 static void test_any_change(void) {
     enum { STEPS = 3000, DEPTH = 7 };
     static int depths[STEPS], which[STEPS][DEPTH], where[STEPS][DEPTH];
@@ -310,8 +311,8 @@ static void test_any_change(void) {
     trace_close(&trace);
 }
 
-/* A code object that has died, and another one in its place: told apart by any of its parts, also
- * when a frame of the first was the last that was seen there. */
+/* A code object has died, and another one is in its place. They are told apart by any of their
+ * parts, even if a frame of the first was the last one seen there. */
 static void test_code_replaced(void) {
     static struct fake_string other_name, other_file;
     static struct fake_bytes other_table;
@@ -319,13 +320,14 @@ static void test_code_replaced(void) {
     fill_string(&other_file, 0, "other.py", 8);
     fill_bytes(&other_table, 8);
     start("replaced.hwt", WORLD_MAX_BYTES);
-    for (int i = 0; i < 8; i++) { /* by turns the first and another one */
+    for (int i = 0; i < 8; i++) { /* in turn, the first and another one */
         stand(1);
         codes[0].qualname = i == 1 ? &other_name : &qualnames[0];
         codes[0].filename = i == 3 ? &other_file : &filename;
         codes[0].linetable = i == 5 ? &other_table : &linetable;
         codes[0].first_line = i == 7 ? 7 : 100;
-        frames[0].instruction = &codes[0].instructions[i]; /* the first is not there twice */
+        /* a new instruction each time, so that no stack is there twice */
+        frames[0].instruction = &codes[0].instructions[i];
         world_yield();
     }
     codes[0].first_line = 100;
@@ -346,7 +348,8 @@ static void test_code_replaced(void) {
     trace_close(&trace);
 }
 
-/* What is too long is cut: names, in whole characters; a line table is left out. */
+/* Names that are too long are cut, in whole characters; a line table that is too long is left
+ * out. */
 static void test_long(void) {
     static struct fake_string long_name;
     static struct fake_bytes long_table;
@@ -362,7 +365,7 @@ static void test_long(void) {
     start("long.hwt", WORLD_MAX_BYTES);
     stand(1);
     world_yield();
-    long_table.length = 12000; /* fits, but not many into a chunk */
+    long_table.length = 12000; /* fits, but a chunk has room for few of them */
     for (int i = 1; i < 10; i++) {
         stand(i + 1);
         codes[i].linetable = &long_table;
@@ -388,7 +391,7 @@ static void test_long(void) {
     prepare();
 }
 
-/* Of a deep stack the innermost frames are kept, whichever it is from time to time. */
+/* Of a deep stack the innermost frames are kept, even as stacks of different depths alternate. */
 static void test_deep(void) {
     int depths[] = {HW__MAX_DEPTH, HW__MAX_DEPTH + 1, 399, 3, 400};
     start("deep.hwt", WORLD_MAX_BYTES);
@@ -408,7 +411,7 @@ static void test_deep(void) {
     trace_close(&trace);
 }
 
-/* A thread that waits is where it was when it let go. */
+/* A thread that waits is at the place of its last release. */
 static void *wait_somewhere(void *argument) {
     struct fake_state *me = fake_state_new(fake_main_gil());
     static struct fake_frame frame;
@@ -464,8 +467,8 @@ static void test_where_a_thread_waits(void) {
     trace_close(&trace);
 }
 
-/* A GIL that ends and another one in its place, taken by the same thread in the same frame: its
- * stacks are numbered from new tables, and none is lost. */
+/* A GIL ends and another one takes its place, acquired by the same thread in the same frame. The
+ * new GIL's stacks are numbered from new tables, and none is lost. */
 static void test_another_gil_in_its_place(void) {
     static struct fake_gil gil;
     start("place.hwt", WORLD_MAX_BYTES);
@@ -498,11 +501,12 @@ static void test_another_gil_in_its_place(void) {
     trace_close(&trace);
 }
 
-/* A daemon thread that takes the GIL while the interpreter ends has a thread state that is freed:
- * it is not read. The one that ends the interpreter has its stacks to the last. */
+/* A daemon thread that acquires the GIL while the interpreter ends has a thread state that is
+ * freed, which must not be read. The thread that ends the interpreter has its stacks to the
+ * last. */
 struct daemon {
     sem_t let_go, ended;
-    struct fake_state *state; /* alone on a page */
+    struct fake_state *state; /* alone on its page */
 };
 
 static void *run_daemon(void *argument) {
@@ -561,9 +565,9 @@ static void test_the_interpreters_end(void) {
     trace_close(&trace);
 }
 
-/* When the tables of code objects are full, stacks with further ones are unknown and counted, those
- * that are known already go on. Also when it is the same unknown stack again, whose outer frames
- * are known. */
+/* When the table of code objects is full, stacks with further ones are unknown and counted, and
+ * stacks that are known already go on. This also holds when the same unknown stack comes again, and
+ * its outer frames are known. */
 static void test_too_many_codes(void) {
     enum { MANY = 150000 };
     struct fake_code *many = calloc(MANY, sizeof *many);
@@ -611,7 +615,7 @@ static void test_too_many_codes(void) {
     free(many);
 }
 
-/* The same with the table of stacks. */
+/* The same for the table of stacks. */
 static void test_too_many_stacks(void) {
     start("stacks.hwt", WORLD_MAX_BYTES);
     int rounds = 0;
@@ -631,7 +635,7 @@ static void test_too_many_stacks(void) {
     trace_close(&trace);
 }
 
-/* Where there is no chunk left for what stacks are made of, they are unknown, and counted. */
+/* If no chunk is left for the records of stacks, the stacks are unknown, and counted. */
 static void test_no_room_for_stacks(void) {
     start("room.hwt", 4 * HW__CHUNK_BYTES);
     for (int i = 0; i < 3000; i++) {
@@ -647,8 +651,8 @@ static void test_no_room_for_stacks(void) {
     trace_close(&trace);
 }
 
-/* Threads that all change their frames with the GIL held, and nothing else. The thread sanitizer
- * sees each access of theirs and of the recorder. */
+/* Threads all change their frames with the GIL held, and nothing else protects them. The thread
+ * sanitizer sees each access of theirs and of the recorder. */
 static void *change_frames(void *argument) {
     struct fake_state *me = fake_state_new(fake_main_gil());
     struct fake_frame mine[8] = {0};
@@ -660,7 +664,7 @@ static void *change_frames(void *argument) {
             mine[j].instruction = codes[(i + j) % 20].instructions;
             mine[j].previous = j == 0 ? NULL : &mine[j - 1];
         }
-        codes[i % 20].first_line++; /* as if it were another one */
+        codes[i % 20].first_line++; /* as if it were another code object */
         me->frame = depth == 0 ? NULL : &mine[depth - 1];
         fake_check();
         PyEval_SaveThread();

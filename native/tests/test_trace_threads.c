@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Threads come, have names, and go. */
+/* Threads begin, have names, and end. */
 #include <semaphore.h>
 
 #include "gil_world.h"
@@ -8,7 +8,7 @@
 
 static pthread_key_t late_key;
 
-/* How many slots belong to a thread that lives, in the session that runs. */
+/* Returns how many slots of the current session belong to a thread that lives. */
 static int live_slots(void) {
     int count = 0;
     for (uint32_t i = 0; i < HW__MAX_THREADS; i++) {
@@ -17,7 +17,7 @@ static int live_slots(void) {
     return count;
 }
 
-/* Runs a function in a new thread, from its beginning to its end. */
+/* Runs `function` in a new thread, and joins the thread. */
 static void run_thread(void *(*function)(void *), void *argument) {
     pthread_t thread;
     T_EQ(0, pthread_create(&thread, NULL, function, argument));
@@ -30,7 +30,7 @@ static void *take_twice(void *argument) {
     return argument;
 }
 
-/* A thread that ends gives its record back, and closes its chunk; what it counted can be read for a
+/* A thread that ends gives its record back, and closes its chunk; its counts can be read for a
  * while. Thousands of short threads need no more than a few of each. */
 static void test_thousands_of_short_threads(void) {
     enum { MANY = WORLD_TSAN ? 1000 : 5000 };
@@ -46,14 +46,15 @@ static void test_thousands_of_short_threads(void) {
     T_EQ(0, hw_trace_stop());
     struct trace trace = trace_open(world_path("short.hwt"));
     T_EQ(MANY + 1, trace.header->thread_count);
-    /* Of each thread that is not overwritten, the whole of it is there. */
+    /* Each thread that is not overwritten is there as a whole. */
     uint64_t threads = trace.kinds[HW__EXIT];
     T_TRUE(threads > 20 && threads < 32);
     T_TRUE(trace.kinds[HW__ACQUIRE] >= 2 * threads);
     trace_close(&trace);
 }
 
-/* All threads of a session are in its file when there is room for them, the dead included. */
+/* All threads of a session are in its file if there is room for them, including those that have
+ * ended. */
 static void test_all_are_told(void) {
     enum { SOME = 100 };
     world_start("told.hwt");
@@ -80,7 +81,7 @@ static void *name_itself(void *argument) {
     return NULL;
 }
 
-/* Takes the GIL so many times, in a thread that Python has no name for. */
+/* Acquires the GIL *times times, in a thread that has no name in Python. */
 static void *take_unnamed(void *times) {
     struct fake_state *me = fake_state_new(fake_main_gil());
     T_EQ(0, pthread_setname_np(pthread_self(), "by-the-os"));
@@ -88,13 +89,13 @@ static void *take_unnamed(void *times) {
         PyEval_RestoreThread(me);
         PyEval_SaveThread();
     }
-    /* The name that it has when it ends does not matter, if it has been asked for before. */
+    /* The name at the thread's end does not matter if the name has been read before. */
     T_EQ(0, pthread_setname_np(pthread_self(), "at-its-end"));
     fake_state_free(me);
     return NULL;
 }
 
-/* The chunk of a thread, by its serial. */
+/* Returns a chunk of a thread, by the thread's serial. */
 static const struct hw__chunk *chunk_of(const struct trace *trace, uint32_t serial) {
     for (uint32_t i = 0; trace_chunk(trace, i) != NULL; i++) {
         const struct hw__chunk *chunk = trace_chunk(trace, i);
@@ -109,8 +110,8 @@ static const struct hw__chunk *chunk_of(const struct trace *trace, uint32_t seri
 /* A name that is too long for a slot is cut there. */
 #define LONG_NAME "0123456789 123456789 123456789 123456789 123456789 123456789 123456789"
 
-/* A thread has the name that the OS knows until Python gives it another one: in its slot and in its
- * chunks. */
+/* A thread has the name that the OS knows until Python gives it another one, both in its slot and
+ * in its chunks. */
 static void test_names(void) {
     world_start("names.hwt");
     run_thread(name_itself, "Herr M\xc3\xbcller");
@@ -134,7 +135,8 @@ static void test_names(void) {
     trace_close(&trace);
 }
 
-/* The OS is asked for the name of such a thread, after some events or at its end. */
+/* For a thread without a name in Python, the recorder reads the OS's name, after some events or at
+ * the thread's end. */
 static void test_names_by_the_os(void) {
     int once = 1, often = 100;
     world_start("os_names.hwt");
@@ -167,8 +169,8 @@ static void *take_and_wait(void *argument) {
     return NULL;
 }
 
-/* A thread that another one gives a name has it in its slot at once, and a record tells of it,
- * since its chunk began without. */
+/* A thread that gets its name from another one has it in its slot at once. A record gives the name,
+ * too, because the thread's chunk began without one. */
 static void test_named_by_another(void) {
     T_EQ(0, sem_init(&meeting.done, 0, 0));
     T_EQ(0, sem_init(&meeting.go, 0, 0));
@@ -192,8 +194,8 @@ static void test_named_by_another(void) {
     trace_close(&trace);
 }
 
-/* A thread that lived in one session and ends in the next one, without having had an event there,
- * touches nothing of it. */
+/* A thread that lived in one session ends in the next one without an event there, and touches
+ * nothing of that session. */
 static void test_ends_in_another_session(void) {
     pthread_t thread;
     pid_t tid;
@@ -203,12 +205,12 @@ static void test_ends_in_another_session(void) {
     T_EQ(0, sem_wait(&meeting.done));
     PyEval_RestoreThread(me);
     T_EQ(0, hw_trace_stop());
-    sem_post(&meeting.go); /* takes the GIL without a session */
+    sem_post(&meeting.go); /* acquires the GIL without a session */
     world_join(thread);
     world_start("after.hwt");
     T_EQ(0, hw_trace_stop());
 
-    /* And the other way round: it begins without a session. */
+    /* The other way round: the thread begins without a session. */
     T_EQ(0, pthread_create(&thread, NULL, take_and_wait, &tid));
     me = PyEval_SaveThread();
     T_EQ(0, sem_wait(&meeting.done));
@@ -231,12 +233,12 @@ static void test_ends_in_another_session(void) {
     trace_close(&trace);
 }
 
-/* A destructor of others that uses Python after ours: the thread comes to life again in the file,
- * and ends again. */
+/* A destructor of another library uses Python after ours has run: the thread begins again in the
+ * file, and ends again. */
 static void use_late(void *value) {
     static _Thread_local int times;
     if (times++ == 0) {
-        pthread_setspecific(late_key, value); /* once more, when ours has run */
+        pthread_setspecific(late_key, value); /* once more, after ours has run */
     }
     take_twice(NULL);
 }
@@ -261,9 +263,9 @@ static void test_destructors_that_use_python(void) {
     T_EQ(0, pthread_key_delete(late_key));
 }
 
-/* In a process that has used up the first keys for thread-specific data, nobody tells of a thread's
- * end: its record is found to be free when all are in use. In a child of its own, as the key is
- * made once. */
+/* In a process that has used up the first keys for thread-specific data, the recorder is not told
+ * of a thread's end. The thread's record is found to be free when all are in use. The test runs in
+ * a child, because the key is made once. */
 static void without_a_key(void) {
     for (int i = 0; i < 40; i++) {
         pthread_key_t key;
@@ -280,14 +282,14 @@ static void without_a_key(void) {
 
 static void test_without_a_key(void) { world_wait(world_fork(without_a_key)); }
 
-/* A program that limits its address space when it is traced already: of threads for which there are
- * no records none is recorded, until there is room. */
-enum { CROWD = 600, RECORDS = 512 /* that there are at first */ };
+/* A program limits its address space after tracing has begun: threads without a record are not
+ * recorded until there is room. */
+enum { CROWD = 600, RECORDS = 512 /* the records that there are at first */ };
 
 static sem_t crowd_begins[2], crowd_ends, crowd_done;
 
 static void *be_of_crowd(void *argument) {
-    struct fake_state *me = fake_state_new(fake_main_gil()); /* while memory can be had */
+    struct fake_state *me = fake_state_new(fake_main_gil()); /* while there still is memory */
     for (int i = 0; i < 2; i++) {
         sem_wait(&crowd_begins[i]);
         for (int n = 0; n < (i == 0 ? 2 : 1200); n++) {
@@ -328,7 +330,7 @@ static void limited_later(void) {
     crowd_round(&crowd_begins[0]);
     world_limit_address_space(RLIM_INFINITY);
     T_EQ(WORLD_CAN_LIMIT ? RECORDS : CROWD + 1, live_slots());
-    crowd_round(&crowd_begins[1]); /* a thread without a record asks again after 1,000 events */
+    crowd_round(&crowd_begins[1]); /* a thread without a record tries again after 1,000 events */
     T_EQ(CROWD + 1, live_slots());
     for (int i = 0; i < CROWD; i++) {
         sem_post(&crowd_ends);
@@ -349,7 +351,7 @@ int main(void) {
     if (!WORLD_TSAN) {
         T_RUN(test_without_a_key); /* before the key is made; thousands of threads */
     }
-    T_RUN(test_limited_later); /* before there were so many threads */
+    T_RUN(test_limited_later); /* before there have been so many threads */
     T_RUN(test_all_are_told);
     T_RUN(test_names);
     T_RUN(test_names_by_the_os);

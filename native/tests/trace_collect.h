@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The collector of the tests: what was recorded is copied into files when a test looks at them. */
+/* The collector of the tests. It copies what was recorded into files when a test looks at them. */
 #ifndef HEADWAY_TESTS_TRACE_COLLECT_H
 #define HEADWAY_TESTS_TRACE_COLLECT_H
 
@@ -17,23 +17,23 @@
 
 #define COLLECTED 64
 
-/* A memory, and the file that it is copied into. */
+/* A recorder's memory, and the file that it is copied into. */
 struct collected {
     char path[160];
     struct hw_collection *collection;
-    int memory, file; /* `file` is -1 for a memory that is copied as a whole, each time anew */
+    int memory, file; /* `file` is -1 for a memory that is copied as a whole each time */
 };
 
 static struct collected collected[COLLECTED];
 static int collected_count;
 
-static char collect_door[108]; /* the last that was opened */
+static char collect_door[108]; /* the socket that was opened last */
 static char collect_first[160];
 static int collect_listener = -1;
 
 static inline struct collected *collect_add(const char *path) {
     for (int i = 0; i < collected_count; i++) {
-        if (strcmp(collected[i].path, path) == 0) { /* an earlier one of that name */
+        if (strcmp(collected[i].path, path) == 0) { /* an earlier one of that name is replaced */
             if (collected[i].collection != NULL) {
                 hw_collect_close(collected[i].collection);
                 close(collected[i].file);
@@ -49,14 +49,15 @@ static inline struct collected *collect_add(const char *path) {
     return one;
 }
 
-/* The memory of a session that nobody collects. */
+/* Adds the memory of a session that has no collector. */
 static inline void collect_memory(const char *path, int memory) {
     struct collected *one = collect_add(path);
     one->memory = fcntl(memory, F_DUPFD_CLOEXEC, 0);
     T_TRUE(one->memory >= 0);
 }
 
-/* Opens a socket for a first process, whose file is `path`, and its children. Returns its name. */
+/* Opens a socket for a first process, whose file is `path`, and for its children. Returns the name
+ * of the socket. */
 static inline const char *collect_listen(const char *path) {
     if (collect_listener >= 0) {
         close(collect_listener);
@@ -90,7 +91,7 @@ static inline int collect_receive(int caller) {
     return memory;
 }
 
-/* Takes in who has called. */
+/* Receives the memories of the processes that have connected. */
 static inline void collect_answer(void) {
     int caller;
     while (collect_listener >= 0 && (caller = accept(collect_listener, NULL, NULL)) >= 0) {
@@ -112,7 +113,7 @@ static inline void collect_answer(void) {
     }
 }
 
-/* Has all that was recorded up to now in the files. */
+/* Copies everything that has been recorded so far into the files. */
 static inline void collect(void) {
     struct hw_collect_state state;
     collect_answer();
@@ -134,7 +135,7 @@ static inline void collect(void) {
     }
 }
 
-/* Lets go of all. */
+/* Closes all collections, memories and the socket. */
 static inline void collect_forget(void) {
     for (int i = 0; i < collected_count; i++) {
         if (collected[i].collection != NULL) {
@@ -150,7 +151,7 @@ static inline void collect_forget(void) {
     collect_listener = -1;
 }
 
-/* In a forked child: what its parent collects is the parent's. */
+/* Called in a forked child: the parent's collections are not the child's. */
 static inline void collect_after_fork(void) { collect_forget(); }
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Reads a trace file as trace/format.h describes it, apart from the code that writes it, and checks
- * all that holds for every file: also for one of a process that was killed. */
+/* Reads a trace file as trace/format.h describes it, with code that is independent of the writer's.
+ * Checks everything that holds for every file, including the file of a process that was killed. */
 #ifndef HEADWAY_TESTS_TRACE_FILE_H
 #define HEADWAY_TESTS_TRACE_FILE_H
 
@@ -13,12 +13,12 @@
 #include "trace/format.h"
 #include "trace_collect.h"
 
-#define TRACE_KINDS 9 /* event kinds, from 1 */
+#define TRACE_KINDS 9 /* kinds of events, numbered from 1 */
 #define TRACE_GILS 255
 
 struct trace_event {
     struct hw__event event;
-    uint32_t serial; /* of its thread */
+    uint32_t serial; /* of the event's thread */
 };
 
 struct trace_meta {
@@ -26,7 +26,7 @@ struct trace_meta {
     const struct hw__meta *record;
 };
 
-/* What a thread, or all of them, counted by the events. */
+/* The counts of one thread, or of all threads, by the events. */
 struct trace_sums {
     uint64_t holds, hold_ns, waits, wait_ns, forced, worst_hold_ns, worst_wait_ns;
     uint64_t hold_buckets[HW__BUCKETS];
@@ -37,14 +37,15 @@ struct trace {
     size_t size;
     const struct hw__header *header;
     const struct hw__slot *slots;
-    struct trace_event *events; /* by thread, and there as they came */
+    struct trace_event *events; /* by thread, and in order of time within a thread */
     size_t event_count;
-    struct trace_meta *metas; /* by chunk */
+    struct trace_meta *metas; /* in the order of the chunks */
     size_t meta_count;
-    uint64_t kinds[TRACE_KINDS]; /* how many events of each; a HOLD is one ACQUIRE, one RELEASE */
-    uint64_t short_holds;        /* HOLDs */
-    bool complete;               /* no event is lost */
-    struct trace_sums sums;      /* of all threads, in holds and waits that ended */
+    /* events of each kind; a HOLD counts as one ACQUIRE and one RELEASE */
+    uint64_t kinds[TRACE_KINDS];
+    uint64_t short_holds;   /* how many HOLDs */
+    bool complete;          /* no event is lost */
+    struct trace_sums sums; /* of all threads; only holds and waits that ended */
 };
 
 static inline const struct hw__chunk *trace_chunk(const struct trace *trace, uint32_t i) {
@@ -85,8 +86,8 @@ static inline void trace_header(const struct trace *trace) {
     T_TRUE(header->end_ns == 0 || header->end_ns >= header->start_ns);
 }
 
-/* A meta chunk is whole records; codes and nodes come before what refers to them, and their numbers
- * rise. */
+/* Checks a meta chunk: it consists of whole records, codes and nodes come before the records that
+ * refer to them, and their numbers rise. */
 static inline void trace_meta_chunk(struct trace *trace, const struct hw__chunk *chunk,
                                     uint32_t *codes, uint32_t *nodes) {
     const char *at = (const char *)(chunk + 1), *end = at + chunk->used;
@@ -112,7 +113,7 @@ static inline void trace_meta_chunk(struct trace *trace, const struct hw__chunk 
         } else {
             T_TRUE(record->type >= HW__META_GIL && record->type <= HW__META_TYPE);
         }
-        if ((trace->meta_count & (trace->meta_count - 1)) == 0) { /* full: twice as many */
+        if ((trace->meta_count & (trace->meta_count - 1)) == 0) { /* full: double it */
             trace->metas =
                 realloc(trace->metas, (2 * trace->meta_count + 1) * sizeof *trace->metas);
             T_TRUE(trace->metas != NULL);
@@ -134,7 +135,7 @@ static inline void trace_add(struct trace_sums *to, const struct trace_sums *mor
         more->worst_wait_ns > to->worst_wait_ns ? more->worst_wait_ns : to->worst_wait_ns;
 }
 
-/* A wait that began at that time, 0 for none, has ended. */
+/* Counts a wait from `begin_ns`, unless that is 0, to `end_ns`. */
 static inline void trace_waited(struct trace_sums *sums, int64_t begin_ns, int64_t end_ns) {
     if (begin_ns != 0) {
         uint64_t wait = (uint64_t)(end_ns - begin_ns);
@@ -144,13 +145,14 @@ static inline void trace_waited(struct trace_sums *sums, int64_t begin_ns, int64
     }
 }
 
-/* One thread's events, [first, last): times do not go back, it holds and lets go in turn, waits
- * before it holds, and is over after EXIT. */
+/* Checks one thread's events, [first, last): times never decrease, acquires and releases alternate,
+ * a wait comes before its acquire, and nothing follows EXIT. Returns the sums. */
 static inline struct trace_sums trace_thread(const struct trace *trace, size_t first, size_t last) {
     struct trace_sums sums = {0};
     int64_t before = 0, held = 0, waiting = 0;
-    bool sure = trace->complete; /* whether it held at the beginning is known: it did not */
-    bool gaps = trace->header->dropped_events > 0; /* in the middle, too */
+    /* the thread's state is known; at the beginning, it does not hold */
+    bool sure = trace->complete;
+    bool gaps = trace->header->dropped_events > 0; /* events may be missing in the middle, too */
     int64_t parked = 0;
     for (size_t i = first; i < last; i++) {
         const struct hw__event *event = &trace->events[i].event;
@@ -198,13 +200,13 @@ static inline struct trace_sums trace_thread(const struct trace *trace, size_t f
             trace_waited(&sums, event->flags == HW__PARK_LOCK ? 0 : parked, event->time_ns);
             parked = 0;
         }
-        /* What is lost at the front of a thread may be a hold that is under way. */
+        /* Without the oldest events of a thread, a hold may already be under way. */
         sure = !gaps && (sure || event->kind == HW__ACQUIRE || event->kind == HW__RELEASE);
     }
     return sums;
 }
 
-/* All holds that fit one event are one, and no others. */
+/* Checks that every hold that fits one event is stored as one, and no other hold is. */
 static inline void trace_short_holds(const struct trace *trace) {
     uint64_t expected = 0;
     for (size_t i = 1; i < trace->event_count; i++) {
@@ -217,7 +219,7 @@ static inline void trace_short_holds(const struct trace *trace) {
     T_EQ(expected, trace->short_holds);
 }
 
-/* The slot of a thread that lives, or has exited not long ago, says what its events say. */
+/* Checks that the slot of a thread that lives, or exited not long ago, agrees with its events. */
 static inline void trace_slot(const struct trace *trace, uint32_t serial,
                               const struct trace_sums *sums) {
     for (uint32_t i = 0; i < trace->header->slot_count; i++) {
@@ -240,9 +242,9 @@ static inline void trace_slot(const struct trace *trace, uint32_t serial,
     }
 }
 
-/* Each GIL has one holder at a time, over all threads. Nothing is missing in the middle of a thread
- * where only the oldest are lost, but other threads then may reach further back: so only in
- * complete files. */
+/* Checks that each GIL has one holder at a time, over all threads. Only complete files can be
+ * checked: where the oldest events are lost, nothing is missing in the middle of a thread, but one
+ * thread's events may reach further back than another's. */
 static inline void trace_holders(const struct trace *trace) {
     struct trace_event *all = malloc((trace->event_count + 1) * sizeof *all);
     T_TRUE(all != NULL);
@@ -260,7 +262,7 @@ static inline void trace_holders(const struct trace *trace) {
         holder = new_gil ? 0 : holder;
         bool fits = all[i].event.kind == HW__ACQUIRE ? holder == 0 : holder == all[i].serial;
         if (!fits && i + 1 < count && trace_by_time(&all[i], &all[i + 1]) == 0) {
-            struct trace_event later = all[i]; /* the clock did not tell them apart */
+            struct trace_event later = all[i]; /* both have the same time: swap them */
             all[i] = all[i + 1];
             all[i + 1] = later;
         }
@@ -270,7 +272,7 @@ static inline void trace_holders(const struct trace *trace) {
     free(all);
 }
 
-/* Reads a file and checks it. */
+/* Reads a file, checks it, and returns its contents. */
 static inline struct trace trace_open(const char *path) {
     struct trace trace = {0};
     collect();
@@ -282,7 +284,8 @@ static inline struct trace trace_open(const char *path) {
     struct stat file;
     T_EQ(0, fstat(fd, &file));
     trace.size = (size_t)file.st_size;
-    /* Read, not mapped: on a full disk of memory, a hole that is mapped cannot be read. */
+    /* The file is read, not mapped: a hole cannot be read through a mapping if the memory disk is
+     * full. */
     trace.bytes = malloc(trace.size);
     T_TRUE(trace.bytes != NULL);
     for (size_t at = 0; at < trace.size;) {
@@ -382,7 +385,7 @@ static inline struct trace trace_open(const char *path) {
     return trace;
 }
 
-/* What the slots say, of threads that live and of those that have exited. */
+/* Returns the sums of the slots, of threads that live and of those that have exited. */
 static inline struct trace_sums trace_slots(const struct trace *trace) {
     struct trace_sums sums = {0};
     for (uint32_t i = 0; i < trace->header->slot_count; i++) {
@@ -399,7 +402,7 @@ static inline struct trace_sums trace_slots(const struct trace *trace) {
     return sums;
 }
 
-/* The slots add up to what the events say, where no slot had two owners. */
+/* Checks that the slots add up to the sums of the events. No slot may have had two owners. */
 static inline void trace_check_slots(const struct trace *trace) {
     struct trace_sums slots = trace_slots(trace);
     T_EQ(trace->sums.holds, slots.holds);
@@ -411,7 +414,8 @@ static inline void trace_check_slots(const struct trace *trace) {
     T_EQ(trace->sums.worst_wait_ns, slots.worst_wait_ns);
 }
 
-/* How many records of a type there are, for one GIL or (-1) for all; *last is the last one. */
+/* Returns how many records of a type there are, for one GIL or (-1) for all. *last becomes the last
+ * of them. */
 static inline size_t trace_count_meta(const struct trace *trace, int gil, uint32_t type,
                                       const void **last) {
     size_t count = 0;
@@ -427,7 +431,7 @@ static inline size_t trace_count_meta(const struct trace *trace, int gil, uint32
     return count;
 }
 
-/* A code object or a stack by its number. */
+/* Return a code object, or a stack, by its number. */
 static inline const struct hw__meta_code *trace_code(const struct trace *trace, uint32_t gil,
                                                      uint32_t id) {
     for (size_t i = 0; i < trace->meta_count; i++) {

@@ -1,4 +1,4 @@
-"""A headless Chromium, and pages that say nothing on their console and ask nothing of a network."""
+"""A headless Chromium, and pages that print nothing on their console and request nothing from a network."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,11 +8,11 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from provision.find_chromium import find_chromium
 
 
-# Not for the whole session: Playwright's synchronous API runs an event loop in this thread until it is stopped, and
-# no other test could call asyncio.run() meanwhile.
+# The scope is not the whole session: Playwright's synchronous API runs an event loop in this thread until it is
+# stopped, and no other test could call asyncio.run() meanwhile.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The Chromium that `make test` provides."""
+    """Yield the Chromium that `make test` provides."""
     path = find_chromium()
     assert path, "no Chromium: `make browser` adds one, or set HEADWAY_CHROMIUM"
     with sync_playwright() as playwright:
@@ -23,7 +23,10 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser, tmp_path: Path):
-    """Return a function that opens a page's HTML from disk; at the end it must have been silent and asked for nothing."""
+    """Return a function that opens a page's HTML from disk.
+
+    At the end, the page must have printed nothing and requested nothing.
+    """
     contexts: list[BrowserContext] = []
     heard: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The page of a run in a real browser: verdicts first, plots that filter, the same figures as on the terminal."""
+"""The page of a run in a real browser: verdicts first, plots with filters, and the same figures as on the terminal."""
 
 import csv
 import itertools
@@ -43,7 +43,7 @@ def run(make_run):
 
 @pytest.fixture
 def heated(make_run):
-    """A run with a heat map from light to dark."""
+    """Return a run with a heat map from light to dark."""
     cells = []
     for threads in (1, 2, 4):
         for setting, interval_s in (("5 ms", 0.005), ("1 ms", 0.001), ("100 us", 1e-4), ("10 us", 1e-5)):
@@ -55,7 +55,7 @@ def heated(make_run):
 
 
 def test_the_first_screen_has_the_machine_and_the_verdicts(open_page, run):
-    """The machine, the interpreters, each claim with its verdict and figure."""
+    """The first screen shows the machine, the interpreters, and each claim with its verdict and figure."""
     page = open_page(render_page(lab_page(run)))
     heading = page.inner_text("header")
     rows = page.locator("#verdicts tbody tr")
@@ -69,7 +69,7 @@ def test_the_first_screen_has_the_machine_and_the_verdicts(open_page, run):
 
 
 def test_every_figure_of_the_terminal_is_in_the_page(open_page, run):
-    """Each cell of each table, where the reader opens the figures."""
+    """The page's figures include each cell of each of the terminal's tables."""
     page = open_page(render_page(lab_page(run)))
     page.locator("#countdown .data summary").click()
     text = page.inner_text("#countdown .data")
@@ -81,7 +81,7 @@ def test_every_figure_of_the_terminal_is_in_the_page(open_page, run):
 
 
 def test_interpreters_switch_off_in_every_plot(open_page, run):
-    """What is switched off is gone from the plot, and back when it is on again."""
+    """An interpreter that is switched off disappears from the plot, and comes back when it is switched on."""
     page = open_page(render_page(lab_page(run)))
     section = page.locator("#countdown")
     section.get_by_text("More plots").click()
@@ -99,7 +99,7 @@ def test_interpreters_switch_off_in_every_plot(open_page, run):
 
 
 def test_a_test_session_shows_how_its_rounds_are_spread(open_page, make_run):
-    """A histogram for each benchmark, with all of its rounds; those of a group share a scale."""
+    """A session's page has a histogram for each benchmark, with all of its rounds; those of a group share a scale."""
     rounds = [1 + place / 100 for place in range(99)]
     cells = [
         (make_cell("countdown", series, NEW.id, setting="both"), {"work_s": [[factor * one for one in rounds]]})
@@ -119,7 +119,7 @@ def test_a_test_session_shows_how_its_rounds_are_spread(open_page, make_run):
 
 
 def test_a_plot_has_each_launch_and_the_ideal(open_page, run):
-    """Four cells of five launches, and the line that the work would take if it were divided."""
+    """A plot shows four cells of five launches, and the line of the work if it were divided evenly."""
     page = open_page(render_page(lab_page(run)))
     chart = page.locator("#countdown figure.lines").first
     chart.scroll_into_view_if_needed()
@@ -132,7 +132,7 @@ def test_a_plot_has_each_launch_and_the_ideal(open_page, run):
 
 
 def test_busy_cores_are_drawn_over_time(open_page, run):
-    """A drawing per cell, with what each stretch was in words; a cell that was never counted has none."""
+    """Each cell has a drawing of its busy cores, with each phase in words; a cell that was never counted has none."""
     stretches = [("set-up", 0.5, 0.25), ("warm-up", 1.0, 0.5), ("timed", 3.0, 4.0)]
     facts = {
         "timed_s": 2.0,
@@ -162,7 +162,7 @@ def test_busy_cores_are_drawn_over_time(open_page, run):
 
 
 def test_launches_are_saved_as_csv_and_json(open_page, run, tmp_path):
-    """Every launch's value, as it was measured."""
+    """The saved files have every launch's value, as it was measured."""
     page = open_page(render_page(lab_page(run)))
     page.locator("#countdown .data summary").click()
     with page.expect_download() as download:
@@ -182,7 +182,7 @@ def test_launches_are_saved_as_csv_and_json(open_page, run, tmp_path):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_is_wider_than_the_page(open_page, run, width, scheme):
-    """On a phone and on a desk, with everything open."""
+    """The page fits on a phone and on a desktop with everything open."""
     page = open_page(render_page(lab_page(run)), width=width, scheme=scheme)
     page.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
     until(page, "[...document.querySelectorAll('.plot')].every(one => one.children.length)")
@@ -191,7 +191,7 @@ def test_nothing_is_wider_than_the_page(open_page, run, width, scheme):
 
 
 def test_all_text_can_be_read_against_its_ground(open_page, run, heated):
-    """WCAG AA: a contrast of 4.5 for every colour of text, in light and dark."""
+    """All text meets WCAG AA: a contrast of 4.5 for every colour, in light and dark."""
     script = """() => {
       const light = c => { const v = c.map(x => x / 255).map(x => x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4);
                            return 0.2126 * v[0] + 0.7152 * v[1] + 0.0722 * v[2]; };

@@ -31,7 +31,7 @@ def predicted(tmp_path):
 
 
 def test_curves_are_drawn_with_their_bands(open_page, swept):
-    """A line, a band and four points for each policy; lines differ by more than their colour."""
+    """Each policy has a line, a band and four points; the lines differ by more than their colour."""
     page = open_page(swept)
     until(page, "document.querySelectorAll('.curve .plot > svg').length >= 4")
 
@@ -50,7 +50,7 @@ def test_curves_are_drawn_with_their_bands(open_page, swept):
 
 
 def test_a_curve_has_a_table_view(open_page, swept):
-    """The button, also by keyboard, shows the table in the curve's place, and the curve again."""
+    """The button, also by keyboard, replaces the curve with its table, and the table with the curve."""
     page = open_page(swept)
     figure = page.locator("figure.curve").nth(1)
     button = figure.get_by_role("button", name="Table")
@@ -67,7 +67,7 @@ def test_a_curve_has_a_table_view(open_page, swept):
 
 
 def test_the_trace_and_what_is_predicted_zoom_together(open_page, predicted):
-    """Two timelines as long as each other, the trace's above; the wheel over one, and a drag in the other, move both."""
+    """The timelines are equally long, with the trace's above; the wheel over one, and a drag in one, move both."""
     page = open_page(predicted)
     assert page.locator("canvas").count() == 2
     assert page.locator(".launch h2").all_inner_texts() == ["in the trace", "predicted"]
@@ -90,7 +90,7 @@ def test_the_trace_and_what_is_predicted_zoom_together(open_page, predicted):
 
 
 def test_a_what_if_says_what_it_gives_and_rests_on(open_page, predicted):
-    """The table of roles with intervals stands above the timelines, and findings of both below."""
+    """The table of roles with intervals is above the timelines, and the findings of both are below."""
     page = open_page(predicted)
 
     table = page.locator("table").first
@@ -103,7 +103,7 @@ def test_a_what_if_says_what_it_gives_and_rests_on(open_page, predicted):
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_is_wider_than_the_page(open_page, swept, predicted, width):
-    """On a phone and on a desk; curves are drawn as wide as there is room."""
+    """The pages fit on a phone and on a desktop."""
     for html in (swept, predicted):
         page = open_page(html, width=width, scheme="dark")
         assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -1,4 +1,4 @@
-"""The timeline in a real browser: it zooms, moves, selects, searches, and names are only text."""
+"""The timeline in a real browser: it zooms, moves, selects and searches, and shows names only as text."""
 
 import json
 import subprocess
@@ -24,12 +24,12 @@ LANE_PX = 26
 
 
 def html_of(*launches):
-    """Return the page of launches, each a label and a trace."""
+    """Return the page of `launches`, each of which is a label and a trace."""
     return render_page(*trace_page([(label, [(trace, analyse(trace))]) for label, trace in launches], "0"))
 
 
 def window(page, launch=0):
-    """Return the stretch that a timeline shows, in ms."""
+    """Return the window that a timeline shows, in ms."""
     one = page.evaluate(f"headwayTimelines[{launch}].window")
     return one["from"] / 1e6, one["to"] / 1e6
 
@@ -40,7 +40,7 @@ def settle(page):
 
 
 def place(page, lane, share, launch=0):
-    """Return where a lane is at a share of the timeline's width."""
+    """Return the position of a lane at a share of the timeline's width."""
     canvas = page.locator("canvas").nth(launch)
     canvas.scroll_into_view_if_needed()
     box = canvas.bounding_box()
@@ -54,7 +54,7 @@ def lane_of(page, label):
 
 
 def test_the_page_tells_what_the_report_tells(open_page):
-    """Findings with their advice, the thread's row, the blame."""
+    """The page has the report's findings with their advice, the thread's row, and the blame."""
     page = open_page(html_of(("", convoy())))
 
     text = page.inner_text("main")
@@ -64,7 +64,7 @@ def test_the_page_tells_what_the_report_tells(open_page):
 
 
 def test_wheel_drag_and_keys_zoom_and_move(open_page):
-    """The wheel keeps the instant under the pointer; a drag moves by as much as it goes; Home shows all."""
+    """The wheel keeps the time under the pointer, a drag moves the window by its length, and Home shows everything."""
     page = open_page(html_of(("", convoy())))
     whole = window(page)
     x, y = place(page, 0, 0.25)
@@ -95,7 +95,7 @@ def test_wheel_drag_and_keys_zoom_and_move(open_page):
 
 
 def test_a_wait_says_who_held_meanwhile(open_page):
-    """Chosen with the mouse: its length, its stack, and that the holder had all of it; its name leads to the hold."""
+    """A wait that is selected with the mouse shows its length, its stack, and its holder, whose name leads to the hold."""
     page = open_page(html_of(("", convoy())))
     lane = lane_of(page, "reader")
     wait = page.evaluate(
@@ -118,7 +118,7 @@ def test_a_wait_says_who_held_meanwhile(open_page):
 
 
 def test_the_keyboard_alone_goes_through_waits_and_holds(open_page):
-    """Arrow keys choose a thread, n and p its next and previous, and what is chosen is spoken."""
+    """Arrow keys select a thread, n and p its next and previous wait or hold, and the selection is spoken."""
     page = open_page(html_of(("", convoy())))
     page.locator("canvas").focus()
     page.keyboard.press("ArrowDown")
@@ -134,7 +134,7 @@ def test_the_keyboard_alone_goes_through_waits_and_holds(open_page):
 
 
 def test_a_search_finds_threads_and_functions(open_page):
-    """It says how many and how long, and goes from one to the next."""
+    """A search reports how many matches there are and for how long, and goes from one to the next."""
     page = open_page(html_of(("", convoy())))
     search = page.get_by_role("searchbox")
     search.fill("readinto")
@@ -151,7 +151,7 @@ def test_a_search_finds_threads_and_functions(open_page):
 
 
 def test_marks_lead_to_the_convoys_and_the_longest_holds(open_page):
-    """Chosen, the wait is shown and selected."""
+    """A mark shows and selects its wait."""
     page = open_page(html_of(("", convoy())))
     page.get_by_role("button", name="which waits in convoys").first.click()
     settle(page)
@@ -162,7 +162,7 @@ def test_marks_lead_to_the_convoys_and_the_longest_holds(open_page):
 
 
 def test_a_bar_of_a_flame_graph_opens(open_page):
-    """A frame becomes the whole width, and the way back is there."""
+    """A frame that is clicked becomes the whole width, and a click goes back."""
     page = open_page(html_of(("", convoy())))
     flame = page.locator(".flame").nth(1)
     bar = flame.get_by_role("button", name="serve")
@@ -176,7 +176,7 @@ def test_a_bar_of_a_flame_graph_opens(open_page):
 
 
 def test_two_traces_move_together(open_page):
-    """Before and after on one page: zooming one zooms the other."""
+    """Two timelines on one page zoom together."""
     page = open_page(html_of(("before", convoy()), ("after", convoy(rounds=5))))
     assert [one.inner_text() for one in page.locator(".launch h2").all()] == ["before", "after"]
     assert window(page, 0) == window(page, 1)
@@ -188,7 +188,7 @@ def test_two_traces_move_together(open_page):
 
 
 def test_the_picture_of_the_readme_is_made_by_the_guides_commands(open_page, tmp_path):
-    """Real traces of the example, without a policy and under `fair`: the server is answered more often under it."""
+    """Real traces of the guide's example show that `fair` answers the server's requests more often than no policy."""
     example = ROOT / "docs" / "guides" / "examples" / "convoy.py"
     guide = (ROOT / "docs" / "guides" / "look-at-it.md").read_text(encoding="utf-8")
     commands = [line.split()[1:] for line in guide.splitlines() if line.startswith("    headway") and ".hwt" in line]
@@ -214,7 +214,7 @@ def family():
 
 
 def test_a_process_is_chosen_and_the_window_stays(open_page):
-    """Beside another launch: what the other shows is what the newly chosen process shows; chosen again it is as it was."""
+    """A process can be selected beside another launch, and both windows stay as they were."""
     launches = [("before", family()), ("after", [(convoy(), analyse(convoy()))])]
     page = open_page(render_page(*trace_page(launches, "0")), width=390)
     assert page.title() == "app.py (2 processes) beside app.py (pid 4242) - Headway"
@@ -230,7 +230,7 @@ def test_a_process_is_chosen_and_the_window_stays(open_page):
 
 
 def test_a_page_without_anything_says_so(open_page):
-    """No thread held or waited: keys do no harm, and no lane is promised."""
+    """A page on which no thread held or waited says so, promises no lane, and ignores keys."""
     page = open_page(html_of(("", Script().trace(5))))
     page.locator("canvas").focus()
     for key in ("ArrowDown", "n", "p", "+", "Home"):
@@ -240,7 +240,7 @@ def test_a_page_without_anything_says_so(open_page):
 
 
 def test_what_is_painted_is_what_was_held(open_page):
-    """At every zoom: as much blue in the lane as the GIL was held in the window, to a few per cent."""
+    """The lane has as much blue as the GIL was held in the window, to a few per cent, at every zoom."""
     trace = made_trace(events=40_000, threads=2, seed=4, cpu_share=0)
     page = open_page(html_of(("", trace)))
     script = """length => {
@@ -265,13 +265,13 @@ def test_what_is_painted_is_what_was_held(open_page):
 
 
 def test_paper_is_light_and_has_everything(open_page):
-    """Printed from a dark screen: the page turns light, the timeline with it, and names of threads and functions are there."""
+    """A page printed from a dark screen turns light with its timeline, and has the names of threads and functions."""
     page = open_page(html_of(("", convoy())), scheme="dark")
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
 
     assert page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--card').trim()") == "#ffffff"
-    # What is drawn anew is drawn in a frame; to read more than once would be worth a warning of Chromium's.
+    # A redraw takes place in a frame; a second read would cause a warning of Chromium's.
     page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))")
     corner = page.evaluate("[...headwayTimelines[0].canvas.getContext('2d').getImageData(2, 40, 1, 1).data]")
     assert corner == [255, 255, 255, 255]
@@ -283,7 +283,7 @@ def test_paper_is_light_and_has_everything(open_page):
 
 
 def test_a_hostile_name_is_only_text(open_page):
-    """It is shown as it is, and runs nothing: no dialog, no request, no error."""
+    """A hostile name is shown as it is, and runs nothing: no dialog, no request, no error."""
     hostile = "</script><img src=x onerror=alert(1)>"
     trace = convoy()
     trace = replace(trace, threads=(replace(trace.threads[0], name=hostile), *trace.threads[1:]))
@@ -294,7 +294,7 @@ def test_a_hostile_name_is_only_text(open_page):
 
 
 def test_what_is_saved_for_perfetto_is_what_is_shown(open_page, tmp_path):
-    """The file has the window's holds and waits."""
+    """The saved file has the window's holds and waits."""
     page = open_page(html_of(("", convoy())))
     with page.expect_download() as download:
         page.get_by_role("button", name="Save the window for Perfetto").click()
@@ -309,7 +309,7 @@ def test_what_is_saved_for_perfetto_is_what_is_shown(open_page, tmp_path):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_nothing_is_wider_than_the_page(open_page, width, scheme):
-    """On a phone and on a desk, in light and dark; and the lanes have colours."""
+    """The page fits on a phone and on a desktop, in light and dark, and its lanes have colours."""
     page = open_page(html_of(("", convoy())), width=width, scheme=scheme)
 
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -322,7 +322,7 @@ def test_nothing_is_wider_than_the_page(open_page, width, scheme):
 
 
 def test_a_million_events_are_shown_and_zoomed(open_page):
-    """Every hold is there, and zoomed in one can be chosen."""
+    """A page with a million events has every hold, and a hold can be selected after zooming in."""
     trace = made_trace(events=1_000_000, threads=6, seed=1)
     page = open_page(html_of(("", trace)))
 

@@ -1,4 +1,7 @@
-"""A program that shows what it finds around it, or does one thing: `behaviours_program.py CASE [ARGUMENT ...]`. CPython 3.8 and later."""
+"""Shows what the program finds around it, or does one thing: `behaviours_program.py CASE [ARGUMENT ...]`.
+
+Runs on CPython 3.8 and later.
+"""
 
 import atexit
 import contextlib
@@ -19,7 +22,7 @@ import time
 import warnings
 
 MODULES = set(sys.modules)
-PRCTL = {"death_signal": 2, "subreaper": 37}  # what writes to a pointer
+PRCTL = {"death_signal": 2, "subreaper": 37}  # these write to a pointer
 PRCTL_PLAIN = {"dumpable": 3, "keeps_capabilities": 7, "timer_slack": 30, "no_new_privileges": 39}
 
 
@@ -30,13 +33,13 @@ def status(name):
 
 
 def text_of(path):
-    """Return what a file under /proc has."""
+    """Return the text of a file under /proc."""
     with open(path, "rb") as file:
         return file.read().decode("utf-8", "replace")
 
 
 def no_child():
-    """Return what waiting for any child says."""
+    """Return the result of waiting for any child."""
     try:
         return os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:
@@ -44,16 +47,16 @@ def no_child():
 
 
 def open_files():
-    """Return descriptors, and what each is, without what differs from run to run."""
+    """Return descriptors and their targets, without the numbers that differ from run to run."""
     found = {}
     for name in sorted(os.listdir("/proc/self/fd"), key=int):
-        with contextlib.suppress(OSError):  # that which the folder was read through
+        with contextlib.suppress(OSError):  # the descriptor through which the folder is read
             found[name] = re.sub(r"\d+", "N", os.readlink("/proc/self/fd/" + name))
     return found
 
 
 def prctl():
-    """Return what prctl tells."""
+    """Return the settings that prctl reports."""
     libc = ctypes.CDLL(None)
     found = {name: libc.prctl(number, 0, 0, 0, 0) for name, number in PRCTL_PLAIN.items()}
     for name, number in PRCTL.items():
@@ -64,16 +67,16 @@ def prctl():
 
 
 def stream(one):
-    """Return how a standard stream is set up."""
+    """Return the settings of a standard stream."""
     return [one.encoding, one.errors, one.isatty(), one.line_buffering, getattr(one, "write_through", None)]
 
 
 def capture(code):
-    """Return what a Python child with this code prints."""
+    """Return the output of a Python child with this code."""
     return subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=False).stdout.decode()
 
 
-# Before anything else is changed by looking.
+# These come first, before looking changes anything else.
 FACTS = {
     "child processes": no_child,
     "children by /proc": lambda: text_of("/proc/thread-self/children"),
@@ -104,7 +107,7 @@ FACTS = {
     "leads a group": lambda: os.getpgrp() == os.getpid(),
     "ignored signals": lambda: status("SigIgn"),
     "blocked signals": lambda: status("SigBlk"),
-    # But for the C library's own two, of which it catches one as soon as there has been a thread.
+    # Without the C library's own two; the library catches one of these as soon as there has been a thread.
     "caught signals": lambda: hex(int(status("SigCgt"), 16) & ~(3 << 31)),
     "pending signals": lambda: [status("SigPnd"), status("ShdPnd")],
     "handlers": lambda: [
@@ -174,7 +177,7 @@ FACTS = {
 
 
 def error(function, *arguments):
-    """Return what a call raises."""
+    """Return the exception that a call raises."""
     try:
         function(*arguments)
     except OSError as raised:
@@ -183,21 +186,21 @@ def error(function, *arguments):
 
 
 def made():
-    """Make a file, as the umask says."""
+    """Create a file with the mode that the umask gives, and return its path."""
     path = os.path.join(os.getcwd(), "made")
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o666))
     return path
 
 
 def world():
-    """Say what is found around here."""
+    """Print what the program finds around it."""
     found = {name: fact() for name, fact in FACTS.items()}
     environ = {os.fsdecode(name): os.fsdecode(value) for name, value in os.environb.items()}
     print(json.dumps({"facts": found, "parent": os.getppid(), "pid": os.getpid(), "environ": environ}))
 
 
 def show():
-    """Say what variables act on."""
+    """Print the settings that environment variables change."""
     here = os.path.dirname(os.path.abspath(__file__))
     print(
         sys.flags, sys.path, sys.executable, sys.prefix, __debug__, sys.argv, sys.dont_write_bytecode, __doc__ is None
@@ -220,35 +223,35 @@ def show():
 
 
 def exits(code):
-    """End with a code."""
+    """Exit with a code."""
     sys.exit(int(code))
 
 
 def exit_text():
-    """End with a text on stderr."""
+    """Exit with a text on stderr."""
     sys.exit("that was it")
 
 
 def exit_none():
-    """End with no code."""
+    """Exit without a code."""
     sys.exit()
 
 
 def raises(name):
-    """End with an exception."""
+    """Exit with an exception."""
     raise {"ValueError": ValueError, "KeyboardInterrupt": KeyboardInterrupt, "MemoryError": MemoryError}[name](
         "on purpose"
     )
 
 
 def os_exit(code):
-    """End without the interpreter's end, and with what is buffered lost."""
+    """Exit without the interpreter's end, which loses buffered output."""
     print("lost")
     os._exit(int(code))
 
 
 def dies(name):
-    """End by a signal."""
+    """Die by a signal."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     print("dying", flush=True)
     os.kill(os.getpid(), getattr(signal, name))
@@ -256,13 +259,13 @@ def dies(name):
 
 
 def fatal():
-    """End in C."""
+    """Die in C."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.abort()
 
 
 def thread_raises():
-    """A thread ends with an exception; the program does not."""
+    """Let a thread end with an exception, and go on."""
     thread = threading.Thread(target=exits, args=("x",), name="one")
     thread.start()
     thread.join()
@@ -270,7 +273,7 @@ def thread_raises():
 
 
 def atexit_order():
-    """Say when what is called at the end."""
+    """Print the order of the functions that are called at the end."""
     atexit.register(print, "first in, last out")
     atexit.register(print, "last in, first out")
     threading.Thread(target=lambda: (time.sleep(0.02), print("a thread ends before"))).start()  # type: ignore[func-returns-value]
@@ -291,7 +294,7 @@ def complains():
 
 
 def streams_there():
-    """Say, by the exit code, which standard streams are there."""
+    """Tell, by the exit code, which standard streams exist."""
     os._exit(sum(1 << i for i, one in enumerate((sys.stdin, sys.stdout, sys.stderr)) if one is not None))
 
 
@@ -317,7 +320,7 @@ def waits():
 
 
 def interrupted():
-    """Catch a Ctrl-C."""
+    """Catch a Ctrl-C, and say so."""
     try:
         waits()
     except KeyboardInterrupt:
@@ -325,7 +328,7 @@ def interrupted():
 
 
 def orphaned():
-    """Notice that the parent has gone, as a Jupyter kernel does."""
+    """Wait until the parent is gone, as a Jupyter kernel does, and write a file."""
     parent = os.getppid()
     print(os.getpid(), flush=True)
     while os.getppid() == parent:
@@ -336,13 +339,13 @@ def orphaned():
 
 
 def reads_terminal():
-    """Read from the terminal: in the background that stops the program."""
+    """Read from the terminal, which stops the program if it is in the background."""
     print("ready", flush=True)
     os.read(os.open("/dev/tty", os.O_RDONLY), 1)
 
 
 def fork():
-    """Children by fork, and what becomes of them."""
+    """Print the exit statuses of forked children."""
     found = []
     for code in (0, 3):
         child = os.fork()
@@ -353,18 +356,18 @@ def fork():
 
 
 def child_of(*command):
-    """Say how a child ended, and what it said."""
+    """Print a child's exit status and output."""
     done = subprocess.run(command, capture_output=True, check=False)
     print(done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def python_child(*arguments):
-    """The same with a child of this Python."""
+    """Do the same with a child of this Python."""
     child_of(sys.executable, *arguments)
 
 
 def clean_child():
-    """A child with an environment of its own."""
+    """Print the environment of a child that gets its own."""
     done = subprocess.run(
         [sys.executable, "-c", "import os; print(sorted(os.environ))"],
         env={"A": "1"},
@@ -381,18 +384,18 @@ def becomes(*command):
 
 
 def pool(method):
-    """A pool of processes."""
+    """Use a pool of processes."""
     with multiprocessing.get_context(method).Pool(2) as made_pool:
         print(made_pool.map(abs, [-1, -2, -3]))
 
 
 def system():
-    """The shell's children."""
+    """Print the results of the shell's children."""
     print(os.system("exit 3"), os.popen("echo from a shell").read())
 
 
 def reaps_all():
-    """Wait for all children there are."""
+    """Wait for all children."""
     for _ in range(2):
         if os.fork() == 0:
             os._exit(0)
@@ -407,7 +410,7 @@ def reaps_all():
 
 
 def child_signal():
-    """Be told of children."""
+    """Count the SIGCHLD of a child."""
     seen = []
     signal.signal(signal.SIGCHLD, lambda *_: seen.append(1))
     child = os.fork()

@@ -1,4 +1,4 @@
-"""The lab's echo server under its load client, as a program: `echo_program.py JOB`. Prints what the client measured."""
+"""Runs the lab's echo server under its load client: `echo_program.py JOB`. Prints the client's measurements."""
 
 import json
 import sys

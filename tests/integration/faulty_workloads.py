@@ -1,4 +1,7 @@
-"""Workloads that misbehave, for launches that must not: run by the agent, so CPython 3.8 and the standard library."""
+"""Workloads that misbehave, for tests of launches.
+
+The agent runs them, so they need only CPython 3.8 and the standard library.
+"""
 
 import os
 import subprocess
@@ -27,7 +30,7 @@ class Raises(Good):
 
 class Crashes(Good):
     def sample(self):
-        import ctypes  # Here, because sub-interpreters of 3.12 cannot import it.
+        import ctypes  # Imported here, because sub-interpreters of 3.12 cannot import it.
 
         ctypes.string_at(0)
 
@@ -53,7 +56,7 @@ class Hungry(Good):
 
 
 class Talks(Good):
-    """Prints, and leaves a child behind that would live for ever."""
+    """Prints, and leaves behind a child that would live for ever."""
 
     def open(self):
         child = subprocess.Popen([sys.executable, "-c", "import threading; threading.Event().wait()"])
@@ -63,14 +66,14 @@ class Talks(Good):
 
 
 class Says(Good):
-    """Tells where it runs."""
+    """Reports the cores on which it runs."""
 
     def sample(self):
         return {"cores": len(os.sched_getaffinity(0)), "first_core": min(os.sched_getaffinity(0))}
 
 
 class NoInterpreters(Good):
-    """Sub-interpreters that cannot be made."""
+    """Makes the creation of sub-interpreters fail."""
 
     def open(self):
         from headway_agent import model, subinterpreters

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Waits for the GIL, timed by themselves: from the call that takes it to its return. It knows nothing of the recorder.
+/* Waits for the GIL, and times each wait from the call that acquires the GIL to its return. This file knows nothing of
+ * the recorder.
  *
  * Called through ctypes.PyDLL, so with the GIL held. */
 #include "oracle.h"
@@ -7,7 +8,7 @@
 extern void *PyEval_SaveThread(void);
 extern void PyEval_RestoreThread(void *);
 
-/* Lets the GIL go for a while and holds it for a while, until `until_ns`. */
+/* Releases the GIL for `away_ns` and holds it for `hold_ns` in turn, until `until_ns`. Fills *waited. */
 void turns(int64_t hold_ns, int64_t away_ns, int64_t until_ns, struct waited *waited) {
     *waited = (struct waited){0, 0};
     while (now_ns() < until_ns) {

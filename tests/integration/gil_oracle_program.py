@@ -1,6 +1,6 @@
-"""Threads that take turns with the GIL through gil_oracle.c, and say how long they waited by their own clocks.
+"""Runs threads that take turns with the GIL through gil_oracle.c, and prints how long they waited by their own clocks.
 
-gil_oracle_program.py LIBRARY CORES THREADS HOLD_US AWAY_US SECONDS
+Usage: gil_oracle_program.py LIBRARY CORES THREADS HOLD_US AWAY_US SECONDS
 """
 
 import ctypes
@@ -18,7 +18,7 @@ os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 
 
 class Waited(ctypes.Structure):
-    """struct waited."""
+    """The C struct waited."""
 
     _fields_ = [("total_ns", ctypes.c_int64), ("count", ctypes.c_int64)]
 
@@ -30,7 +30,7 @@ together = threading.Barrier(threads)
 
 
 def turns(number):
-    """Wait for each other, then take turns."""
+    """Wait until all threads are there, then take turns."""
     together.wait()
     until_ns = time.monotonic_ns() + int(seconds * 1e9)
     library.turns(hold_ns, away_ns, until_ns, found[number])

@@ -1,4 +1,4 @@
-"""A program in the ways that programs begin and end: `lifecycle_program.py CASE`. CPython 3.8 and later."""
+"""Begins and ends in one of the ways that programs do: `lifecycle_program.py CASE`. Runs on CPython 3.8 and later."""
 
 import multiprocessing
 import os
@@ -10,7 +10,7 @@ import time
 
 
 def work():
-    """Give up the GIL a few times."""
+    """Release the GIL a few times."""
     for _ in range(5):
         time.sleep(0.001)
 
@@ -25,7 +25,7 @@ def threads(count):
 
 
 def spin_until(stop):
-    """Compute until told."""
+    """Compute until `stop` is true."""
     while not stop:
         sum(range(100))
 
@@ -48,7 +48,7 @@ def error():
 
 
 def os_exit():
-    """End without the interpreter's end."""
+    """Exit without the interpreter's end."""
     threads(1)
     os._exit(7)
 
@@ -93,7 +93,7 @@ def fork():
 
 
 def fork_of_a_fork():
-    """A child of a child."""
+    """Fork a child that forks a child."""
     child = os.fork()
     if child == 0:
         grandchild = os.fork()
@@ -134,7 +134,7 @@ def execute():
 
 
 def subprocesses():
-    """Start Python programs, and others."""
+    """Start Python programs, and another program."""
     for _ in range(2):
         subprocess.run([sys.executable, "-c", "print(1)"], check=True)
     subprocess.run(["true"], check=True)
@@ -147,35 +147,35 @@ def pool_by(method):
 
 
 def pool_spawn():
-    """Children that are started anew."""
+    """Use children that are spawned."""
     pool_by("spawn")
 
 
 def pool_fork():
-    """Children that are forked."""
+    """Use children that are forked."""
     pool_by("fork")
 
 
 def pool_forkserver():
-    """Children that a server forks."""
+    """Use children that a server forks."""
     pool_by("forkserver")
 
 
 def surroundings():
-    """Tell what a program finds around it: open files, handlers of signals, threads, large modules, its search path."""
+    """Print the surroundings: open files, signal handlers, threads, large modules, and the search path."""
     print(sorted(os.listdir("/proc/self/fd"), key=int), os.open(os.devnull, os.O_RDONLY))
     print([signal.getsignal(number) for number in range(1, 32)], threading.active_count())
     print("ctypes" in sys.modules, "_ctypes" in sys.modules, sys.path)
 
 
 def many_threads():
-    """More threads, one after the other, than there are places for at a time."""
+    """Run more threads, one after the other, than the recorder has slots for at a time."""
     for _ in range(60):
         threads(20)
 
 
 def crowd():
-    """A thousand threads at a time, that all want the GIL."""
+    """Run a thousand threads at a time that all want the GIL."""
     gate = threading.Event()
     arrived = []
 
@@ -194,7 +194,7 @@ def crowd():
 
 
 def never_returns():
-    """End while a thread is in a call of C, without the GIL, that never returns."""
+    """End while a thread is in a C call, without the GIL, that never returns."""
     begun = threading.Event()
     hanging = os.pipe()
 
@@ -208,7 +208,7 @@ def never_returns():
 
 
 def signals():
-    """Signals that interrupt threads anywhere."""
+    """Let signals interrupt threads anywhere."""
     caught = []
     stop = []
     signal.signal(signal.SIGALRM, lambda *_: caught.append(1))
@@ -226,7 +226,7 @@ def signals():
 
 
 def interpreters():
-    """Sub-interpreters, one after the other and at a time, where they have a GIL of their own."""
+    """Run sub-interpreters one after the other and at a time; from 3.12 on, each has its own GIL."""
     try:
         import _interpreters as module
     except ImportError:
@@ -247,7 +247,7 @@ def interpreters():
 
 
 def shared_interpreters():
-    """Sub-interpreters that share the GIL of the main one, in threads beside a thread that computes now and then."""
+    """Run sub-interpreters that share the main GIL in threads, beside a thread that computes now and then."""
     try:
         import _interpreters as module
     except ImportError:

@@ -1,4 +1,4 @@
-"""One thread that computes, two that want the GIL again and again; prints `ready`, ends after Ctrl-C or on `stop`."""
+"""Runs one thread that computes and two that want the GIL again and again. Prints `ready`; ends after Ctrl-C or `stop`."""
 
 import sys
 import threading

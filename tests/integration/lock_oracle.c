@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/* Waits for locks of a free-threaded interpreter, timed by themselves: from the call to its return. It knows nothing of the recorder.
+/* Waits for locks of a free-threaded interpreter, and times each wait from the call to its return. This file knows
+ * nothing of the recorder.
  *
  * Called through ctypes.PyDLL, so with the thread attached, as the interpreter's own code is. */
 #include "oracle.h"
@@ -18,7 +19,7 @@ extern void PyCriticalSection_End(PyCriticalSection *);
 
 static PyMutex mutexes[64];
 
-/* Takes one of `locks` mutexes in turn, or the object's lock where there is one, until `until_ns`. */
+/* Locks one of `locks` mutexes in turn, or the object's lock if there is an object, until `until_ns`. Fills *waited. */
 void contend(int first, int locks, void *object, int64_t hold_ns, int64_t pause_ns, int64_t until_ns,
              struct waited *waited) {
     *waited = (struct waited){0, 0};

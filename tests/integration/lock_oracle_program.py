@@ -1,6 +1,6 @@
-"""Threads that contend for locks through lock_oracle.c, and say how long they waited by their own clocks.
+"""Runs threads that contend for locks through lock_oracle.c, and prints how long they waited by their own clocks.
 
-lock_oracle_program.py LIBRARY CORES THREADS LOCKS HOLD_US PAUSE_US SECONDS [object]
+Usage: lock_oracle_program.py LIBRARY CORES THREADS LOCKS HOLD_US PAUSE_US SECONDS [object]
 """
 
 import ctypes
@@ -18,13 +18,13 @@ os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 
 
 class Waited(ctypes.Structure):
-    """struct waited."""
+    """The C struct waited."""
 
     _fields_ = [("total_ns", ctypes.c_int64), ("count", ctypes.c_int64)]
 
 
 class Contended:
-    """Whose lock is contended for."""
+    """The object whose lock is contended for."""
 
 
 library.contend.restype = None
@@ -36,7 +36,7 @@ together = threading.Barrier(threads)
 
 
 def contend(number):
-    """Wait for each other, then contend."""
+    """Wait until all threads are there, then contend."""
     together.wait()
     until_ns = time.monotonic_ns() + int(seconds * 1e9)
     library.contend(number, locks, target, hold_ns, pause_ns, until_ns, found[number])

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-/* What both oracles time with. They know nothing of the recorder. */
+/* The clock and the busy loop of both oracles, which know nothing of the recorder. */
 #ifndef ORACLE_H
 #define ORACLE_H
 
 #include <stdint.h>
 #include <time.h>
 
-/* What one thread waited, and how often it took the GIL or a lock. */
+/* The time that one thread waited, and how often it acquired the GIL or a lock. */
 struct waited {
     int64_t total_ns, count;
 };

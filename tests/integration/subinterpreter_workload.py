@@ -1,4 +1,4 @@
-"""Looks at our pool of sub-interpreters from inside a launch."""
+"""Examines our pool of sub-interpreters from inside a launch."""
 
 from faulty_workloads import Good
 from headway_agent.subinterpreters import open_pool

@@ -1,4 +1,4 @@
-"""`headway advise` on real interpreters: what it finds out about a function, which strangers it stands, what it leaves alone."""
+"""`headway advise` on real interpreters: what it finds out about a function, misbehaving functions, and side effects."""
 
 import re
 import subprocess
@@ -28,7 +28,7 @@ WITH_GIL = [one.name for one in select(FOUND) if not one.free_threaded]
 
 @pytest.fixture
 def app(tmp_path, monkeypatch):
-    """A folder with the functions, which is the current one."""
+    """Return the folder with the functions, which is the working directory."""
     return made(tmp_path, monkeypatch)
 
 
@@ -42,7 +42,7 @@ def asked(name, *, on="3.13", limit_s=30.0):
 @pytest.mark.parametrize("name", [one.name for one in select(FOUND)])
 @pytest.mark.matrix
 def test_a_function_is_examined(app, name):
-    """From 3.8 to 3.15, with and without a GIL: what it is, what it takes, what it changes."""
+    """A function's kind, its cost and its side effects are found from 3.8 to 3.15, with and without a GIL."""
     seen = asked("app:changes", on=name)
     assert seen.error == ""
     assert seen.function.kind == "plain"
@@ -58,7 +58,7 @@ def test_a_function_is_examined(app, name):
     [("count", "plain"), ("numbers", "generator"), ("lazy", "generator"), ("wait", "async"), ("wrapped", "async")],
 )
 def test_the_kind_of_a_function(app, name, kind):
-    """Plain, a generator, one that returns a generator, async."""
+    """The kinds are plain, a generator, a function that returns a generator, and async."""
     assert asked(f"app:{name}").function.kind == kind
 
 
@@ -78,7 +78,7 @@ def test_the_kind_of_a_function(app, name, kind):
     ],
 )
 def test_a_stranger_is_a_clear_answer(app, name, words):
-    """What crashes, leaves, raises, starts processes or takes arguments is told, with nothing of ours in its traceback."""
+    """A function that crashes, exits, raises, starts processes or takes arguments is reported, without our own frames."""
     seen = asked(f"app:{name}")
     assert seen.function is None
     assert re.search(words, seen.error), seen.error
@@ -86,14 +86,14 @@ def test_a_stranger_is_a_clear_answer(app, name, words):
 
 
 def test_odd_functions_are_no_reason_to_fail(app):
-    """Output that is closed, NaN, and what is set by the first call only."""
+    """Closed output, NaN, and a variable that only the first call sets are no reason to fail."""
     assert asked("app:closes_stdout").error == ""
     assert not asked("app:nan").function.differs
     assert ("environment", "HEADWAY_ONCE") in asked("app:sets_once").function.effects
 
 
 def test_arguments_that_a_call_changes_are_made_anew(app):
-    """One after the other and in threads each sample has what processes have."""
+    """Arguments that a call changes are made again for each sample, in serial and in threads as in processes."""
     target = with_json(parse_target("app:sorts"), '{"values": [3, 1, 2]}')
     function = examine(target, interpreter(), CORES, limit_s=30).function
     assert function.changes_arguments
@@ -101,21 +101,21 @@ def test_arguments_that_a_call_changes_are_made_anew(app):
 
 
 def test_threads_of_a_functions_own_are_not_taken_for_waiting(app):
-    """Their holds are not this thread's."""
+    """The holds of a function's own threads do not count as this thread's."""
     target = parse_target("app:with_threads")
     seen = examine(target, interpreter(), CORES, limit_s=30)
     assert "threads of its own" in look(target, seen.place, seen.function, CORES)
 
 
 def test_a_function_that_hangs_is_ended(app):
-    """It is told where it hangs."""
+    """A function that hangs is ended, and the report says where it hangs."""
     seen = asked("app:hangs", limit_s=3)
     assert "did not come to an end" in seen.error
     assert "app.py" in seen.detail
 
 
 def test_a_module_that_is_missing_is_named(app):
-    """And the function does not run."""
+    """A missing module is named, and the function does not run."""
     (app / "needs.py").write_text("import nowhere_to_be_found\n\ndef f(): pass\n")
     seen = asked("needs:f")
     assert "ModuleNotFoundError" in seen.error
@@ -131,14 +131,14 @@ def test_a_module_that_is_missing_is_named(app):
     ],
 )
 def test_models_that_cannot_run_it_cost_no_launch(app, name, models, words):
-    """Pickles and the main thread are asked about before anything is launched."""
+    """Pickling and the main thread are checked before anything is launched."""
     refusals = asked(f"app:{name}").place.refusals
     assert {one.model for one in refusals} == models
     assert all(words in one.reason for one in refusals)
 
 
 def test_the_module_that_refuses_a_sub_interpreter_is_named(app):
-    """Also where the package that imports it makes another error of it."""
+    """The module is named, even if the package that imports it turns the error into another one."""
     (app / "wraps.py").write_text(
         "try:\n    import _curses\nexcept ImportError:\n    raise RuntimeError('broken') from None\n"
     )
@@ -155,7 +155,7 @@ PyMODINIT_FUNC PyInit_oldfashioned(void) { return PyModule_Create(&definition); 
 
 
 def test_the_module_that_switches_the_gil_on_is_named(app):
-    """An extension without Py_mod_gil, on 3.13t."""
+    """An extension without Py_mod_gil is named on 3.13t."""
     free_threaded = interpreter("3.13t")
     (app / "old.c").write_text(EXTENSION)
     include = Path(free_threaded.executable).resolve().parents[1] / "include" / "python3.13t"
@@ -168,13 +168,13 @@ def test_the_module_that_switches_the_gil_on_is_named(app):
     assert place.gil
 
 
-# ---------------------------------------------------------------- who holds the GIL
+# ---------------------------------------------------------------- which calls hold the GIL
 
 
 @pytest.mark.parametrize("name", WITH_GIL)
 @pytest.mark.matrix
 def test_calls_of_c_that_let_go_of_the_gil_and_those_that_do_not(app, name):
-    """Of each call of C its line, whether it lets go, and how long it kept the GIL."""
+    """Each C call has its line, whether it releases the GIL, and how long it kept it."""
     target = parse_target("app:both")
     seen = examine(target, interpreter(name), CORES, limit_s=30)
     holds = look(target, seen.place, seen.function, CORES)
@@ -189,7 +189,7 @@ def test_calls_of_c_that_let_go_of_the_gil_and_those_that_do_not(app, name):
 
 
 def test_a_wait_holds_nothing(app):
-    """A coroutine that sleeps."""
+    """A coroutine that sleeps holds nothing."""
     target = parse_target("app:wait")
     seen = examine(target, interpreter(), CORES, limit_s=30)
     holds = look(target, seen.place, seen.function, CORES)
@@ -201,7 +201,7 @@ def test_a_wait_holds_nothing(app):
 
 
 def test_inputs_of_a_module_as_a_list_a_generator_and_a_function(app):
-    """The first 256; what is none is told."""
+    """The first 256 inputs are used, and an object that has no inputs is an error."""
     (app / "data.py").write_text(
         "one = [(3,), 4]\ndef two():\n    yield from one\nthree = (number for number in range(10**9))\nnone = []\nbad = 7\n"
     )
@@ -214,7 +214,7 @@ def test_inputs_of_a_module_as_a_list_a_generator_and_a_function(app):
 
 
 def test_arguments_as_json_by_place_and_by_name(app):
-    """And what does not fit the signature is told."""
+    """Arguments can be given by position or by name, and those that do not fit the signature are an error."""
     for text in ("[5]", '{"size": 5}'):
         assert examine(with_json(parse_target("app:count"), text), interpreter(), CORES, limit_s=30).error == ""
     seen = examine(with_json(parse_target("app:count"), '{"length": 5}'), interpreter(), CORES, limit_s=30)
@@ -222,7 +222,7 @@ def test_arguments_as_json_by_place_and_by_name(app):
 
 
 def test_arguments_are_taken_from_a_command_that_calls_it(app, monkeypatch):
-    """Its own sitecustomize is run, too, and the command's output is not ours."""
+    """The command runs with its own sitecustomize, and its output is not ours."""
     (app / "run.py").write_text("from app import count\nfor size in (10, 20, 30):\n    assert count(size=size) >= 0\n")
     other = app / "other"
     other.mkdir()
@@ -249,7 +249,7 @@ def test_arguments_are_taken_from_a_command_that_calls_it(app, monkeypatch):
 
 
 def test_another_interpreter_without_the_imports_is_told_about(app):
-    """Nothing is installed unless the user says so."""
+    """Nothing is installed unless the user asks for it."""
     home = asked("app:count").place
     with Keeper() as keeper:
         found, refusals, notes = places(
@@ -267,7 +267,7 @@ def test_another_interpreter_without_the_imports_is_told_about(app):
 
 
 def test_the_agents_answers_are_of_the_stage_that_was_asked(app):
-    """One question, one stage."""
+    """The agent's answer belongs to the stage that was asked for."""
     answer = ask(
         "holds",
         parse_target("app:pack"),

@@ -1,4 +1,4 @@
-"""`headway advise` and `headway.advise()` as users run them: the answer, bad input, and that nothing is left behind."""
+"""`headway advise` and `headway.advise()` as users run them: the answer, bad input, and cleaning up."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ HEADWAY = [sys.executable, "-m", "headway"]
 
 @pytest.fixture
 def app(tmp_path, monkeypatch):
-    """A folder with the functions, which is the current one."""
+    """Return the folder with the functions, which is the working directory."""
     return made(tmp_path, monkeypatch)
 
 
@@ -35,7 +35,7 @@ def advised(*words, folder, check=True):
 
 
 def test_a_function_is_advised_on(app):
-    """The answer, its reasons and its launches, of a function that keeps the GIL in one call of C."""
+    """A function that keeps the GIL in one C call gets an answer with reasons and launches."""
     done = advised(
         "app:match",
         "--json",
@@ -66,7 +66,7 @@ def test_a_function_is_advised_on(app):
 
 
 def test_text_is_readable_and_the_run_is_reported(app):
-    """Without colour in a pipe; its page and its tables are there."""
+    """The text in a pipe has no colour, and the page and the run's tables are there."""
     done = advised("app:count", "--budget", "5", "--interpreter", "none", "--html", "page.html", folder=app)
     assert "call after the other" in done.stdout.splitlines()[1]
     assert "To paste" in done.stdout
@@ -77,7 +77,7 @@ def test_text_is_readable_and_the_run_is_reported(app):
 
 
 def test_coroutines_run_side_by_side(app):
-    """What waits in a loop is advised to be gathered."""
+    """Coroutines that wait are advised to be gathered."""
     done = advised("app:wait", "--json", "--budget", "30", "--interpreter", "none", folder=app)
     found = json.loads(done.stdout)
     assert found["verdict"]["model"] == "asyncio"
@@ -97,7 +97,7 @@ def test_coroutines_run_side_by_side(app):
     ],
 )
 def test_bad_input_is_told(app, words, said):
-    """Before anything long, with a hint, and nothing on stdout."""
+    """Bad input is an error before any long work, with a hint, and nothing on stdout."""
     done = advised(*words, folder=app, check=False)
     assert done.returncode == 2
     assert said in done.stderr
@@ -116,7 +116,7 @@ def _alive(mark):
 
 
 def test_processes_that_a_function_leaves_are_ended(app):
-    """Also those in sessions of their own."""
+    """Processes that a function leaves are ended, also those in sessions of their own."""
     mark = f"time.sleep({int(time.time() * 1000) % 10**6 + 10**6})"
     (app / "app.py").write_text(APP.replace("time.sleep(600)", mark))
     done = advised("app:starts", folder=app, check=False)
@@ -125,7 +125,7 @@ def test_processes_that_a_function_leaves_are_ended(app):
 
 
 def test_ctrl_c_leaves_nothing(app):
-    """No process, no traceback."""
+    """Ctrl-C leaves no process and prints no traceback."""
     with subprocess.Popen(
         [*HEADWAY, "advise", "app:match", "--interpreter", "none"], cwd=app, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -148,7 +148,7 @@ def _of(pid, folder):
 
 
 def test_the_function_of_a_script_is_advised_on(app):
-    """Under the guard; without it, it says what to do."""
+    """A script's function is advised on under the `__main__` guard; without the guard, the error says what to do."""
     (app / "script.py").write_text(
         "import headway\n\ndef double(number):\n    return 2 * number\n\n"
         'if __name__ == "__main__":\n'

@@ -1,4 +1,4 @@
-"""Attaching to processes that run already: whatever they are at, they are recorded, go on, and compute the same."""
+"""Attaching to running processes: they are recorded, go on, and compute the same, whatever they are doing."""
 
 import contextlib
 import hashlib
@@ -29,19 +29,19 @@ HELD = []
 
 @pytest.fixture(autouse=True)
 def let_go():
-    """Hold nothing any more at the end of a test."""
+    """Close everything that is held at the end of a test."""
     yield
     while HELD:
         HELD.pop().close()
 
 
 def attach(target, file, **options):
-    """Attach; what that holds is let go at the end of the test, or by detached()."""
+    """Attach; the end of the test, or detached(), closes what is held."""
     HELD.append(Attached(target, file, **options))
 
 
 def detached(target):
-    """Detach; then the trace is complete."""
+    """Detach; after that, the trace is complete."""
     detach(target)
     HELD.pop().close()
 
@@ -234,7 +234,7 @@ print(json.dumps([rounds, value.hex(), wrong, sorted(set(globals()) - names)]), 
 
 @contextlib.contextmanager
 def running(name, state, limit_s=LIMIT_S):
-    """Run PROGRAM in a state; what it is yielded to may end it, else it is killed, also after its limit."""
+    """Run PROGRAM in a state, and yield it; it is killed at the end, or after its limit, if it still runs."""
     command = [BY_NAME[name].executable, "-u", "-c", PROGRAM, state]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
@@ -249,7 +249,7 @@ def running(name, state, limit_s=LIMIT_S):
 
 
 def finish(process):
-    """Have the program end, and hold that it computed what it would have computed alone."""
+    """End the program, and assert that it computed what it would have computed alone."""
     process.stdin.close()
     output, errors = process.stdout.read(), process.stderr.read()
     assert (process.wait(), errors) == (0, "")
@@ -281,7 +281,7 @@ def cpu_ticks(pid):
 @pytest.mark.parametrize("state", ["computing", "sleeping", "reading", "selecting", "queueing", "writing"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_process_is_recorded_and_goes_on(tmp_path, name, state):
-    """Whatever the main thread is at, attaching gives a sound trace with events, and the program ends as it would have."""
+    """Attaching gives a sound trace with events in every state of the main thread, and the program ends as usual."""
     file = tmp_path / "trace.hwt"
     with running(name, state) as process:
         target = look_at(process.pid)
@@ -293,7 +293,7 @@ def test_a_process_is_recorded_and_goes_on(tmp_path, name, state):
         finish(process)
     assert violations(trace) == []
     assert trace.process.pid == process.pid
-    if name != "3.13t":  # there no GIL changes hands
+    if name != "3.13t":  # on this build no GIL changes hands
         assert len(trace.threads) >= 1
         assert len(trace.events) > 0
 
@@ -301,7 +301,7 @@ def test_a_process_is_recorded_and_goes_on(tmp_path, name, state):
 @pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", NAMES)
 def test_attaching_again_and_again(tmp_path, name):
-    """Fifty recordings of one process, one after the other, are each sound, and the program ends as it would have."""
+    """Fifty recordings of one process, one after the other, are each sound, and the program ends as usual."""
     with running(name, "writing") as process:
         target = look_at(process.pid)
         for i in range(50):
@@ -314,7 +314,7 @@ def test_attaching_again_and_again(tmp_path, name):
 
 
 def test_the_command_records_for_a_while(tmp_path):
-    """`headway attach PID -o FILE --duration S` leaves a trace and the program as it was."""
+    """`headway attach PID -o FILE --duration S` leaves a trace, and the program as it was."""
     file = tmp_path / "trace.hwt"
     with running(NAMES[0], "reading") as process:
         command = [sys.executable, "-m", "headway", "attach", str(process.pid), "-o", str(file)]
@@ -326,10 +326,10 @@ def test_the_command_records_for_a_while(tmp_path):
 @pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_main_thread_inside_one_long_call(tmp_path, name):
-    """A main thread that runs no Python is given up on, and when it does again, it goes on and nothing is recorded."""
+    """A main thread that runs no Python is given up on; when it runs again, nothing is recorded."""
     file = tmp_path / "trace.hwt"
     with running(name, "blocked") as process:
-        # In its read, system call 0, of its stdin, descriptor 0: not only asleep somewhere on the way there.
+        # The thread must be in its read (system call 0) of its stdin (descriptor 0), and not asleep on the way there.
         wait_until(lambda: Path(f"/proc/{process.pid}/syscall").read_text().startswith("0 0x0 "))
         with pytest.raises(RecordingError, match=r"has run no Python for 0\.3 s"):
             attach(look_at(process.pid), file, patience_s=0.3)
@@ -338,7 +338,7 @@ def test_a_main_thread_inside_one_long_call(tmp_path, name):
 
 
 def test_no_such_process():
-    """A process that is not there is an error, also if it has gone since it was looked at."""
+    """A process that does not exist is an error, also if it has ended since it was examined."""
     with running(NAMES[0], "computing") as process:
         target = look_at(process.pid)
     with pytest.raises(RecordingError, match="there is no process"):
@@ -365,7 +365,7 @@ def test_a_process_without_python():
 
 @only_x86_64
 def test_a_process_that_is_debugged(tmp_path):
-    """A process that another process traces is an error which names the tracer."""
+    """A process that another process traces is an error that names the tracer."""
     traced, done = threading.Event(), threading.Event()
 
     def trace(pid):
@@ -406,13 +406,13 @@ def test_a_process_that_is_stopped(tmp_path):
 @only_x86_64
 @pytest.mark.times
 def test_interrupted_system_calls_go_on():
-    """No system call that the kernel can restart fails or takes another time because calls were queued meanwhile."""
+    """System calls that the kernel can restart neither fail nor take longer because calls were queued meanwhile."""
     special = {"read": [1, ""], "accept": True, "futex": [-1, "ETIMEDOUT"], "futex until": [-1, "ETIMEDOUT"]}
     with running(INJECTED[-1], "calling") as process:
         while called := process.stdout.readline().strip():
             for _ in range(12):  # the queue has room for 31
                 inject.run_soon(process.pid, "pass")
-                time.sleep(0.04)  # so that the last is queued late: a time that began anew with it would be seen
+                time.sleep(0.04)  # the last call is queued late, so that a restarted timeout would be seen
             process.stdin.write("next\n")
             process.stdin.flush()
             result, seconds = json.loads(process.stdout.readline())
@@ -422,12 +422,12 @@ def test_interrupted_system_calls_go_on():
 
 
 @only_x86_64
-@pytest.mark.times  # not for what it asserts: four of these beside each other leave none its turns
+@pytest.mark.times  # not for its assertions: four of these tests at the same time leave each other no time
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", INJECTED)
 def test_no_signal_is_lost(name):
     """Signals that arrive while calls are queued are all handled."""
-    # Each of the calls needs several turns of both processes: on a busy machine a minute is not enough for 80.
+    # Each call needs several turns of both processes: on a busy machine, a minute is not enough for 80.
     with running(name, "answering", limit_s=500) as process:
         assert process.stdout.readline() == "armed\n"
         with ThreadPoolExecutor(1) as other_thread:
@@ -442,7 +442,7 @@ def test_no_signal_is_lost(name):
 @only_x86_64
 @pytest.mark.parametrize("name", INJECTED)
 def test_a_call_that_would_wait_is_undone(monkeypatch, name):
-    """Where the queue's lock is held, the call is given up on; lock, main thread and program are as they were."""
+    """A call that would wait for the queue's lock is given up; lock, main thread and program are as they were."""
     call = inject._Tracee.call
     monkeypatch.setattr(inject, "_TRIES", 3)
     with running(name, "locked") as process:
@@ -456,7 +456,7 @@ def test_a_call_that_would_wait_is_undone(monkeypatch, name):
 @only_x86_64
 @pytest.mark.parametrize("name", INJECTED)
 def test_a_failure_half_way(monkeypatch, name):
-    """Whichever of our steps fails, the process is let go, with its registers, and goes on."""
+    """The process is released with its registers, and goes on, whichever of our steps fails."""
     wait = inject._Tracee._wait
     with running(name, "writing") as process:
         for failing in itertools.count(1):

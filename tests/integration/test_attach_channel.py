@@ -1,4 +1,4 @@
-"""The folder and the socket by which a process answers `headway attach`: played against by others, some of it as root."""
+"""The folder and the socket through which a process answers `headway attach`, against attacks; some tests need root."""
 
 import fcntl
 import os
@@ -24,7 +24,7 @@ only_root = pytest.mark.skipif(os.geteuid() != 0, reason="plays another user, wh
 
 
 def peer(channel, code, **options):
-    """Run Python that has `connection`, connected to the channel."""
+    """Run Python code that has `connection`, a socket connected to the channel."""
     text = (
         "import os, socket, sys\nconnection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n"
         f"connection.connect({channel.path!r})\n{code}\nsys.stdin.read()\n"
@@ -44,7 +44,7 @@ def peer(channel, code, **options):
     ],
 )
 def test_an_answer_is_bounded(code, said):
-    """What is too long, endless, another's, or never comes ends in a clear error within the time, with no descriptor kept."""
+    """An answer that is too long, endless, foreign or missing is a clear error in time, with no descriptor left."""
     with Channel() as channel, peer(channel, code) as other:
         connection = channel.accept(other.pid, LIMIT_S, lambda: None)
         with connection:
@@ -60,7 +60,7 @@ def test_an_answer_is_bounded(code, said):
 
 @only_root
 def test_only_the_process_itself_is_heard():
-    """Another process of the same user, or of another one, is no one: also where it knows the path."""
+    """Another process is never accepted, of the same user or another one, even if it knows the path."""
     with Channel() as channel, peer(channel, "connection.send(b'x')", user=NOBODY, group=NOBODY) as other:
         assert channel.accept(os.getpid(), 0.5, lambda: None) is None
         other.stdin.close()
@@ -68,7 +68,7 @@ def test_only_the_process_itself_is_heard():
 
 @pytest.mark.parametrize("kind", ["pipe", "file", "unsealed", "long", "closed to writing"])
 def test_what_is_no_lease(tmp_path, kind):
-    """A descriptor that could hurt us, or that cannot be written, is an error and is closed."""
+    """A descriptor that could hurt us, or cannot be written, is an error and is closed."""
     if kind == "pipe":
         descriptor, other = os.pipe()
         os.close(other)
@@ -89,7 +89,7 @@ def test_what_is_no_lease(tmp_path, kind):
 # ---------------------------------------------------------------- the folder
 @pytest.fixture
 def own_place():
-    """A folder on whose path nobody else may write."""
+    """Yield a folder whose path nobody else can write."""
     if os.geteuid() != 0:
         pytest.skip("makes a folder in /run, which only root can")
     path = Path(tempfile.mkdtemp(prefix="headway-test-", dir="/run"))
@@ -98,7 +98,7 @@ def own_place():
 
 
 def test_a_folder_of_ours(own_place):
-    """It is made, with the mode that was asked for; once made it is used again."""
+    """The folder is made with the mode that was asked for, and is used again later."""
     for _ in range(2):
         os.close(channels._open_own(own_place / "a" / "headway", 0o711))
         assert stat.S_IMODE((own_place / "a" / "headway").stat().st_mode) == 0o711
@@ -106,7 +106,7 @@ def test_a_folder_of_ours(own_place):
 
 @pytest.mark.parametrize("kind", ["others may write", "sticky", "a link", "a file", "another's"])
 def test_no_folder_of_ours(own_place, kind):
-    """Nothing is put where somebody else could have made, or could make, what is found there."""
+    """A folder that another user could have made, or could change, is refused."""
     folder = own_place / "a"
     folder.mkdir()
     if kind == "others may write":
@@ -128,7 +128,7 @@ def test_no_folder_of_ours(own_place, kind):
 
 @only_root
 def test_a_user_of_their_own(own_place):
-    """A user attaches to their own process by a folder in their own; without one there is a clear error."""
+    """A user attaches to their own process through a folder in their own; without one there is a clear error."""
     os.chown(own_place, NOBODY, NOBODY)
     env = {**os.environ, "XDG_RUNTIME_DIR": str(own_place), "HOME": str(own_place), "PYTHONDONTWRITEBYTECODE": "1"}
     code = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.001)"
@@ -136,7 +136,7 @@ def test_a_user_of_their_own(own_place):
     with subprocess.Popen(["/usr/bin/python3", "-c", code], stdout=subprocess.PIPE, text=True, **theirs) as process:
         try:
             assert process.stdout.readline() == "ready\n"
-            # Root's interpreter may not be theirs to read: it is left to be who it is when all is imported.
+            # The user may not be able to read root's interpreter, so the process changes its user after all imports.
             attaches = (
                 "import os, sys\nfrom pathlib import Path\nfrom headway.errors import HeadwayError\n"
                 "from headway.live.attach import attach, detach, look_at\n"

@@ -1,7 +1,7 @@
-"""`headway attach` to a process in which the code that it is to run cannot begin, or must not: it goes on as it would.
+"""`headway attach` to a process in which its code cannot begin, or must not; the process goes on as usual.
 
-Before CPython 3.14 that code is a pending call, whose failure would be an exception in the middle of the program. Where
-the process has a seccomp filter of its own, that code could be its end.
+Before CPython 3.14 that code is a pending call, and its failure would be an exception in the middle of the program. In
+a process with a seccomp filter of its own, the code could end the process.
 """
 
 import contextlib
@@ -72,7 +72,7 @@ print("end")
 
 
 def played(name, way):
-    """Attach to the program while it computes; return its exit code and what it said, and attach's exit code."""
+    """Attach to the program while it computes; return its exit code and output, and attach's exit code."""
     program = subprocess.Popen(
         [BY_NAME[name].executable, "-c", PROGRAM, way], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
@@ -92,7 +92,7 @@ def played(name, way):
 @pytest.mark.parametrize("name", CALLED)
 @pytest.mark.parametrize("way", ["audit", "deep"])
 def test_what_refuses_the_code_goes_on(name, way, tmp_path, monkeypatch):
-    """An audit hook that raises; a main thread at its recursion limit."""
+    """A program goes on if an audit hook raises, or if its main thread is at its recursion limit."""
     monkeypatch.chdir(tmp_path)
     code, output, errors, attach = played(name, way)
 
@@ -104,7 +104,10 @@ def test_what_refuses_the_code_goes_on(name, way, tmp_path, monkeypatch):
 @pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", CALLED)
 def test_a_trace_function_that_raises(name, tmp_path, monkeypatch):
-    """It is not called for our code where CPython can do that; before 3.11 the program loses it, and goes on."""
+    """A trace function is not called for our code where CPython allows that.
+
+    Before 3.11, the program loses its trace function, and goes on.
+    """
     monkeypatch.chdir(tmp_path)
     code, output, errors, attach = played(name, "trace")
 
@@ -114,7 +117,8 @@ def test_a_trace_function_that_raises(name, tmp_path, monkeypatch):
         assert attach.returncode == 0, attach.stderr
 
 
-# A program that serves until its stdin ends, and puts a filter on itself for each line of it: what it does for which calls.
+# A program that serves until its stdin ends. For each line it installs a filter on itself: the action, and for which
+# calls.
 CONFINES_ITSELF = """
 import ctypes, json, select, struct, sys, threading, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -146,12 +150,12 @@ while True:
 print("served to the end", flush=True)
 """
 KILL, EPERM = 0x80000000, 0x00050001
-# socket, connect and memfd_create: what attaching has a process call. And what nobody calls: getppid.
+# The calls that attaching makes a process do: socket, connect and memfd_create. And a call that is never made: getppid.
 OF_ATTACHING, NOBODY_S = {"x86_64": ([41, 42, 319], [110]), "aarch64": ([198, 203, 279], [173])}[platform.machine()]
 
 
 class Confined:
-    """CONFINES_ITSELF, running; `before` are the words of what starts it."""
+    """CONFINES_ITSELF, running; `before` has the words of the command that starts it."""
 
     def __init__(self, name, *before):
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
@@ -169,13 +173,13 @@ class Confined:
             self.process.communicate()
 
     def confine(self, action, calls, where="process"):
-        """Have it put a filter on itself, or on a thread of it."""
+        """Make it install a filter on itself, or on one of its threads."""
         self.process.stdin.write(json.dumps([where, action, calls]) + "\n")
         self.process.stdin.flush()
         assert self.process.stdout.readline() == "confined\n"
 
     def finish(self):
-        """End it; return its exit code and what it said."""
+        """End it; return its exit code and output."""
         output, errors = self.process.communicate(timeout=LIMIT_S)
         return self.process.returncode, output, errors
 
@@ -199,7 +203,7 @@ def ways(name):
 @pytest.mark.parametrize("where", ["process", "thread"])
 @pytest.mark.parametrize("name", CONFINED)
 def test_a_filter_of_the_process_s_own(name, where, tmp_path, monkeypatch):
-    """Nobody goes into a process that such a filter may end, and nothing is left of the attempt; the process goes on."""
+    """A process that such a filter may end is not entered; no trace of the attempt is left, and the process goes on."""
     monkeypatch.chdir(tmp_path)
     with Confined(name) as program:
         program.confine(KILL, OF_ATTACHING, where)
@@ -218,7 +222,7 @@ def test_a_filter_of_the_process_s_own(name, where, tmp_path, monkeypatch):
 @pytest.mark.parametrize("command", ["attach", "top", "detach"])
 @pytest.mark.parametrize("name", CONFINED)
 def test_despite_a_filter(name, command, tmp_path, monkeypatch):
-    """By an option it is done all the same: unharmed where the filter forbids other calls, and else it is the process's end."""
+    """An option attaches despite the filter: the process is unharmed if other calls are forbidden, and ends otherwise."""
     monkeypatch.chdir(tmp_path)
     options = {
         "attach": ["--duration", "0.2", "--no-summary"],
@@ -259,7 +263,7 @@ def test_a_filter_that_comes_while_it_is_recorded(name, tmp_path):
         assert program.finish() == UNHARMED
 
 
-# Runs a command under a filter that forbids getppid: a container's, say.
+# Runs a command under a filter that forbids getppid, as a container may have it.
 UNDER_A_FILTER = f"""{CONFINES_ITSELF.partition("def elsewhere")[0]}
 import os
 confine({EPERM}, {NOBODY_S})
@@ -272,7 +276,7 @@ CONTAINED = [sys.executable, "-c", UNDER_A_FILTER, "unshare", "-p", "-f", "sh", 
 @pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", CONFINED)
 def test_a_filter_of_the_whole_container(name, tmp_path):
-    """A process that has the filter of its container and no other is attached to; with one more it is not."""
+    """A process with only its container's filter can be attached to, and one with an additional filter cannot."""
     with Confined(name, *CONTAINED) as program:
         inside = program.pid
         for _ in ("sh", "the program"):

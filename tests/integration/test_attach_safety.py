@@ -1,6 +1,6 @@
-"""What `headway attach` must never do: give anybody a right, or leave a process other than it was. Some of it as root.
+"""The safety of `headway attach`: it must give no one a right, and leave no process changed. Some tests need root.
 
-One file: all of it is played against one and the same program.
+One file, because all tests use the same program.
 """
 
 import contextlib
@@ -42,8 +42,8 @@ LIMIT_S = 60.0
 pytestmark = pytest.mark.slow
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="plays another user, which only root can")
 
-# Threads that contend; commands come on stdin. Modules are imported before it may become another user, who could not
-# read them where root has installed the interpreter.
+# Threads contend; commands come on stdin. Modules are imported before the program may become another user, who could
+# not read them if root has installed the interpreter.
 PROGRAM = r"""
 import _socket, ctypes, errno, json, os, select, struct, sys, sysconfig, threading, time, platform
 sysconfig.get_config_vars()
@@ -119,7 +119,7 @@ class Program:
         self.process.stdin.flush()
 
     def look(self):
-        """Return [traced, policy, anything is still counted]."""
+        """Return [traced, policy, whether anything is still counted]."""
         self.tell("look")
         return json.loads(self.process.stdout.readline())
 
@@ -128,7 +128,7 @@ class Program:
         assert self.process.stdout.readline() == "done\n"
 
     def block(self):
-        """Have its main thread run no Python until go_on()."""
+        """Make its main thread run no Python until go_on()."""
         self.tell("block")
         assert self.process.stdout.readline() == "blocked\n"
         wait_until(lambda: Path(f"/proc/{self.pid}/syscall").read_text().startswith("0 0x0 "))
@@ -138,7 +138,7 @@ class Program:
         assert self.process.stdout.readline() == "on\n"
 
     def finish(self):
-        """End it, and return what it said on stderr."""
+        """End it, and return its stderr."""
         errors = self.process.communicate("quit\n", timeout=LIMIT_S)[1]
         assert self.process.returncode == 0
         return errors
@@ -167,7 +167,7 @@ def run(*arguments, **options):
 
 
 def read_until(stream, words):
-    """Read lines until one has these words in it."""
+    """Read lines until one contains `words`; return them all."""
     said = ""
     while words not in said:
         line = stream.readline()
@@ -176,7 +176,7 @@ def read_until(stream, words):
     return said
 
 
-# ---------------------------------------------------------------- however it ends
+# ---------------------------------------------------------------- the end of a recording
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 @pytest.mark.parametrize("name", ["3.12", *ASKED])
 def test_a_signal_detaches_in_order(tmp_path, name, number):
@@ -195,7 +195,7 @@ def test_a_signal_detaches_in_order(tmp_path, name, number):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_killed_attach_ends_the_recording(tmp_path, name):
-    """After SIGKILL the process counts nothing more within seconds, by itself, and can be attached to anew."""
+    """A process whose attach was killed stops counting by itself within seconds, and can be attached to again."""
     with Program(name) as program:
         command = start("attach", program.pid, "-o", tmp_path / "one.hwt")
         read_until(command.stderr, "recording process")
@@ -212,7 +212,7 @@ def test_a_killed_attach_ends_the_recording(tmp_path, name):
 
 @pytest.mark.parametrize("name", ASKED)
 def test_a_killed_attach_ends_the_policy(name):
-    """After SIGKILL no policy has the GIL any more within seconds."""
+    """A policy whose attach was killed ends within seconds."""
     with Program(name) as program:
         command = start("attach", program.pid, "--policy", "fair")
         read_until(command.stderr, "is scheduled by fair")
@@ -227,7 +227,7 @@ def test_a_killed_attach_ends_the_policy(name):
 
 @pytest.mark.parametrize("name", ["3.12", "3.14"])
 def test_it_goes_on_as_long_as_attach_does(tmp_path, name):
-    """A lease is renewed: longer than it lasts by itself, the process is recorded still."""
+    """A process is recorded for longer than a lease lasts, because attach renews the lease."""
     with Program(name) as program:
         held = Attached(look_at(program.pid), tmp_path / "trace.hwt")
         began = time.monotonic()
@@ -242,7 +242,7 @@ def test_it_goes_on_as_long_as_attach_does(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["3.12", "3.14"])
 def test_a_process_stopped_when_it_is_to_be_told(tmp_path, name):
-    """The exit code says that it could not be told; when it goes on, it is as it was by itself."""
+    """A stopped process cannot be told to detach, which the exit code says; when it goes on, it detaches by itself."""
     with Program(name) as program:
         command = start("attach", program.pid, "-o", tmp_path / "trace.hwt", "--no-summary")
         read_until(command.stderr, "recording process")
@@ -264,7 +264,7 @@ def state_of(pid):
 
 @pytest.mark.parametrize("name", ["3.8", "3.13", "3.14"])
 def test_detach_by_hand(tmp_path, name):
-    """`headway detach` ends a recording and a policy, whoever began them, and says what; attach notices."""
+    """`headway detach` ends a recording and a policy, whoever began them, and says which; attach notices."""
     file = tmp_path / "trace.hwt"
     with Program(name) as program:
         command = start("attach", program.pid, "-o", file, "--no-summary")
@@ -288,7 +288,7 @@ def test_detach_by_hand(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["3.12", "3.14"])
 def test_one_attach_at_a_time(tmp_path, name):
-    """A second attach says since when, into which file and what to do; the first goes on."""
+    """A second attach says since when, into which file and what to do, and the first goes on."""
     with Program(name) as program:
         held = Attached(look_at(program.pid), tmp_path / "one.hwt")
         done = run("attach", program.pid, "-o", tmp_path / "two.hwt")
@@ -302,7 +302,7 @@ def test_one_attach_at_a_time(tmp_path, name):
 # ---------------------------------------------------------------- giving up
 @pytest.mark.parametrize("name", ASKED)
 def test_giving_up_undoes_the_request(tmp_path, name):
-    """A main thread that runs no Python comes to nothing later: it is not asked any more, and says nothing."""
+    """A request that was given up has no effect later, and prints nothing, when the main thread runs Python again."""
     with Program(name) as program:
         program.block()
         done = run("attach", program.pid, "-o", tmp_path / "trace.hwt", "--patience", "0.3")
@@ -315,7 +315,7 @@ def test_giving_up_undoes_the_request(tmp_path, name):
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("name", ["3.12", *ASKED])
 def test_an_attach_that_is_ended_while_it_waits(tmp_path, name, number):
-    """What the process comes to later does nothing: nobody answers to it."""
+    """A request has no effect later if its attach has ended, because nobody answers."""
     with Program(name) as program:
         program.block()
         command = start("attach", program.pid, "-o", tmp_path / "trace.hwt", "--patience", "60")
@@ -330,7 +330,7 @@ def test_an_attach_that_is_ended_while_it_waits(tmp_path, name, number):
 
 
 def asked(pid, name):
-    """The process's memory says that it is to run something: a script's path, or a text to be compiled."""
+    """Return whether the process's memory has a request: a script's path, or a text to be compiled."""
     wanted = b"/script.py\0" if name in ASKED else b"    _headway()\n"
     maps = [line.split() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
     with Memory(pid) as memory:
@@ -346,7 +346,7 @@ def asked(pid, name):
 @only_root
 @pytest.mark.parametrize("name", ASKED)
 def test_nobody_else_can_make_the_script(tmp_path, monkeypatch, name):
-    """Where the script was, another user makes none: not after root's attach has given up, and not while it waits."""
+    """Another user cannot create the script's path, neither after root's attach has given up, nor while it waits."""
     paths = []
     write = Channel.write_script
     monkeypatch.setattr(Channel, "write_script", lambda *a: paths.append(write(*a)) or paths[-1])  # type: ignore[func-returns-value]
@@ -376,7 +376,7 @@ def test_nobody_else_can_make_the_script(tmp_path, monkeypatch, name):
 # ---------------------------------------------------------------- a hostile process
 @only_root
 def test_the_process_is_not_run(tmp_path):
-    """A user's own program that is called python3.14 is not run by root's attach."""
+    """Root's attach does not run a user's own program that is called python3.14."""
     if shutil.which("gcc") is None:
         pytest.skip("makes a program with gcc")
     folder = Path(tempfile.mkdtemp(prefix="hostile-", dir="/var/tmp"))
@@ -407,7 +407,10 @@ def test_the_process_is_not_run(tmp_path):
 @only_root
 @pytest.mark.parametrize("name", ["3.12", "3.14"])
 def test_root_attaches_to_a_users_process(monkeypatch, name):
-    """It works as ever, the process writing where it may; what root makes meanwhile is root's, and is gone in the end."""
+    """Root can attach to a user's process, which writes only where it may.
+
+    The files that root makes meanwhile are root's, and are gone in the end.
+    """
     places = []
     close = Channel.close
 
@@ -448,7 +451,7 @@ def test_root_attaches_to_a_users_process(monkeypatch, name):
     ],
 )
 def test_a_process_that_lies(tmp_path, answer, said):
-    """A hostile answer is a clear error, with nothing of it on the terminal and no descriptor kept."""
+    """A hostile answer is a clear error, with nothing of it on the terminal and no descriptor left."""
     lie = (
         "import os, sys, types\n"
         "fifo = '/var/tmp/headway-test-fifo-%d' % os.getpid()\n"
@@ -470,10 +473,10 @@ def test_a_process_that_lies(tmp_path, answer, said):
         Path(f"/var/tmp/headway-test-fifo-{program.pid}").unlink()
 
 
-# ---------------------------------------------------------------- what it says
+# ---------------------------------------------------------------- messages
 @pytest.mark.parametrize("name", ASKED)
 def test_a_stopped_process(tmp_path, name):
-    """It is said to be stopped, at the start and where it is stopped while we wait."""
+    """A stopped process is reported as stopped, at the start and while we wait."""
     with Program(name) as program:
         program.process.send_signal(signal.SIGSTOP)
         wait_until(lambda: state_of(program.pid) == "T")
@@ -487,7 +490,7 @@ def test_a_stopped_process(tmp_path, name):
 @pytest.mark.parametrize("name", ASKED)
 @pytest.mark.parametrize("way", ["option", "environment"])
 def test_a_process_that_does_not_let_itself_be_attached_to(tmp_path, name, way):
-    """It is said so, with what it was started with."""
+    """A process that forbids remote debugging is reported, with the option or variable that it was started with."""
     options = ["-X", "disable-remote-debug"] if way == "option" else []
     env = {**os.environ, "PYTHON_DISABLE_REMOTE_DEBUG": "1"} if way == "environment" else None
     with Program(name, options=options, env=env) as program:
@@ -499,7 +502,7 @@ def test_a_process_that_does_not_let_itself_be_attached_to(tmp_path, name, way):
 
 
 def test_a_thread_is_no_process(tmp_path):
-    """A thread's id is said to be one, and which process's."""
+    """The id of a thread is reported as one, with its process."""
     with Program("3.14") as program:
         thread = next(task for task in os.listdir(f"/proc/{program.pid}/task") if task != str(program.pid))
         done = run("attach", thread, "-o", tmp_path / "trace.hwt")
@@ -510,7 +513,7 @@ def test_a_thread_is_no_process(tmp_path):
 @only_root
 @pytest.mark.parametrize("name", ["3.12", "3.14"])
 def test_another_mount_namespace(tmp_path, name):
-    """A process that has files of its own is said to, and has not been asked for anything."""
+    """A process with files of its own is reported, and nothing is requested of it."""
     before = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /run && exec "$@"', "sh"]
     with Program(name, before=before) as program:
         done = run("attach", program.pid, "-o", tmp_path / "trace.hwt")
@@ -523,7 +526,7 @@ def test_another_mount_namespace(tmp_path, name):
 @pytest.mark.parametrize("name", ["3.12", "3.14"])
 @pytest.mark.parametrize("kind", ["pid", "time"])
 def test_namespaces_that_can_be_reached(tmp_path, name, kind):
-    """In another PID or time namespace a process is recorded, for longer than a lease lasts, and detached."""
+    """A process in another PID or time namespace is recorded for longer than a lease lasts, and detached."""
     flags = ["-p", "-f", "--mount-proc"] if kind == "pid" else ["-T", "-f", "--monotonic", "100000"]
     with Program(name, before=["unshare", *flags]) as program:
         inside = int(Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()[0])
@@ -551,7 +554,7 @@ work()
 
 @contextlib.contextmanager
 def forked(*arguments, processes):
-    """Run a program that forks at once; give it, and the pids of its children. All of them are ended, whatever happens."""
+    """Run a program that forks at once; yield it and the pids of its children, and end all of them afterwards."""
     command = [BY_NAME["3.14"].executable, "-c", FORKED, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as parent:
         try:
@@ -563,7 +566,7 @@ def forked(*arguments, processes):
 
 @pytest.mark.parametrize("arguments", [(), ("deep",)])
 def test_children_that_do_the_work_are_recorded(tmp_path, arguments):
-    """What a process has started before, and what that has, is recorded with it and left as it was; each has a trace with its lines."""
+    """Existing children and their children are recorded too, and left as they were; each has a trace with its lines."""
     with forked(*arguments, processes=4 if arguments else 2) as (parent, children):
         done = run("attach", parent.pid, "-o", tmp_path / "trace.hwt", "--duration", "0.5", "--no-summary")
         assert done.returncode == 0, done.stderr
@@ -578,7 +581,7 @@ def test_children_that_do_the_work_are_recorded(tmp_path, arguments):
 
 
 def test_children_may_be_left_alone(tmp_path):
-    """With --no-children they are not touched, and it is said which processes those are."""
+    """With --no-children the children are not touched, and a message names them."""
     with forked(processes=2) as (parent, (child,)):
         done = run(
             "attach", parent.pid, "-o", tmp_path / "trace.hwt", "--duration", "0.1", "--no-summary", "--no-children"
@@ -589,7 +592,7 @@ def test_children_may_be_left_alone(tmp_path):
 
 
 def test_a_child_that_cannot_be_recorded(tmp_path):
-    """One that is inside a C call is named with the reason; the process itself is recorded, and the exit code is 0."""
+    """A child inside a C call is named with the reason; the process itself is recorded, and the exit code is 0."""
     code = "import os, signal, time\nchild = os.fork()\nif not child: signal.pthread_sigmask(2, range(1, 65)); os.read(os.pipe()[0], 1)\nprint(child, flush=True)\nwhile True: time.sleep(0.001)"
     with subprocess.Popen([BY_NAME["3.14"].executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
         child = int(parent.stdout.readline())
@@ -616,10 +619,10 @@ def test_a_child_that_cannot_be_recorded(tmp_path):
             os.kill(child, signal.SIGKILL)
 
 
-# ---------------------------------------------------------------- what is known of CPython
+# ---------------------------------------------------------------- facts about CPython
 @pytest.mark.parametrize("name", ASKED)
 def test_where_the_offsets_are(name):
-    """Our table agrees with the header that the interpreter was built from."""
+    """Our table of offsets agrees with the header that the interpreter was built from."""
     executable = Path(BY_NAME[name].executable)
     header = executable.parents[1] / "include" / f"python{name}" / "internal" / "pycore_debug_offsets.h"
     if not header.exists():
@@ -677,7 +680,7 @@ def test_no_signal_is_lost_beside_a_request(name):
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="inject.py is for x86-64")
 @pytest.mark.parametrize("name", ["3.8", "3.12", "3.13"])
 def test_killed_in_the_middle_of_an_injection(tmp_path, name):
-    """SIGKILL while the process's registers are changed, and it goes on: another process of ours puts them back."""
+    """A SIGKILL while the process's registers are changed is harmless: another process of ours restores them."""
     there, back = tmp_path / "there", tmp_path / "back"
     code = (
         "import os, sys, time\nfrom headway.live import inject\n"
@@ -693,7 +696,8 @@ def test_killed_in_the_middle_of_an_injection(tmp_path, name):
         with subprocess.Popen([sys.executable, "-c", code, str(program.pid)]) as attaching:
             wait_until(there.exists)
             attaching.kill()
-        wait_until(lambda: state_of(program.pid) == "t")  # a debugger that ended would have let it go
+        # without that process, the debugger's end would have released it
+        wait_until(lambda: state_of(program.pid) == "t")
         back.touch()
         wait_until(lambda: state_of(program.pid) != "t")
         program.run("import sys, time\nwhile not hasattr(sys, 'told'): time.sleep(0.001)")

@@ -1,7 +1,8 @@
-"""What a program, its parent and its children can see of `headway run` and `headway trace`: nothing.
+"""A program, its parent and its children see nothing of `headway run` and `headway trace`.
 
-A table of behaviours, each compared with the bare program in the same test, under several interpreters. One file: what
-makes a behaviour is a few lines, and the table is to be read as one.
+A table of behaviours, each of which is compared with the bare program in the same test, under several interpreters.
+
+One file, because a behaviour is a few lines, and the table must be read as one.
 """
 
 import contextlib
@@ -64,7 +65,7 @@ class Case:
             return self.end(process)
 
     def end(self, process):
-        """Wait for the end; return what the parent sees, without the one line of ours on stderr."""
+        """Wait for the end; return what the parent sees, without our one line on stderr."""
         try:
             out, err = process.communicate(timeout=LIMIT_S)
         except subprocess.TimeoutExpired:
@@ -81,22 +82,22 @@ class Case:
         return b"".join(lines[1:])
 
     def close(self):
-        """Wait for what comes after the program's end, so that nobody works in a folder that goes."""
+        """Wait for the collector to finish, so that no process works in a folder that is removed."""
         if self.how == "trace":
             wait_until_finished(self.file)
 
 
 def ready(process):
-    """Wait until the program says that it is."""
+    """Wait until the program says that it is ready."""
     assert process.stdout.readline() == b"ready\n"
 
 
-# ---- what the program finds ----------------------------------------------------------------------------------------
+# ---- the program's surroundings ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory):
-    """Return a function that gives what a program finds around it, by interpreter and way of starting it."""
+    """Return a function that gives a program's surroundings, by interpreter and way of starting it."""
     found = {}
     folder = tmp_path_factory.mktemp("worlds")
 
@@ -120,7 +121,7 @@ def worlds(tmp_path_factory):
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
 def test_the_program_finds_what_it_would(interpreter, how, fact, worlds):
-    """What the program can see of itself, its process and its children is as without us."""
+    """A fact that the program sees of itself, its process and its children is the same as without us."""
     assert worlds(interpreter, how)["facts"][fact] == worlds(interpreter, "bare")["facts"][fact]
 
 
@@ -138,7 +139,7 @@ def test_it_is_the_process_that_was_started(interpreter, how, worlds):
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
 def test_the_environment_is_that_and_what_is_documented(interpreter, how, worlds):
-    """PYTHONPATH has our archive in front, and there are variables of ours; all else is to the letter."""
+    """Our archive is first in PYTHONPATH, our variables are added, and everything else is unchanged."""
     ours, bare = (worlds(interpreter, one)["environ"] for one in (how, "bare"))
 
     assert {
@@ -147,19 +148,19 @@ def test_the_environment_is_that_and_what_is_documented(interpreter, how, worlds
     assert ours["PYTHONPATH"] == str(STARTUP_PATH)
 
 
-# ---- behaviours: each a function of a Case, whose answer is compared ------------------------------------------------
+# ---- behaviours: each is a function of a Case, whose answers are compared ------------------------------------------
 
 TABLE: dict[str, Callable] = {}
 
 
 def behaviour(function):
-    """Add a behaviour by its function's name."""
+    """Add a behaviour under its function's name."""
     TABLE[function.__name__.replace("_", " ")] = function
     return function
 
 
 def add(name, *arguments, **options):
-    """Add a behaviour that is a run to the end."""
+    """Add a behaviour that runs the program to its end."""
     TABLE[name] = lambda case: case.run(
         *arguments,
         **{key: value(case) if callable(value) and key == "env" else value for key, value in options.items()},
@@ -246,19 +247,19 @@ for value in ("", "lib", ":lib", "lib:", "lib::lib", ":", "lib:lib", "/nothing:l
 
 @behaviour
 def pythonexecutable(case):
-    """The interpreter's own, too."""
+    """Set the interpreter's own executable."""
     return case.run("show", env=bare(PYTHONEXECUTABLE=str(case.interpreter.executable)))
 
 
 @behaviour
 def pythonhome(case):
-    """The interpreter's own; headway's is of another version."""
+    """Set the interpreter's own home; headway's is of another version."""
     return case.run("show", env=bare(PYTHONHOME=str(Path(case.interpreter.executable).resolve().parents[1])))
 
 
 @behaviour
 def a_child_without_site(case):
-    """Nobody takes our archive off the path there."""
+    """Start a child without `site`, in which nothing removes our archive from the path."""
     code, out, err = case.run("python_child", "-S", "-c", "import sys; print(sys.path)")
     return code, out.replace(f"'{STARTUP_PATH}', ".encode(), b""), err
 
@@ -287,7 +288,7 @@ TABLE["a headway.py on PYTHONPATH"] = with_module("headway", "raise SystemExit('
 
 @behaviour
 def bytecode_of_the_startup(case):
-    """No bytecode is written, whatever the environment says."""
+    """Look for bytecode of our startup, which is never written, whatever the environment says."""
     done = case.run("show")
     return done, sorted(STARTUP_PATH.parent.glob("startup*/**/*.pyc"))
 
@@ -296,7 +297,7 @@ def bytecode_of_the_startup(case):
 
 
 def closing(*descriptors):
-    """Return what closes descriptors in the child."""
+    """Return a function that closes descriptors in the child."""
 
     def close():
         for one in descriptors:
@@ -314,7 +315,7 @@ for closed in ((0,), (1,), (2,), (0, 1), (1, 2), (0, 1, 2)):
 
 
 def quiet(case, *arguments, **options):
-    """Run, where stderr may be closed: then there is no line of ours either."""
+    """Run with a stderr that may be closed, where our line is missing, too."""
     with case.start(*arguments, **options) as process:
         out, err = process.communicate(timeout=LIMIT_S)
     return process.returncode, out, case.without_ours(err) if err.startswith(SAID.encode()) else err
@@ -354,7 +355,7 @@ def stdin_passes(case):
 
 @behaviour
 def the_streams_end_with_the_program(case):
-    """Who reads stdout and stderr to their ends waits for the program, and for nobody else."""
+    """Read stdout and stderr to their ends, which come with the end of the program alone."""
     reads, writes = os.pipe()
     with case.start("exits", 0, stdout=writes, stderr=writes) as process:
         os.close(writes)
@@ -380,7 +381,7 @@ def an_inherited_descriptor_ends_with_the_program(case):
 
 # ---- signals ----
 
-# No SIGTSTP: a stop that comes soon after takes a SIGCONT back.
+# SIGTSTP is missing: a stop that comes soon after it cancels a SIGCONT.
 COUNTED = (
     "SIGALRM",
     "SIGRTMIN",
@@ -409,7 +410,7 @@ def handled(case, group):
 
 
 def dies_of(name, *arguments):
-    """Return a behaviour: the parent sends a signal and sees what becomes of it."""
+    """Return a behaviour: the parent sends a signal and sees how the program ends."""
 
     def run(case):
         with case.start(*(arguments or ("waits",)), stdin=subprocess.PIPE) as process:
@@ -427,7 +428,7 @@ TABLE["the parent sends SIGINT"] = dies_of("SIGINT", "interrupted")
 
 
 def inherited(ignored=(), blocked=()):
-    """Return what sets signals in the child."""
+    """Return a function that sets signals in the child."""
 
     def prepare():
         for name in ignored:
@@ -438,7 +439,7 @@ def inherited(ignored=(), blocked=()):
 
 
 def signals_found(case, **options):
-    """Return what the program finds of signals."""
+    """Return the signals' state that the program sees."""
     with case.start("world", **options, restore_signals=False) as process:
         out, _ = process.communicate(timeout=LIMIT_S)
     facts = json.loads(out)["facts"]
@@ -449,7 +450,7 @@ INHERITED = ("SIGPIPE", "SIGXFSZ", "SIGINT", "SIGHUP", "SIGTERM", "SIGCHLD", "SI
 
 
 def sh_trap(case, name):
-    """A child that is no Python finds a signal as it was: Python itself hides what it ignored."""
+    """Let a child that is not Python show a signal's state, because Python hides what it ignores itself."""
 
     def prepare():
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -470,7 +471,7 @@ TABLE["SIGPIPE and SIGXFSZ not ignored, for another program"] = lambda case: sh_
 
 @behaviour
 def stopped_and_continued(case):
-    """The parent sees the program stop and go on, as a shell does."""
+    """Stop and continue the program, as a shell does; the parent sees both."""
     seen = []
     with case.start("waits", stdin=subprocess.PIPE) as process:
         ready(process)
@@ -482,7 +483,7 @@ def stopped_and_continued(case):
 
 @behaviour
 def an_alarm_set_before(case):
-    """An alarm of whoever executed us ends the program."""
+    """Let an alarm that was set before the launch end the program."""
     with case.start(
         "waits", stdin=subprocess.PIPE, preexec_fn=lambda: signal.setitimer(signal.ITIMER_REAL, 3)
     ) as process:
@@ -490,11 +491,11 @@ def an_alarm_set_before(case):
         return process.returncode
 
 
-# ---- who started it ----
+# ---- the program's parent ----
 
 
 def alone(number=signal.SIGKILL):
-    """Return what has the child die with its parent."""
+    """Return a function that makes the child die with its parent."""
 
     def prepare():
         import ctypes
@@ -505,7 +506,7 @@ def alone(number=signal.SIGKILL):
 
 
 def fact(case, name, **options):
-    """Return one fact, or those in a list."""
+    """Return the exit code and the named facts."""
     with case.start("world", **options) as process:
         out, _ = process.communicate(timeout=LIMIT_S)
     return process.returncode, {one: json.loads(out)["facts"][one] for one in name}
@@ -538,7 +539,7 @@ TABLE["SCHED_BATCH"] = lambda case: fact(
 
 @behaviour
 def the_parent_is_killed(case):
-    """A program that watches its parent notices that it has gone, as a Jupyter kernel whose front end is killed."""
+    """Kill the parent of a program that watches it, as a Jupyter kernel watches its front end."""
     noticed = case.here / "noticed"
     noticed.unlink(missing_ok=True)
     between = "import subprocess, sys; subprocess.Popen(sys.argv[1:]).wait()"
@@ -567,14 +568,14 @@ def the_parent_with_a_death_signal_is_killed(case):
         os.close(reads)
         ready(process)
         process.kill()
-        ended = process.stdout.read()  # its end: the program is gone, too
+        ended = process.stdout.read()  # the pipe's end: the program is gone, too
     os.close(writes)
     return ended
 
 
 @behaviour
 def a_supervisor(case):
-    """Who starts a program in a group of its own, sends TERM to it, and waits for any child, gets that child and no other."""
+    """Start the program in a group of its own, send TERM to it, and wait for any child, as a supervisor does."""
     supervisor = (
         "import os, signal, subprocess, sys\n"
         "one = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE, preexec_fn=os.setpgrp)\n"
@@ -605,7 +606,7 @@ SHELL = {
 
 
 def in_a_shell(line):
-    """Return a behaviour: a shell's line."""
+    """Return a behaviour: a line of shell."""
 
     def run(case):
         first = " ".join(case.command())
@@ -613,7 +614,7 @@ def in_a_shell(line):
         (case.here / "lib").mkdir(exist_ok=True)
         text = line.format(first, second) if "{0}" in line else line.format(first)
         with case.start(command=["bash", "-c", text]) as process:
-            out, _ = process.communicate(timeout=LIMIT_S)  # bash says there how the command line was
+            out, _ = process.communicate(timeout=LIMIT_S)  # bash writes the command line to stderr
         return process.returncode, out
 
     return run
@@ -625,7 +626,7 @@ for name, line in SHELL.items():
 
 @behaviour
 def a_shells_interactive_job(case):
-    """In the background the program stops when it reads from the terminal, and goes on in the foreground."""
+    """Read from the terminal in the background, which stops the program, and go on in the foreground."""
     controller, terminal = pty.openpty()
     leader = (
         "import fcntl, os, signal, subprocess, sys, termios\n"
@@ -684,7 +685,7 @@ def a_syntax_error(case):
 
 @behaviour
 def a_script_of_one_python_line(case):
-    """Who is executed by a first line is as the shell would have it."""
+    """Execute a script whose first line names the interpreter, as the shell would."""
     script = case.here / "tool"
     script.write_text(f"#!{case.interpreter.executable} -X dev\nimport sys; print(sys.argv, sys.flags.dev_mode)\n")
     script.chmod(0o755)
@@ -692,7 +693,7 @@ def a_script_of_one_python_line(case):
     return case.run(command=[*command, "./tool", "x"])
 
 
-# ---- many of one kind in one launch, each a test ----
+# ---- many of one kind in one launch, each of which is a test ----
 
 MANY: dict[str, Callable] = {
     "ignored before": lambda case: signals_found(case, preexec_fn=inherited(ignored=INHERITED)),
@@ -728,7 +729,7 @@ def many(tmp_path_factory):
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
 def test_signals_are_as_they_would_be(interpreter, how, kind, name, many):
-    """A signal is handled once, whoever it is sent to; what was ignored or blocked stays so, and nothing else is."""
+    """A signal is handled once, whether it is sent to the program or its group, and ignored or blocked signals stay so."""
     ours, bare = many(interpreter, how, kind)[name], many(interpreter, "bare", kind)[name]
 
     assert ours == bare
@@ -740,7 +741,7 @@ def test_signals_are_as_they_would_be(interpreter, how, kind, name, many):
 @pytest.mark.parametrize("name", TABLE)
 @pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
 def test_a_program_behaves_as_it_would(interpreter, name, tmp_path):
-    """The parent, and the program, see what they would see without us."""
+    """The parent and the program see what they would see without us."""
     answers = {}
     for how in ("bare", *WAYS):
         case = Case(interpreter, how, tmp_path)

@@ -1,4 +1,4 @@
-"""`headway calibrate` for real, as short as it goes."""
+"""`headway calibrate` on this machine, in as short a time as possible."""
 
 import json
 import os
@@ -17,7 +17,7 @@ HEADWAY = Path(sys.executable).with_name("headway")
 
 
 def test_this_machine_is_measured(tmp_path):
-    """Every cost comes out, all of this machine where it has two cores, and the calibration can be read again."""
+    """Every cost is there, all measured here if the machine has two cores, and the calibration can be read again."""
     path = tmp_path / "c.json"
 
     done = subprocess.run(
@@ -36,5 +36,5 @@ def test_this_machine_is_measured(tmp_path):
     assert made.machine["cores"] == len(os.sched_getaffinity(0))
     assert made.interpreters
     if len(os.sched_getaffinity(0)) > 1:
-        # A tick may be missed in so short a time; all others are there.
+        # A tick may be missed in so short a time; all other costs are there.
         assert set(ABOUT) - set(made.spread) <= {"tick_interrupt"}

@@ -1,4 +1,4 @@
-"""What is done when a traced program has ended, by a process that is nobody's child."""
+"""The work after a traced program has ended, by a process that is not the program's child."""
 
 import contextlib
 import ctypes
@@ -34,7 +34,7 @@ WAITS = "import sys\nprint('ready', flush=True)\nsys.stdin.read()\n"
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """The current folder, with two programs."""
+    """Return the working directory, with two programs."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("PYTHON")]:
         monkeypatch.delenv(name)
@@ -49,7 +49,7 @@ def trace(*arguments, python=sys.executable):
 
 
 def looks_at(pid, path):
-    """Whether a process has a file open."""
+    """Return whether a process has a file open."""
     try:
         return any(os.readlink(one) == str(path) for one in Path(f"/proc/{pid}/fd").glob("*"))
     except OSError:
@@ -57,7 +57,7 @@ def looks_at(pid, path):
 
 
 def collector_of(folder):
-    """Return the process that holds a trace's lock, other than the one that is named in it."""
+    """Return the process that holds a trace's lock, other than the one named in the lock."""
     identity = lock_path(folder / "x.hwt").stat().st_ino
     for line in Path("/proc/locks").read_text().splitlines():
         if line.split()[5].endswith(f":{identity}"):
@@ -75,7 +75,7 @@ def collector_of(folder):
 
 
 def test_a_report_at_once_waits_for_the_trace(here):
-    """`headway trace x; headway report x` reads a finished trace, each time."""
+    """`headway trace x; headway report x` reads a finished trace each time."""
     for _ in range(5):
         Path("x.hwt").unlink(missing_ok=True)
         subprocess.run(trace("works.py"), check=True, capture_output=True, timeout=LIMIT_S)
@@ -87,10 +87,13 @@ def test_a_report_at_once_waits_for_the_trace(here):
 
 
 def test_a_trace_that_is_just_being_finished_is_overwritten_afterwards(here):
-    """The shell has the exit status of the first launch while its collector still writes: --force waits for that."""
+    """A second launch with --force waits until the first one's collector has finished.
+
+    The shell already has the exit status of the first launch at that time.
+    """
     Path("x.hwt").write_bytes(b"")
     descriptor = lock(Path("x.hwt"))
-    Path("x.hwt.lock").write_text("1 1\n")  # a program that has ended
+    Path("x.hwt.lock").write_text("1 1\n")  # the id of a program that has ended
     with subprocess.Popen(trace("--force", "works.py"), stderr=subprocess.PIPE, text=True) as one:
         wait_for(lambda: one.poll() is not None or looks_at(one.pid, lock_path(here / "x.hwt")), "it does not look")
         unlock(Path("x.hwt"), descriptor)
@@ -102,7 +105,7 @@ def test_a_trace_that_is_just_being_finished_is_overwritten_afterwards(here):
 
 
 def test_a_report_of_what_still_runs_does_not_wait(here):
-    """A program that runs is looked at as it is."""
+    """A report of a running program does not wait."""
     with subprocess.Popen(
         trace("waits.py"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as one:
@@ -117,7 +120,10 @@ def test_a_report_of_what_still_runs_does_not_wait(here):
 
 
 def test_the_lock_of_who_was_killed_holds_nobody_up(here):
-    """A lock file that nobody holds any more is none; one whose program is gone is waited for as long as it is held, and no longer."""
+    """A lock file without a holder does not count.
+
+    If its program is gone but the lock is held, a report waits until it is released.
+    """
     assert wait_until_finished(Path("x.hwt")) is None  # type: ignore[func-returns-value]
     descriptor = lock(Path("x.hwt"))
     Path("x.hwt.lock").write_text("1 1\n")
@@ -133,7 +139,7 @@ def test_the_lock_of_who_was_killed_holds_nobody_up(here):
 
 
 def test_the_collector_is_nobodys_child(here):
-    """It is not below the program; it has a session, a name and a folder of its own, and no descriptor of the program's."""
+    """The collector is not below the program; session, name and folder are its own, and no descriptor is the program's."""
     reads, writes = os.pipe()
     command = trace("waits.py", "a-word-of-mine")
 
@@ -161,16 +167,16 @@ def test_the_collector_is_nobodys_child(here):
         assert int(fields[3]) not in (os.getsid(0), pid)  # its session, which it does not lead
         assert b"a-word-of-mine" not in (process / "cmdline").read_bytes()
         assert os.readlink(process / "cwd") == "/"
-        # One of a memory that is just being taken over is there for a moment.
+        # The descriptor of a memory that is just being received is there for a moment.
         wait_for(lambda: all(map(its_own, descriptors_of(process))), "it has another's descriptor")
         one.communicate(timeout=LIMIT_S)
-        assert os.read(reads, 1) == b""  # the pipe's end: nobody has it any more
+        assert os.read(reads, 1) == b""  # the pipe's end: no process has it open any more
     os.close(reads)
     wait_until_finished(Path("x.hwt"))
 
 
 def test_a_service_that_is_stopped_has_its_trace(here):
-    """SIGTERM to all of a service, the collector included: the trace is finished all the same."""
+    """A trace is finished even if SIGTERM is sent to all of a service, including the collector."""
     with subprocess.Popen(
         trace("waits.py"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as one:
@@ -188,7 +194,7 @@ def test_a_service_that_is_stopped_has_its_trace(here):
 
 
 def shown(command):
-    """Run on a terminal; return what it shows until the collector has ended, too."""
+    """Run on a terminal; return all output until the collector has ended, too."""
     controller, terminal = pty.openpty()
     with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal) as one:
         assert one.wait(LIMIT_S) == 0
@@ -202,7 +208,7 @@ def shown(command):
 
 
 def test_on_a_terminal_a_summary_follows(here):
-    """By the collector, when the program has ended."""
+    """The collector prints a summary when the program has ended."""
     seen = shown(trace("works.py"))
 
     assert re.search(r"recording into \S+x\.hwt; look at it with `headway report ", seen)
@@ -210,12 +216,12 @@ def test_on_a_terminal_a_summary_follows(here):
 
 
 def test_on_a_terminal_it_is_told_that_nothing_was_recorded(here):
-    """A program without Python leaves no trace."""
+    """A program without Python leaves no trace, and a message says so."""
     assert "true was not traced" in shown([HEADWAY, "trace", "-o", "x.hwt", "true"])
 
 
 def test_elsewhere_one_line_is_said_before(here):
-    """Into a pipe there is that line, the program's own words, and nothing afterwards."""
+    """A pipe gets one line from us, then the program's own output, and nothing afterwards."""
     done = subprocess.run(trace("works.py"), capture_output=True, text=True, check=True, timeout=LIMIT_S)
 
     assert done.stdout == ""
@@ -225,7 +231,7 @@ def test_elsewhere_one_line_is_said_before(here):
 
 @pytest.mark.parametrize("options", [["-I"], ["-E"], ["-S"], ["-bIc", "pass"]])
 def test_who_is_out_of_reach_is_told_before(here, options):
-    """From the command line it is known that such a Python looks at no PYTHONPATH."""
+    """The command line of a Python that ignores PYTHONPATH gives a line that says so."""
     command = [HEADWAY, "trace", "-o", "x.hwt", "--", sys.executable, *options, "works.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S)
 
@@ -236,7 +242,7 @@ def test_who_is_out_of_reach_is_told_before(here, options):
 
 
 def test_who_is_out_of_reach_by_a_first_line_is_told(here):
-    """The same of a script whose first line says so."""
+    """A script whose first line makes Python ignore PYTHONPATH gives the same line."""
     script = here / "tool"
     script.write_text(f"#!{sys.executable} -I\nprint('ran')\n")
     script.chmod(0o755)
@@ -247,7 +253,7 @@ def test_who_is_out_of_reach_by_a_first_line_is_told(here):
 
 
 def test_a_launcher_that_adopts_orphans_is_not_given_the_collector(here):
-    """Where the program is to be the parent of orphans below it, the collector is none of them, and other orphans are."""
+    """A program that adopts orphans below it does not get the collector, and gets other orphans."""
     Path("adopts.py").write_text(
         "import ctypes, os\n"
         "found = ctypes.c_int(0); ctypes.CDLL(None).prctl(37, ctypes.byref(found), 0, 0, 0)\n"
@@ -274,7 +280,7 @@ def test_a_launcher_that_adopts_orphans_is_not_given_the_collector(here):
 
 
 def test_the_first_process_of_a_container_waits_for_its_own_children_only(here):
-    """There the collector is a child, but one that waiting for any child passes by."""
+    """The collector is the first process's child, but is not found by a wait for any child."""
     unshare = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this user may make no process namespace (unshare --pid)")
@@ -290,7 +296,7 @@ def test_the_first_process_of_a_container_waits_for_its_own_children_only(here):
     done = subprocess.run([*unshare, *trace("first.py")], capture_output=True, text=True, timeout=LIMIT_S, check=True)
 
     assert done.stdout == "1 True\nno other\n"
-    # It takes the collector with it, and so waits for it at its end.
+    # The first process takes the collector with it, so it waits for the collector at its end.
     recorded = read(Path("x.hwt"))
     assert recorded.process.ended
     assert recorded.loss.whole
@@ -298,7 +304,7 @@ def test_the_first_process_of_a_container_waits_for_its_own_children_only(here):
 
 
 def test_what_cannot_be_executed_ends_as_in_a_shell(here):
-    """127 for what is missing, 126 for what is no program; nothing is left behind, and nobody is left behind."""
+    """The exit code is 127 for a missing program and 126 for a file that is none, and nothing is left behind."""
     Path("no-program").write_bytes(b"\x7fELF nothing")
     Path("no-program").chmod(0o755)
     Path("no-line").write_text("#!/nothing/python\n")
@@ -322,7 +328,7 @@ def test_what_cannot_be_executed_ends_as_in_a_shell(here):
 
 
 def test_two_launches_at_once_have_traces_of_their_own(here):
-    """Each takes a name that the other has not, also before either has written anything."""
+    """Each launch takes a name that the other does not have, even before either has written anything."""
     command = [HEADWAY, "trace", "--python", sys.executable, "works.py"]
     both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     names = {re.match(r"recording into (\S+);", one.communicate(timeout=LIMIT_S)[1])[1] for one in both}
@@ -334,7 +340,10 @@ def test_two_launches_at_once_have_traces_of_their_own(here):
 
 
 def test_which_python_a_script_gets(here):
-    """Its first line's where it may be executed; else --python, the active environment's, python3 on the PATH."""
+    """A script runs on its first line's Python if that can be executed.
+
+    Otherwise --python, the active environment's Python, or python3 on PATH is used.
+    """
     active = here / "venv" / "bin" / "python"
     active.parent.mkdir(parents=True)
     on_path = here / "bin" / "python3"
@@ -361,12 +370,12 @@ def test_which_python_a_script_gets(here):
 
 
 def limited(kind, soft, hard=None):
-    """Return what sets a limit of a process before it begins."""
+    """Return a function that sets a limit of a process before it begins."""
     return lambda: resource.setrlimit(kind, (soft, soft if hard is None else hard))
 
 
 def traced_under(kind, limit, *options):
-    """Trace works.py under a limit of the whole launch."""
+    """Trace works.py under a limit on the whole launch."""
     return subprocess.run(
         trace(*options, "works.py"), check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         timeout=LIMIT_S, preexec_fn=limited(kind, limit),
@@ -375,7 +384,7 @@ def traced_under(kind, limit, *options):
 
 @pytest.mark.parametrize("files", [6, 12, 15])
 def test_too_few_open_files_for_a_collector(here, files):
-    """The program runs as it would, one line says that it is not recorded and why, and nothing is left."""
+    """The program runs as usual, one line says why it is not recorded, and nothing is left."""
     done = traced_under(resource.RLIMIT_NOFILE, files)
 
     assert done.returncode == 0
@@ -386,7 +395,7 @@ def test_too_few_open_files_for_a_collector(here, files):
 
 
 def test_as_few_open_files_as_a_collector_needs(here):
-    """With one file more it does its work."""
+    """One more file is enough for the collector."""
     done = traced_under(resource.RLIMIT_NOFILE, 16)
     assert done.returncode == 0, done.stderr
     wait_until_finished(Path("x.hwt"))
@@ -396,7 +405,7 @@ def test_as_few_open_files_as_a_collector_needs(here):
 
 @pytest.mark.parametrize("files", [4, 5])
 def test_too_few_open_files_for_python(here, files):
-    """One line and what to do, no traceback."""
+    """The error is one line with a hint, and no traceback."""
     done = traced_under(resource.RLIMIT_NOFILE, files)
 
     assert done.returncode == 1
@@ -429,7 +438,7 @@ print([os.waitpid(one, 0)[1] for one in children].count(0))
 
 
 def test_more_processes_than_files_that_may_be_open(here):
-    """The collector takes what it may have: the soft limit is the program's. Where the hard limit is too little, some are recorded."""
+    """The collector raises its soft limit, and the program's stays; if the hard limit is too low, some are recorded."""
     Path("forks.py").write_text(FORKS)
     for hard in (1024, 64):
         for path in here.glob("*.hwt"):
@@ -449,7 +458,7 @@ def test_more_processes_than_files_that_may_be_open(here):
 
 
 def test_a_trace_is_overwritten_in_hardly_any_memory(here):
-    """What stands there is looked at without a library that needs a hundred megabytes: the program runs."""
+    """The earlier trace is examined without a library that needs a hundred megabytes, so the program runs."""
     for _ in range(2):
         done = traced_under(resource.RLIMIT_AS, 120_000 << 10, "--force")
         assert done.returncode == 0, done.stderr
@@ -470,7 +479,7 @@ def test_what_cannot_begin_leaves_nothing(here):
 
 
 def test_a_collector_that_fails_leaves_nothing(here, monkeypatch):
-    """Neither its socket nor the lock."""
+    """A collector that fails leaves neither its socket nor the lock."""
 
     def fail(*_, **__):
         raise MemoryError
@@ -479,7 +488,7 @@ def test_a_collector_that_fails_leaves_nothing(here, monkeypatch):
     descriptor = lock(here / "x.hwt")
     monkeypatch.setattr(collect, "Collector", fail)
     detached = collector.DetachedCollector(door, here / "x.hwt", descriptor, lambda *_: None)
-    os.close(detached._tell)  # as where this process becomes the program
+    os.close(detached._tell)  # as when this process becomes the program
     door.socket.close()
 
     wait_for(lambda: not door.folder.exists(), "the door is still there")

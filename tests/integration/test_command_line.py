@@ -28,7 +28,7 @@ def headway(*arguments, **environment):
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    """A store with one small run, made by the command line."""
+    """Return a store with one small run, made by the command line."""
     path = tmp_path_factory.mktemp("store") / "results.sqlite"
     done = headway(
         "lab", "sleep", "race", "--interpreter", "3.13t,3.14", "--launches", 2, "--json", HEADWAY_STORE=str(path)
@@ -38,7 +38,7 @@ def stored(tmp_path_factory):
 
 
 def test_json_holds_samples_intervals_and_verdicts(stored):
-    """`lab --json` prints only JSON on stdout: raw samples, levels with intervals, verdicts with published ratios."""
+    """The stdout of `lab --json` is only JSON: raw samples, levels with intervals, verdicts with published ratios."""
     _, run = stored
 
     cell = next(one for one in run["cells"] if one["label"] == "asyncio" and one["interpreter"] == "3.14.10")
@@ -57,7 +57,7 @@ def test_json_holds_samples_intervals_and_verdicts(stored):
 
 
 def test_the_report_shows_a_stored_run_again(stored):
-    """`report` prints tables and every claim's verdict; `--verdicts` leaves the tables out."""
+    """`report` prints tables and every claim's verdict, and `--verdicts` leaves the tables out."""
     path, run = stored
     whole = headway("report", run["run"], "--store", path)
     short = headway("report", "--verdicts", "--store", path)
@@ -70,7 +70,7 @@ def test_the_report_shows_a_stored_run_again(stored):
 
 
 def test_the_report_fits_eighty_columns(stored):
-    """Nothing is wider than the terminal."""
+    """No line is wider than the terminal."""
     path, _ = stored
     done = headway("report", "--store", path, COLUMNS="80")
 
@@ -78,7 +78,7 @@ def test_the_report_fits_eighty_columns(stored):
 
 
 def test_a_narrow_terminal_cuts_no_figure(stored):
-    """Below what tables need the lines are left to the terminal: every figure of a wide report is there, too."""
+    """A terminal that is too narrow for tables still shows every figure, and wraps the lines itself."""
     path, _ = stored
     figure = re.compile(r"\d[\d.,]* ?(?:ms|us|s)\b")
     wide = headway("report", "--store", path, COLUMNS="120").stdout
@@ -88,7 +88,7 @@ def test_a_narrow_terminal_cuts_no_figure(stored):
 
 
 def test_pyperf_reads_the_export(stored, tmp_path):
-    """`report --pyperf` writes a suite that pyperf loads, with one run per launch, and does not overwrite."""
+    """`report --pyperf` writes a suite that pyperf loads, with one run per launch, and does not overwrite a file."""
     path, _ = stored
     target = tmp_path / "suite.json"
     first = headway("report", "--store", path, "--pyperf", target)
@@ -104,7 +104,7 @@ def test_pyperf_reads_the_export(stored, tmp_path):
 
 
 def test_the_page_is_one_file_with_the_reports_figures(stored, tmp_path):
-    """`lab` leaves one beside the store and names it; `report --html` writes the same where it is wanted, and asks first."""
+    """`lab` writes a page beside the store and names it; `report --html` writes the same, but overwrites only by force."""
     path, run = stored
     target = tmp_path / "run.html"
     first = headway("report", run["run"], "--store", path, "--html", target)
@@ -123,7 +123,7 @@ def test_the_page_is_one_file_with_the_reports_figures(stored, tmp_path):
 
 
 def texts(value):
-    """Yield every text in some JSON."""
+    """Yield every text in a JSON value."""
     if isinstance(value, dict):
         value = list(value.values())
     for one in value if isinstance(value, list) else []:
@@ -142,7 +142,7 @@ def test_runs_are_listed(stored):
 
 
 def test_a_run_compared_with_itself_has_no_difference(stored):
-    """`compare` says "no difference" where the interval holds 1, in words and as JSON."""
+    """`compare` says "no difference" if the interval contains 1, in words and as JSON."""
     path, run = stored
     done = headway("compare", run["run"], "last", "--store", path)
     cells = json.loads(headway("compare", "last", "last", "--store", path, "--json").stdout)["cells"]
@@ -153,7 +153,7 @@ def test_a_run_compared_with_itself_has_no_difference(stored):
 
 
 def test_interpreters_are_listed():
-    """`interpreters` names what is there, in a table and as JSON."""
+    """`interpreters` lists the interpreters that were found, in a table and as JSON."""
     found = json.loads(headway("interpreters", "--json").stdout)["interpreters"]
     table = headway("interpreters").stdout
 
@@ -176,7 +176,7 @@ def test_doctor_lists_every_check():
 
 
 def test_list_and_explain_need_no_run():
-    """`lab --list` names every experiment; `--explain` tells question, method, claims, thresholds and published figures."""
+    """`lab --list` names every experiment; `--explain` has question, method, claims, thresholds and published figures."""
     listed = headway("lab", "--list").stdout
     explained = headway("lab", "--explain", "cpu-bound").stdout
 
@@ -228,7 +228,7 @@ BAD = [
     ("arguments", "code", "message", "hint"), BAD, ids=[" ".join(case[0]) or "none" for case in BAD]
 )
 def test_bad_input_gets_one_message_and_a_hint(arguments, code, message, hint):
-    """One message with the value, a hint, the exit code, nothing on stdout and no traceback."""
+    """Bad input gives one message with the value, a hint, the exit code, nothing on stdout and no traceback."""
     done = headway(*arguments)
 
     assert done.returncode == code, done.stderr
@@ -270,7 +270,7 @@ def test_a_damaged_store_is_one_message(tmp_path):
 
 
 def test_progress_goes_to_stderr_and_results_to_stdout(stored):
-    """What a script reads from stdout is data alone."""
+    """Only data is written to stdout, for scripts to read."""
     done = headway("lab", "sleep", "--interpreter", "3.14", "--launches", 1)
 
     assert "launches" in done.stderr
@@ -280,7 +280,7 @@ def test_progress_goes_to_stderr_and_results_to_stdout(stored):
 
 @pytest.mark.parametrize("command", [["doctor"], ["doctor", "--json"], ["interpreters", "--json"], ["policies"]])
 def test_a_closed_stdout_is_no_error(command):
-    """Who has closed stdout, as cron and daemons may, wants no words, and gets no traceback."""
+    """A command whose stdout is closed, as by cron and daemons, prints nothing and no traceback."""
     shell = 'exec "$@" >&-'
     done = subprocess.run(
         ["sh", "-c", shell, "sh", sys.executable, "-m", "headway", *command],
@@ -294,7 +294,7 @@ def test_a_closed_stdout_is_no_error(command):
     ("path", "why"), [("/etc/passwd", "it does not begin like one"), ("./nothing", "there is no such file")]
 )
 def test_a_path_that_is_no_trace_is_told(path, why):
-    """It is not looked for among the runs of a store."""
+    """A path that is no trace is not looked for among the runs of a store."""
     done = headway("report", path)
 
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""CPython's own tests pass under tracing as without it, and the tool that says so can tell when they do not."""
+"""CPython's own tests pass under tracing as without it, and the tool that checks this detects when they do not."""
 
 import dataclasses
 import textwrap
@@ -45,12 +45,12 @@ def made_up(tmp_path):
 
 
 def results(done):
-    """The outcomes of a run, by the last part of the case's name."""
+    """Return the outcomes of a run, by the last part of the case's name."""
     return {case.rpartition(".")[2]: outcome.result for case, outcome in done.outcomes.items()}
 
 
 def test_outcomes_are_told_case_by_case(made_up):
-    """Passes, failures, skips, expected failures and failing subtests are told apart; the process itself is in order."""
+    """Passes, failures, skips, expected failures and failing subtests are told apart, and the process itself passes."""
     job = made_up(
         """
         class Cases(unittest.TestCase):
@@ -86,7 +86,7 @@ def test_outcomes_are_told_case_by_case(made_up):
 
 
 def test_a_crash_is_told_and_keeps_the_outcomes_before_it(made_up):
-    """Where a case kills the process, the cases before it have their outcomes, and it itself did not end."""
+    """A case that kills the process did not end, and the cases before it keep their outcomes."""
     job = made_up(
         """
         class Cases(unittest.TestCase):
@@ -103,7 +103,7 @@ def test_a_crash_is_told_and_keeps_the_outcomes_before_it(made_up):
 
 
 def test_a_hang_ends_in_time_and_nothing_stays_alive(made_up, tmp_path):
-    """A run that hangs is ended at its timeout, and so are its children, also one in a session of its own."""
+    """A run that hangs is ended at its timeout, with its children, also one in a session of its own."""
     pids = tmp_path / "pids"
     job = made_up(
         f"""
@@ -129,7 +129,7 @@ def test_a_hang_ends_in_time_and_nothing_stays_alive(made_up, tmp_path):
 
 
 def is_alive(pid):
-    """Whether there is such a process; a dead one may wait for a parent that does not look."""
+    """Return whether the process is alive; a dead one may still wait for its parent."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -146,7 +146,7 @@ def test_a_module_that_is_skipped_is_no_failure(made_up):
 
 
 def test_cases_that_fail_only_under_tracing_are_found(made_up):
-    """A case that fails in every traced run is worse, one that passes only there is better; both were run three times."""
+    """A case that fails in every traced run is worse, one that passes only there is better; both are run three times."""
     job = made_up(
         """
         TRACED = "HEADWAY_TRACE_DOOR" in os.environ
@@ -172,7 +172,7 @@ def test_cases_that_fail_only_under_tracing_are_found(made_up):
 
 
 def test_each_policy_is_held_against_one_plain_run(made_up, tmp_path):
-    """A case that fails under one policy only is worse in that one's report alone; the plain run is one and the same."""
+    """A case that fails under one policy is worse only in that policy's report, and all share one plain run."""
     job = made_up(
         """
         class Cases(unittest.TestCase):
@@ -185,11 +185,11 @@ def test_each_policy_is_held_against_one_plain_run(made_up, tmp_path):
     assert [(report.policy, report.is_bad) for report in reports] == [("none", False), ("fair", False), ("bfs", True)]
     assert all(report.plain is reports[0].plain for report in reports)
     plain = list(tmp_path.glob("*-plain*.txt"))
-    assert len(plain) == 1 + cpython_tests.RERUNS  # what differs is run again both ways
+    assert len(plain) == 1 + cpython_tests.RERUNS  # cases that differ are run again both ways
 
 
 def test_cases_that_end_alike_are_no_difference(made_up):
-    """Cases that pass, and those that fail, both ways are not run again, and nothing is bad about them."""
+    """Cases that pass, or fail, both ways are not run again, and nothing is bad about them."""
     job = made_up(
         """
         class Cases(unittest.TestCase):
@@ -205,7 +205,7 @@ def test_cases_that_end_alike_are_no_difference(made_up):
 
 
 def test_a_run_that_was_not_traced_is_an_error(made_up, monkeypatch):
-    """Where no trace is left by a traced run, its good outcomes prove nothing."""
+    """A traced run without a trace is an error, because its good outcomes prove nothing."""
     monkeypatch.setattr(
         cpython_tests, "traced_environment", lambda folder, _variables, _policy: cpython_tests.plain_environment(folder)
     )
@@ -232,12 +232,12 @@ def test_a_run_that_was_not_traced_is_an_error(made_up, monkeypatch):
     ],
 )
 def test_verdicts_come_from_all_runs(plain, traced, expected):
-    """What is always, sometimes, or also plainly worse is told apart."""
+    """The verdict tells apart always worse, sometimes worse, and also worse without tracing."""
     assert cpython_tests.verdict(plain, traced) == expected
 
 
 def test_a_sometimes_worse_case_is_bad_and_a_flaky_one_is_not():
-    """Unsteadiness that no plain run shows is tracing's; that which plain runs show is not."""
+    """Unsteadiness that no plain run shows is attributed to tracing, and other unsteadiness is not."""
     report = cpython_tests.Report("3.13.0", "test_made_up")
     one = cpython_tests.Difference("x", SOMETIMES_WORSE, (PASSED,), (FAILED,))
 
@@ -246,7 +246,7 @@ def test_a_sometimes_worse_case_is_bad_and_a_flaky_one_is_not():
 
 
 def test_the_environment_holds_nothing_of_the_users(tmp_path, monkeypatch):
-    """A plain run has no variable of ours, and a traced one only what tracing needs."""
+    """A plain run has no variable of ours, and a traced one only those that tracing needs."""
     monkeypatch.setenv("PYTHONWARNINGS", "error")
     monkeypatch.setenv("SOMETHING", "else")
 
@@ -260,12 +260,12 @@ def test_the_environment_holds_nothing_of_the_users(tmp_path, monkeypatch):
 
 
 def test_an_absent_policy_is_named(capsys):
-    """Asking for a policy that is not there says so before anything is run."""
+    """A policy that does not exist is reported before anything is run."""
     assert cpython_tests.main(["--policy", "none", "nonesuch"]) == 2
     assert capsys.readouterr().err.startswith("error: there is no policy 'nonesuch'\nhint: there are ")
 
 
 def test_an_absent_interpreter_is_named():
-    """Asking for an interpreter that is not here says so, and what may help."""
+    """An interpreter that is missing is reported, with a hint."""
     with pytest.raises(LookupError, match=r"no CPython 9\.9"):
         cpython_tests.interpreters_for(["9.9"])

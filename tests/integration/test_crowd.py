@@ -1,4 +1,4 @@
-"""A program with thousands of live threads goes on under tracing and under a policy as it does without."""
+"""A program with thousands of live threads goes on under tracing, and under a policy, as it does without."""
 
 import json
 import os
@@ -18,13 +18,13 @@ pytestmark = pytest.mark.slow
 
 BENCH = Path(__file__).parents[2] / "bench"
 HEADWAY = Path(sys.executable).with_name("headway")
-# More than the recorder had room for at once, when it stood still for it.
+# More threads than the recorder once had room for, when it stalled because of that.
 MANY = 4400
 SECONDS = "1"
-# Between two wakes of a thread. Thousands of threads that wait for the GIL 5 ms at a time keep two cores from everything
-# else, without Headway too, for a moment or for seconds, as it happens. What is compared is what comes after that.
+# The time between two wake-ups of a thread. Thousands of threads that wait for the GIL, 5 ms at a time, keep two cores
+# from everything else, without Headway too, for a moment or for seconds. The time after that is compared.
 PAUSE_S = "300"
-# Bare it takes 2 s on two quiet cores. With Headway it may take many times as long as bare did just before.
+# A bare run takes 2 s on two quiet cores. With Headway it may take many times the time of the bare run just before it.
 LIMIT_S = 120
 TIMES_BARE = 5
 LEAST_LIMIT_S = 60
@@ -32,7 +32,7 @@ LEAST_OF_BARE = 1 / 3
 
 
 def crowd(*before, limit_s=LIMIT_S):
-    """Run the program with that many threads; return its figures, what was said on stderr, and a limit for the next one."""
+    """Run the program with MANY threads; return its figures, its stderr, and a limit for the next one."""
     begun_s = time.monotonic()
     (interpreter,) = select(discover()[0], ["3.13"])
     command = [
@@ -64,7 +64,7 @@ def crowd(*before, limit_s=LIMIT_S):
 
 
 def test_a_traced_program_with_thousands_of_threads_goes_on(tmp_path):
-    """It does at least a third of what it does bare, and what was not recorded is told in one line."""
+    """A traced program does at least a third of its bare work, and one line tells what was not recorded."""
     bare, _, limit_s = crowd()
     trace = tmp_path / "crowd.hwt"
 
@@ -74,12 +74,12 @@ def test_a_traced_program_with_thousands_of_threads_goes_on(tmp_path):
     wait_until_finished(trace)
     recorded = len(read(trace).threads)
     told = [line for line in said.splitlines() if line.startswith("headway: ")]
-    # The program's own threads, and its main one; a recorder that has room for all has nothing to say.
+    # All threads are the program's own and its main one; a recorder with room for all of them prints nothing.
     assert recorded > MANY or len(told) == 1, (recorded, said)
 
 
 def test_a_scheduled_program_with_thousands_of_threads_goes_on():
-    """It does at least a third of what it does bare."""
+    """A scheduled program does at least a third of its bare work."""
     bare, _, limit_s = crowd()
 
     scheduled, _, _ = crowd(HEADWAY, "run", "--policy", "fair", "--", limit_s=limit_s)
@@ -88,7 +88,7 @@ def test_a_scheduled_program_with_thousands_of_threads_goes_on():
 
 
 def test_the_bench_tells_each_way_beside_bare(tmp_path):
-    """With few threads each way has its launches and ratios, and none misses its target for not finishing."""
+    """With few threads, each way has its launches and ratios, and none misses its target for not finishing."""
     file = tmp_path / "crowd.json"
     command = [sys.executable, BENCH / "crowd.py", "--threads", "20", "--launches", "2", "--seconds", "0.2"]
 
@@ -103,7 +103,7 @@ def test_the_bench_tells_each_way_beside_bare(tmp_path):
 
 
 def test_the_bench_names_the_launch_that_does_not_finish():
-    """A launch that is over its limit is told; where no bare one finishes either, there is no verdict."""
+    """A launch over its limit is reported, and there is no verdict if no bare launch finishes either."""
     command = [
         sys.executable,
         BENCH / "crowd.py",

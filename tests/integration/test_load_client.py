@@ -23,7 +23,7 @@ LATENCIES = ("p50_s", "p90_s", "p99_s", "p999_s", "max_s", "mean_s")
 
 
 class EchoServer:
-    """Echoes TCP and UDP on one port, in a thread; `close_after` bytes it closes a connection instead."""
+    """Echoes TCP and UDP on one port, in a thread; after `close_after` bytes it closes a connection instead."""
 
     def __init__(self, close_after=None):
         self.close_after = close_after
@@ -112,7 +112,7 @@ def test_a_closed_load_counts_its_answers(echo, client, protocol, connections):
 
 @pytest.mark.parametrize("arrivals", ["uniform", "poisson"])
 def test_an_open_load_has_two_latencies(echo, client, arrivals):
-    """From when a request was due it takes no less than from when it was sent."""
+    """The latency from the time that a request was due is at least that from its sending."""
     result = client.run(short(echo, model="open", arrivals=arrivals, rate_per_s=4000.0, connections=4))
 
     assert result["requests"] >= 200
@@ -120,7 +120,7 @@ def test_an_open_load_has_two_latencies(echo, client, arrivals):
 
 
 def test_the_percentiles_of_the_pairs_are_the_clients(echo, client):
-    """Pure Python and C say the same, also of several loads put together."""
+    """Pure Python and C compute the same percentiles, also of several loads together."""
     one, other = client.run(short(echo)), client.run(short(echo, connections=3))
 
     assert percentiles(one["counts"], (50, 90, 99, 99.9, 100)) == [one[key] for key in LATENCIES[:5]]
@@ -130,7 +130,7 @@ def test_the_percentiles_of_the_pairs_are_the_clients(echo, client):
 
 
 def test_nothing_answered_gives_no_latency(client):
-    """A UDP server that is silent loses every request, and no figure is made up."""
+    """A silent UDP server loses every request, and no figure is made up."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         result = client.run(
@@ -151,7 +151,7 @@ def test_nothing_answered_gives_no_latency(client):
 
 
 def test_a_failed_load_says_what_and_where(client):
-    """The errno is the C library's, the message names the server; the client goes on."""
+    """The errno is the C library's, the message names the server, and the client goes on."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
@@ -180,7 +180,7 @@ def test_a_server_that_closes_ends_the_load(client):
     ],
 )
 def test_a_wrong_config_is_refused_at_once(echo, client, changes, message):
-    """Before anything is sent; the client goes on."""
+    """A wrong configuration is refused before anything is sent, and the client goes on."""
     with pytest.raises(ValueError, match=message):
         client.start(short(echo, **changes))
     assert client.run(short(echo))["requests"] >= 200
@@ -193,7 +193,7 @@ def test_a_config_must_say_where_and_what(client):
 
 
 def test_one_load_at_a_time(echo, client):
-    """A second start, and a result nobody asked for, are refused."""
+    """A second start, and a result without a load, are refused."""
     with pytest.raises(RuntimeError, match="no load"):
         client.result()
     client.start(short(echo))
@@ -203,7 +203,7 @@ def test_one_load_at_a_time(echo, client):
 
 
 def test_a_client_that_died_is_reported(echo):
-    """While it runs a load, and when it is given one."""
+    """A client that died is reported during its load, and when it gets another one."""
     with LoadClient(native.library_path(), None) as client:
         client.start(short(echo, duration_s=30.0))
         os.kill(client._process.pid, signal.SIGKILL)
@@ -224,20 +224,20 @@ def test_closing_ends_a_running_load(echo):
 
 
 def test_a_library_that_is_not_there_is_an_error(tmp_path):
-    """The constructor says so, and leaves no process."""
+    """The constructor reports a missing library, and leaves no process."""
     with pytest.raises(RuntimeError, match=r"nothing\.so"):
         LoadClient(tmp_path / "nothing.so", None)
 
 
 def test_the_client_is_pinned():
-    """It runs on the cores it was given, and nowhere else."""
+    """The client runs on the given cores only."""
     core = max(os.sched_getaffinity(0))
     with LoadClient(native.library_path(), [core]) as client:
         assert os.sched_getaffinity(client._process.pid) == {core}
 
 
 def test_the_client_dies_with_its_parent(echo):
-    """Killed without a chance to clean up, a parent leaves no load behind."""
+    """A parent that is killed without a chance to clean up leaves no load behind."""
     script = (
         "import sys, time\nfrom headway_agent.load import LoadClient\n"
         "client = LoadClient(sys.argv[1], None)\n"
@@ -250,7 +250,7 @@ def test_the_client_dies_with_its_parent(echo):
         watched = os.pidfd_open(int(parent.stdout.readline()))
         parent.kill()
     try:
-        # Readable once the process has ended.
+        # Readable as soon as the process has ended.
         assert select.select([watched], [], [], 20) == ([watched], [], [])
     finally:
         os.close(watched)
@@ -258,7 +258,7 @@ def test_the_client_dies_with_its_parent(echo):
 
 @pytest.mark.parametrize("interpreter", FOUND, ids=[one.id for one in FOUND])
 def test_every_interpreter_can_run_it(echo, interpreter):
-    """The module needs nothing newer than CPython 3.8, nor a GIL."""
+    """The module needs neither more than CPython 3.8, nor a GIL."""
     script = (
         "import sys\nfrom headway_agent.load import LoadClient\n"
         "with LoadClient(sys.argv[1], None) as client:\n"

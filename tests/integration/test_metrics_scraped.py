@@ -1,4 +1,4 @@
-"""Metrics in the hands of those they are made for: a real Prometheus, Grafana's dashboard, OpenTelemetry's OTLP exporter."""
+"""Metrics with their real consumers: Prometheus, Grafana's dashboard, and OpenTelemetry's OTLP exporter."""
 
 import contextlib
 import json
@@ -81,7 +81,7 @@ def free_port():
 
 
 def fetched(url):
-    """Return what a URL gives; None while it gives nothing."""
+    """Return the text at a URL, or None while there is no answer."""
     with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=LIMIT_S) as answer:
         return answer.read().decode()
     return None
@@ -106,7 +106,7 @@ def running(*command, **more):
 
 
 def test_prometheus_scrapes_a_watched_service_and_the_dashboard_s_questions_have_answers(tmp_path, monkeypatch):
-    """All metrics of the dashboard are scraped by a real Prometheus, with their types, and each panel shows something."""
+    """A real Prometheus scrapes all metrics of the dashboard, with their types, and each panel shows something."""
     program = find_prometheus()
     assert program is not None, "there is no Prometheus: `make prometheus` adds it"
     monkeypatch.chdir(tmp_path)
@@ -162,7 +162,7 @@ def test_prometheus_scrapes_a_watched_service_and_the_dashboard_s_questions_have
 
 
 def test_the_otlp_exporter_sends_the_histograms():
-    """Of each export a receiver has the histograms of single waits and holds, cumulative, beside the instruments."""
+    """Each export has cumulative histograms of single waits and holds, beside the instruments."""
     python = locked_python(select(discover()[0], ["3.13"])[0], ROOT / "requirements" / "watched.lock", "watched")
     env = os.environ | {"PYTHONPATH": str(ROOT / "src"), "HEADWAY_NATIVE": str(library_path())}
     done = subprocess.run(

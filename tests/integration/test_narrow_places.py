@@ -1,6 +1,6 @@
-"""Programs in narrow places: no /proc, nothing that can be written to, tight limits. They run as without us.
+"""Programs in confined places run as without us: no /proc, nothing writable, tight limits.
 
-Where we cannot do our work there, one line says so. Seccomp filters: test_restricted.
+If we cannot do our work there, one line says so. Seccomp filters are in test_restricted.
 """
 
 import os
@@ -45,7 +45,7 @@ UNUSED_UID = 1_000_000 + os.getpid()
 
 
 def namespaces() -> str:
-    """Why no mount namespace can be made here, or ""."""
+    """Return why no mount namespace can be made here, or ""."""
     if os.geteuid() != 0:
         return "needs root, to mount over /proc in a namespace of its own"
     if shutil.which("unshare") is None:
@@ -60,7 +60,7 @@ needs_namespaces = pytest.mark.skipif(bool(NO_NAMESPACES), reason=NO_NAMESPACES 
 
 @pytest.fixture(params=["traced", "scheduled"])
 def environment_of(request, tmp_path):
-    """What a program is started with, and the trace that it may leave."""
+    """Yield a program's environment, the way of observing it, and the path of the trace that it may leave."""
     trace = tmp_path / "app.hwt"
     if request.param == "traced":
         with collecting(trace, max_bytes=64 << 20) as door:
@@ -82,7 +82,7 @@ def run(command, threads=2, env=None, program=PROGRAM, words=(), **options):
 
 
 def check(bare, ours, what, trace, *, must_fail=False):
-    """The program did the same, and where it is not recorded or scheduled one line on stderr says so."""
+    """Assert that the program did the same, and that one line on stderr says so if it is not recorded or scheduled."""
     said = [line for line in ours.stderr.splitlines() if line.startswith("headway: ")]
     rest = [line for line in ours.stderr.splitlines() if not line.startswith("headway: ")]
 
@@ -93,14 +93,14 @@ def check(bare, ours, what, trace, *, must_fail=False):
         assert said
         assert f"is not {what}: " in said[0]
     if what == "traced" and not said:
-        deadline_s = time.monotonic() + 60  # the collector makes the file, and then writes it
+        deadline_s = time.monotonic() + 60  # the collector creates the file, and then writes it
         while not (trace.exists() and trace.stat().st_size > 0):
             assert time.monotonic() < deadline_s
             time.sleep(0.01)
 
 
 def in_namespace(mounts):
-    """Return the beginning of a command that runs what follows in a mount namespace, after some commands of a shell."""
+    """Return the beginning of a command that runs the rest in a mount namespace, after some shell commands."""
     return ["unshare", "-m", "sh", "-c", f'{mounts} && exec "$@"', "sh"]
 
 
@@ -109,7 +109,7 @@ def in_namespace(mounts):
 @pytest.mark.parametrize("name", INTERPRETERS)
 @pytest.mark.parametrize("hidden", ["mount -t tmpfs none /proc", "umount -l /proc"], ids=["empty", "unmounted"])
 def test_without_proc(name, hidden, environment_of):
-    """A container without /proc."""
+    """A program runs as usual in a container without /proc."""
     env, what, trace = environment_of
     command = [*in_namespace(hidden), INTERPRETERS[name]]
 
@@ -120,7 +120,7 @@ def test_without_proc(name, hidden, environment_of):
 @pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", INTERPRETERS)
 def test_where_nothing_can_be_written(name, environment_of):
-    """A file system that is read-only: everything that is mounted on the root. The collector is outside."""
+    """A program runs as usual with everything mounted read-only; the collector is outside."""
     env, what, trace = environment_of
     read_only = "mount --bind / /mnt && mount -o remount,bind,ro /mnt && mount --rbind /proc /mnt/proc && mount --rbind /dev /mnt/dev"
     command = ["unshare", "-m", "sh", "-c", f'{read_only} && exec chroot /mnt "$@"', "sh", INTERPRETERS[name]]
@@ -144,7 +144,7 @@ LIMITS = {
 @pytest.mark.parametrize("name", INTERPRETERS)
 @pytest.mark.parametrize("limit", LIMITS)
 def test_tight_limits(name, limit, environment_of):
-    """Limits of a process, set before the program begins."""
+    """A program runs as usual under limits that were set before it began."""
     env, what, trace = environment_of
     kind, value = LIMITS[limit]
 
@@ -161,7 +161,7 @@ def test_tight_limits(name, limit, environment_of):
 
 @pytest.mark.parametrize("name", [name for name in ("3.13", "3.14") if name in INTERPRETERS])
 def test_hardly_any_address_space(name, environment_of):
-    """So little that the program has room for itself alone: we leave it to the program."""
+    """A program with address space for itself alone keeps it, because we use none."""
     env, what, trace = environment_of
 
     def restrict():
@@ -190,7 +190,7 @@ FIGURES = {"RLIMIT_AS": "VmSize", "RLIMIT_DATA": "VmData"}
 @pytest.mark.parametrize("name", INTERPRETERS)
 @pytest.mark.parametrize("limit", ROOM_MIB)
 def test_a_program_that_limits_itself(name, limit, environment_of):
-    """It lowers a limit of its memory when it is recorded or scheduled already: what we have is little."""
+    """A program can lower its memory limit while it is recorded or scheduled, because we need little."""
     env, what, trace = environment_of
     program = LIMITS_ITSELF.format(limit=limit, figure=FIGURES[limit], room=ROOM_MIB[limit] << 20) + PROGRAM
     bare = run([INTERPRETERS[name]], program=program)
@@ -202,7 +202,7 @@ def test_a_program_that_limits_itself(name, limit, environment_of):
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become a user who runs nothing else")
 @pytest.mark.parametrize("threads", [0, 1, 2])
 def test_hardly_any_threads(threads, environment_of):
-    """As many threads as the program has, and none for us."""
+    """A program runs as usual with a limit of as many threads as it has, and none for us."""
     env, what, trace = environment_of
     python = "/usr/bin/python3"
     if not os.access(python, os.X_OK):
@@ -224,7 +224,7 @@ def test_hardly_any_threads(threads, environment_of):
 
 
 def test_a_folder_that_is_gone(environment_of, tmp_path):
-    """The program's current folder was removed before it began."""
+    """A program runs as usual if its working directory was removed before it began."""
     env, what, trace = environment_of
 
     def leave():

@@ -1,4 +1,4 @@
-"""An experiment is one new file: the one of docs/contributing/index.md, as it stands there."""
+"""An experiment is one new file: the one of docs/contributing/index.md, verbatim."""
 
 import importlib
 import io
@@ -14,14 +14,14 @@ from headway.report.html import lab_page
 
 pytestmark = pytest.mark.slow
 
-# `headway.lab.experiments` is the function.
+# The name `headway.lab.experiments` is bound to the function.
 experiments = importlib.import_module("headway.lab.experiments")
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "contributing" / "index.md"
 
 
 def test_the_walkthroughs_experiment_runs_and_is_shown(tmp_path, monkeypatch):
-    """Measured, judged, with a table and a plot, in the terminal and on the page; no other file knows of it."""
+    """The new experiment is measured, judged and shown, in the terminal and on the page, and no other file names it."""
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (tmp_path / "a_new_one.py").write_text(code, encoding="utf-8")
     monkeypatch.setattr(experiments, "__path__", [*experiments.__path__, str(tmp_path)])

@@ -1,7 +1,7 @@
-"""The trace beside an oracle: waits that C code timed by its own clocks, from the call to its return, are all in the trace.
+"""Waits that C code timed by its own clocks, from the call to its return, are all in the trace.
 
-The oracles (gil_oracle.c, lock_oracle.c) know nothing of the recorder. What differs by right: an acquire takes some time after the GIL
-or the lock is had, up to a microsecond here with a thread to wake.
+The oracles (gil_oracle.c, lock_oracle.c) know nothing of the recorder. A legitimate difference is that an acquire takes
+some time after the GIL or the lock is acquired, up to a microsecond here with a thread to wake.
 """
 
 import json
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.times]
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory):
-    """Compile the oracles."""
+    """Compile the oracles; return their folder."""
     folder = tmp_path_factory.mktemp("oracles")
     for name in ("gil_oracle", "lock_oracle"):
         command = ["cc", "-O2", "-shared", "-fPIC", "-o", str(folder / f"{name}.so"), str(HERE / f"{name}.c")]
@@ -41,7 +41,7 @@ def libraries(tmp_path_factory):
 
 
 def run(interpreter, name, libraries, folder, *arguments):
-    """Run an oracle's program traced; return what the oracle found, and the trace."""
+    """Run an oracle's program traced; return the oracle's figures, and the trace."""
     file = folder / "oracle.hwt"
     command = [interpreter.executable, str(HERE / f"{name}_program.py"), str(libraries / f"{name}.so"), *arguments]
     with collecting(file) as door:
@@ -54,12 +54,12 @@ def run(interpreter, name, libraries, folder, *arguments):
 
 
 def in_function(trace, stacks, name):
-    """Return which stacks have the function innermost, as a mask."""
+    """Return a mask of the stacks whose innermost function has this name."""
     return np.isin(trace.stack_frame[stacks], [i for i, one in enumerate(trace.frames) if one.function == name])
 
 
 def agrees(told_ns, oracle):
-    """Hold the trace's sum against the oracle's."""
+    """Assert that the trace's sum agrees with the oracle's."""
     allowed_ns = SHARE * oracle["waited_ns"] + AFTER_AN_ACQUIRE_NS * oracle["count"]
     assert abs(told_ns - oracle["waited_ns"]) <= allowed_ns, (told_ns, oracle)
 
@@ -68,13 +68,13 @@ def agrees(told_ns, oracle):
 @pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 def test_all_waiting_for_the_gil_is_told(interpreter, cores, libraries, tmp_path):
-    """Twelve threads with holds of 20 us wait for the GIL's mutex as well as for the GIL."""
+    """Twelve threads with holds of 20 us wait for the GIL's mutex as well as for the GIL, and the trace has it all."""
     oracle, trace = run(interpreter, "gil_oracle", libraries, tmp_path, cores, "12", "20", "0", SECONDS)
 
     waits = recorded(trace).waits
     names = [one.name for one in trace.threads]
     mine = np.isin(waits.thread, [i for i, name in enumerate(names) if name.startswith("turns")])
-    if trace.process.has_stacks:  # those of the threads' beginning and end are not the oracle's
+    if trace.process.has_stacks:  # waits at the threads' beginning and end are not the oracle's
         mine &= in_function(trace, waits.stack, "turns")
         agrees(int(waits.length_ns[mine].sum()), oracle)
     else:
@@ -86,7 +86,7 @@ def test_all_waiting_for_the_gil_is_told(interpreter, cores, libraries, tmp_path
 @pytest.mark.parametrize("cores", ["1", "2"])
 @pytest.mark.parametrize("interpreter", WITHOUT, ids=lambda one: one.id)
 def test_all_waiting_for_locks_is_told(interpreter, cores, hold_us, lock, libraries, tmp_path):
-    """Threads that spin and park for a lock wait from the call to its return, with the contended object's type and line."""
+    """A wait by spinning and parking lasts from the call to its return, and has the object's type and line."""
     kind = ["object"] if lock == Park.OBJECT else []
     oracle, trace = run(interpreter, "lock_oracle", libraries, tmp_path, cores, "4", "1", hold_us, "5", SECONDS, *kind)
 

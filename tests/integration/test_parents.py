@@ -1,6 +1,6 @@
-"""Real parents of a program, under `headway run` and `headway trace` as bare: a Jupyter front end, and supervisord.
+"""Real parents of a program behave the same bare, scheduled and traced: a Jupyter front end, and supervisord.
 
-The libraries come from the index, pinned by requirements/parents.lock, and are installed for each interpreter once.
+The libraries come from the index, pinned by requirements/parents.lock, and are installed once for each interpreter.
 """
 
 import contextlib
@@ -28,12 +28,12 @@ PARENTS = Path(__file__).with_name("parents")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-# What stands before a program's own command line. Each start has its own trace, in the current folder.
+# The words before a program's own command line. Each start has its own trace, in the working directory.
 BEFORE = {"bare": [], "run": [HEADWAY, "run", "--policy", "fair", "--"], "trace": [HEADWAY, "trace", "--"]}
 
 
 def each_way(function, python, folder):
-    """Return what a function sees each way, all at once: most of it is waiting. Each has a folder of its own."""
+    """Return the function's result for each way; all run at once, each in its own folder, because they mostly wait."""
     for how in BEFORE:
         (folder / how).mkdir()
     with ThreadPoolExecutor() as pool:
@@ -42,12 +42,12 @@ def each_way(function, python, folder):
 
 
 def is_alive(pid):
-    """Whether a process runs."""
+    """Return whether a process runs."""
     return begin_ticks(pid) is not None
 
 
 def kernel(python, how, folder):
-    """Start a kernel from a front end, have it compute, interrupt it, and kill the front end; return what was seen."""
+    """Start a kernel from a front end, let it compute, interrupt it, and kill the front end; return what was seen."""
     command = [python, str(PARENTS / "front_end.py"), *BEFORE[how]]
     runtime = bare(JUPYTER_RUNTIME_DIR=str(folder), IPYTHONDIR=str(folder), JUPYTER_CONFIG_DIR=str(folder))
     with subprocess.Popen(command, env=runtime, cwd=folder, stdout=subprocess.PIPE, text=True) as front_end:
@@ -86,7 +86,7 @@ stderr_logfile = {folder}/app.err
 
 
 class UnixConnection(http.client.HTTPConnection):
-    """One over a Unix socket."""
+    """An HTTP connection over a Unix socket."""
 
     def __init__(self, path):
         super().__init__("supervisor")
@@ -99,21 +99,21 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class Unix(xmlrpc.client.Transport):
-    """Calls over a Unix socket."""
+    """XML-RPC calls over a Unix socket."""
 
     def __init__(self, path):
         super().__init__()
         self._path = path
 
     def make_connection(self, host):
-        """Return a connection, whatever the host's name; close() closes it."""
+        """Return a connection for any host name; close() closes it."""
         if self._connection[1] is None:
             self._connection = host, UnixConnection(self._path)
         return self._connection[1]
 
 
 def supervised(python, how, folder):
-    """Have supervisord start a program, see it die and exit, restart it, stop it, and end with it; return what was seen."""
+    """Let supervisord start, restart and stop a program that dies and exits, and end with it; return what was seen."""
     command = " ".join([*BEFORE[how], python, str(PARENTS / "supervised.py"), str(folder)])
     configuration = folder / "supervisord.conf"
     configuration.write_text(CONFIGURATION.format(folder=folder, command=command))
@@ -129,7 +129,7 @@ def supervised(python, how, folder):
             wait_for(door.exists, "supervisord did not start")
 
             def started(*but):
-                """Return the process id of a program that says that it has started, but for former ones."""
+                """Return the process id of a program that says that it has started, apart from earlier ones."""
                 pids = (folder / "started").read_text().split() if (folder / "started").exists() else []
                 return next((int(one) for one in pids if int(one) not in but), None)
 
@@ -165,7 +165,7 @@ def supervised(python, how, folder):
 @pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
 def test_a_kernel_ends_with_its_front_end(interpreter, tmp_path):
-    """A Jupyter kernel answers, is interrupted, and goes when its front end is killed: bare, scheduled and traced."""
+    """A Jupyter kernel answers, is interrupted, and ends when its front end is killed: bare, scheduled and traced."""
     python = locked_python(interpreter, LOCK, "parents")
 
     seen = each_way(kernel, python, tmp_path)
@@ -177,7 +177,7 @@ def test_a_kernel_ends_with_its_front_end(interpreter, tmp_path):
 @pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("interpreter", SOME, ids=lambda one: one.id)
 def test_supervisord_sees_its_program(interpreter, tmp_path):
-    """Death by a signal, an expected exit, one TERM for a group, the end of supervisord: bare, scheduled and traced."""
+    """A death by a signal, an expected exit, a TERM for a group, and supervisord's end are the same in all three ways."""
     python = locked_python(interpreter, LOCK, "parents")
 
     seen = each_way(supervised, python, tmp_path)

@@ -1,4 +1,4 @@
-"""The bench program of the known bad cases: what it prints, what it refuses, and that no failed launch is a figure."""
+"""The bench program of the known bad cases: its output, its errors, and no figures from failed launches."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ def run(*arguments):
 
 
 def test_figures_of_each_launch_are_told():
-    """Shares, an answer's time from the client and a thread's wakes: each with its launches, under none and the policy."""
+    """Shares, an answer's time at the client and a thread's wake-ups have their launches, under none and the policy."""
     done = run("--case", "T1", "--case", "T7", "--policy", "fair", "--blocks", "1", "--seconds", "0.2", "--json")
 
     assert (done.returncode, done.stderr) == (0, "")
@@ -47,7 +47,7 @@ def test_figures_of_each_launch_are_told():
     ],
 )
 def test_wrong_arguments_are_told(arguments, complaint):
-    """What cannot be is refused before anything is measured."""
+    """Impossible arguments are refused before anything is measured."""
     done = run(*arguments)
 
     assert done.returncode == 2
@@ -57,7 +57,7 @@ def test_wrong_arguments_are_told(arguments, complaint):
 
 
 def test_a_launch_that_fails_is_told(monkeypatch):
-    """A process that dies, and one that complains and ends well, give no figures but an error with what they said."""
+    """A process that dies, or that complains and exits normally, gives no figures, but an error with its output."""
     monkeypatch.syspath_prepend(BENCH)
     import policy_cases
 
@@ -73,7 +73,7 @@ def test_a_launch_that_fails_is_told(monkeypatch):
     [(0.7, 0.95, 6, "unfair"), (0.85, 0.95, 6, ""), (0.7, 0.6, 6, "undecided"), (0.7, 0.95, 5, "")],
 )
 def test_unfair_beyond_doubt(monkeypatch, least, cpu_of_time, blocks, verdict):
-    """A share is too small where its whole interval is, and the threads had a core."""
+    """A share is too small if its whole interval is, and the threads had a core."""
     monkeypatch.syspath_prepend(BENCH)
     import policy_cases
 
@@ -83,7 +83,7 @@ def test_unfair_beyond_doubt(monkeypatch, least, cpu_of_time, blocks, verdict):
 
 
 def test_a_ratio_is_of_one_block(monkeypatch):
-    """A launch that failed takes its block out of the ratios to none, and no other."""
+    """A failed launch removes its block, and no other, from the ratios to none."""
     monkeypatch.syspath_prepend(BENCH)
     import policy_cases
 
@@ -95,7 +95,7 @@ def test_a_ratio_is_of_one_block(monkeypatch):
 
 @pytest.mark.parametrize("name", ["map", "reads-beside-1", "sleepers-8", "compute-2"])
 def test_a_program_of_the_corpus_tells_its_figures(name):
-    """The one of each kind: what is done a second, what it costs, how late, and what is computed beside."""
+    """A program of each kind reports its rate, cost, lateness and the work beside it."""
     command = [sys.executable, BENCH / "policy_corpus_workload.py", name, "0.1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True)
 

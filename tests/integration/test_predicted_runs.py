@@ -1,4 +1,4 @@
-"""The experiment `predictions` with launches of real servers: predicted before they were launched, and resumed."""
+"""The experiment `predictions` with launches of real servers: predicted before they are launched, and resumed."""
 
 import contextlib
 import sqlite3
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 @pytest.fixture
 def short(monkeypatch):
-    """Launches of a twentieth of a second, and costs that are the same everywhere."""
+    """Set launches of a twentieth of a second, and fixed costs."""
     monkeypatch.setitem(declared._DURATION_S, "quick", 0.05)
     monkeypatch.setattr(calibration, "measure", lambda *_, **__: calibration.PRESET)
 
@@ -24,7 +24,7 @@ def request(path):
 
 
 def order(path):
-    """Return the times of a run's predictions and launches by cell, and the least id of a launch."""
+    """Return the times of a run's predictions and launches by cell, in the order of the launches."""
     with contextlib.closing(sqlite3.connect(path)) as db:
         return db.execute(
             "SELECT c.key, p.written_at, l.started_at FROM cells c LEFT JOIN predictions p ON p.cell = c.id"
@@ -34,7 +34,7 @@ def order(path):
 
 @pytest.mark.usefixtures("short")
 def test_every_cell_but_the_anchors_is_predicted_before_it_is_launched(tmp_path):
-    """Anchors first; each prediction is of an earlier second than its cell's launch at most."""
+    """The anchors come first, and each prediction is written no later than the second of its cell's launch."""
     path = tmp_path / "results.sqlite"
     run = lab.run(request(path))
 
@@ -48,7 +48,7 @@ def test_every_cell_but_the_anchors_is_predicted_before_it_is_launched(tmp_path)
 
 @pytest.mark.usefixtures("short")
 def test_a_run_that_was_interrupted_keeps_its_predictions(tmp_path):
-    """After the resume they are the same, and every cell is launched."""
+    """A resume keeps the predictions, and launches every cell."""
     path = tmp_path / "results.sqlite"
 
     def interrupt(progress):

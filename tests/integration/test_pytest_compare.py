@@ -1,4 +1,4 @@
-"""Real pytest runs that compare: with stored sessions, and with another revision of their own code."""
+"""Real pytest runs that compare with stored sessions, and with another revision of their own code."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_sessions_are_stored_and_compared(quick):
-    """By name, in the suite's folder; the ratio is this session's to those, by what each took beside the reference."""
+    """A session is stored by name in the suite's folder, and a ratio compares the times relative to the reference."""
     quick.makepyfile(TWO)
     once = ("-q", "--headway-launches", "1")
     quick.runpytest_subprocess("-q", "--headway-save", "first").assert_outcomes(passed=2)
@@ -37,7 +37,7 @@ def test_sessions_are_stored_and_compared(quick):
 
 
 def test_a_regression_fails_the_session(quick):
-    """Beyond doubt ten times as long; and where nothing can be compared, it fails as well."""
+    """A benchmark that takes ten times as long fails the session, and so does a session without any comparison."""
     quick.makepyfile(TWO.replace("rounds=3", "rounds=12"))
     quick.runpytest_subprocess("-q", "--headway-launches", "1", "--headway-save", "base").assert_outcomes(passed=2)
     quick.makepyfile(TWO.replace("rounds=3", "rounds=12").replace("range(500)", "range(20_000)"))
@@ -78,7 +78,7 @@ def git(folder, *arguments):
 
 @pytest.fixture
 def repository(quick):
-    """A repository with a package under src, and a benchmark of it that its commit has not got."""
+    """Return a repository with a package under src, and an uncommitted benchmark of it."""
     folder = quick.path / "src" / "package"
     folder.mkdir(parents=True)
     (folder / "__init__.py").touch()
@@ -94,7 +94,7 @@ def repository(quick):
 
 
 def test_another_revision_takes_turns_with_this_tree(repository):
-    """Its package with this tree's tests; the worktree is gone afterwards."""
+    """The other revision's package runs with this tree's tests, and the worktree is gone afterwards."""
     command = ["-q", "--headway-against", "HEAD", "--headway-launches", "3", "--headway-json", "out.json"]
     result = repository.runpytest_subprocess(*command, "--headway-compare-fail", "0%")
 
@@ -113,7 +113,7 @@ def test_another_revision_takes_turns_with_this_tree(repository):
 
 
 def test_a_revision_that_lacks_what_is_measured_is_told(repository):
-    """And nothing is claimed."""
+    """A revision that lacks the measured module is reported, and nothing is claimed."""
     inner = repository.path / "src" / "package" / "newer.py"
     inner.write_text(PACKAGE.replace("SIZE", "10"))
     (repository.path / "tests" / "test_work.py").write_text(USES.replace("package.inner", "package.newer"))
@@ -126,7 +126,7 @@ def test_a_revision_that_lacks_what_is_measured_is_told(repository):
 
 @pytest.mark.parametrize("revision", ["nonsense", "--all"])
 def test_what_is_no_revision_is_refused(repository, revision):
-    """With git's word, and pytest's exit code for that."""
+    """The error has git's own message, and pytest's exit code for bad usage."""
     result = repository.runpytest_subprocess("-q", f"--headway-against={revision}")
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR

@@ -1,4 +1,4 @@
-"""Real pytest runs with the plugin: every kind of test, on every CPython from 3.11, beside the plugins that it lives with."""
+"""Real pytest runs with the plugin: every kind of test, on every CPython from 3.11, beside other plugins."""
 
 import json
 import os
@@ -37,7 +37,7 @@ NUMBER = r"[\d.]+(?:e[-+]\d+)?"
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_every_kind_of_test_with_asyncio_of_each_scope(quick, scope):
-    """The loop is the runner's own, whatever its scope; failures and skips are what they were."""
+    """The loop is the runner's own, whatever its scope, and failures and skips are unchanged."""
     quick.makepyfile(EVERY_KIND.replace("SCOPE", scope))
     result = quick.runpytest_subprocess("-q")
 
@@ -50,7 +50,7 @@ def test_every_kind_of_test_with_asyncio_of_each_scope(quick, scope):
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_every_kind_of_test_on_other_interpreters(quick, name):
-    """From 3.12 on also in sub-interpreters, and on a build without a GIL."""
+    """Every kind of test also runs in sub-interpreters from 3.12 on, and on a build without a GIL."""
     quick.makepyfile(EVERY_KIND.replace("SCOPE", "function"))
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     python = plugin_python(FOUND[name])
@@ -64,7 +64,7 @@ def test_every_kind_of_test_on_other_interpreters(quick, name):
 
 
 def test_what_nobody_awaits_is_an_error_and_no_figure(quick):
-    """Neither a coroutine function, nor what makes coroutines, nor a coroutine."""
+    """A coroutine function, a function that makes coroutines, and a coroutine are errors if they are not awaited."""
     quick.makepyfile(FORGOTTEN)
     result = quick.runpytest_subprocess("-q", "-W", "ignore")
 
@@ -76,9 +76,10 @@ def test_what_nobody_awaits_is_an_error_and_no_figure(quick):
 
 
 def test_an_assertion_that_fails_prints_its_evidence(quick):
-    """With intervals, and what it was to be."""
+    """A failed assertion prints its intervals, and what was expected."""
     suite = TWO.replace("one.name != other.name", "one.faster_than(other)")
-    quick.makepyfile(suite.replace("rounds=3", "rounds=20"))  # of 3 the interval may be as wide as to leave it open
+    # with only 3, the interval may be so wide that it decides nothing
+    quick.makepyfile(suite.replace("rounds=3", "rounds=20"))
     result = quick.runpytest_subprocess("-q")
 
     result.assert_outcomes(passed=1, failed=1)
@@ -88,7 +89,7 @@ def test_an_assertion_that_fails_prints_its_evidence(quick):
 
 
 def test_launches_are_fresh_processes_and_the_units(quick):
-    """Each benchmark in so many of its own; the assertions are about all of them."""
+    """Each benchmark runs in several processes of its own, and the assertions concern all of them."""
     seen = "print(len(one.launches), len(other.launches), file=open('seen', 'a')) is None"
     evident = f"{seen} and other.faster_than(one, by=1.5)"
     suite = TWO.replace("one.name != other.name", evident).replace("rounds=3", "rounds=20")
@@ -108,7 +109,7 @@ def test_launches_are_fresh_processes_and_the_units(quick):
 
 
 def test_a_launch_that_fails_is_told(quick):
-    """The others count."""
+    """A launch that fails is reported, and the others count."""
     quick.makepyfile(
         TWO.replace(
             "def test_third(headway):",
@@ -125,7 +126,7 @@ def test_a_launch_that_fails_is_told(quick):
 
 
 def test_disabled_it_calls_once(quick):
-    """And asserts nothing of what was not measured."""
+    """A disabled plugin calls each function once, and asserts nothing of what was not measured."""
     quick.makepyfile(TWO.replace("one.name != other.name", "one.faster_than(other)"))
     result = quick.runpytest_subprocess("-q", "--headway-disable")
 
@@ -134,7 +135,7 @@ def test_disabled_it_calls_once(quick):
 
 
 def test_under_xdist_it_refuses_to_time_and_says_so(quick):
-    """Other workers share the machine. With `-n 0` it times."""
+    """The plugin does not time under xdist, because other workers share the machine; with `-n 0` it does."""
     quick.makepyfile(TWO)
     spread = quick.runpytest_subprocess("-q", "-n", "2")
     spread.assert_outcomes(passed=2)
@@ -146,7 +147,7 @@ def test_under_xdist_it_refuses_to_time_and_says_so(quick):
 
 
 def test_without_the_plugin_there_is_no_fixture(quick):
-    """`-p no:headway`."""
+    """The option `-p no:headway` removes the fixture."""
     quick.makepyfile(TWO)
     result = quick.runpytest_subprocess("-q", "-p", "no:headway", "-W", "ignore")
 
@@ -155,7 +156,7 @@ def test_without_the_plugin_there_is_no_fixture(quick):
 
 
 def test_a_session_without_benchmarks_pays_nothing(quick):
-    """Neither numpy nor the rest of us is imported."""
+    """A session without benchmarks imports neither numpy nor our other modules."""
     quick.makepyfile(
         "import sys\ndef test_imports():\n    assert not {'numpy', 'headway.measure', 'headway.lab'} & set(sys.modules)"
     )
@@ -166,7 +167,7 @@ def test_a_session_without_benchmarks_pays_nothing(quick):
 
 
 def test_it_lives_beside_pytest_benchmark(quick):
-    """Each has its fixture, in one test if need be."""
+    """Headway and pytest-benchmark each have a fixture, and one test can use both."""
     quick.makepyfile(
         TWO
         + "\n\ndef test_both(benchmark, headway):\n    benchmark(fast)\n    headway.options(rounds=2, calls=2)(fast)\n"
@@ -179,7 +180,7 @@ def test_it_lives_beside_pytest_benchmark(quick):
 
 
 def test_only_benchmarks_or_none(quick):
-    """By the fixture."""
+    """Tests are selected or left out by their fixture."""
     quick.makepyfile(TWO + "\n\ndef test_plain():\n    pass\n")
     only = quick.runpytest_subprocess("-q", "--headway-only")
     only.assert_outcomes(passed=2, deselected=1)
@@ -188,7 +189,7 @@ def test_only_benchmarks_or_none(quick):
 
 
 def test_a_failure_shows_the_users_lines(quick):
-    """And not one of ours: of a function that fails, of an assertion, of a call that makes no sense."""
+    """The traceback has only the user's lines, for a failing function, a failed assertion and a senseless call."""
     quick.makepyfile(
         """
         def fail():
@@ -221,7 +222,7 @@ def test_a_failure_shows_the_users_lines(quick):
 
 
 def test_a_function_may_raise_what_ends_a_generator(quick):
-    """Which is its own error; of a generator of the user's it is Python's RuntimeError, as without us."""
+    """StopIteration from a function is its own error, and from a user's generator it is Python's RuntimeError."""
     quick.makepyfile(
         """
         import pytest
@@ -250,7 +251,7 @@ def test_a_function_may_raise_what_ends_a_generator(quick):
 
 
 def test_coverage_is_told(quick):
-    """It makes times several times longer, whatever is asserted."""
+    """Coverage is reported, because it makes times several times longer."""
     quick.makepyfile(TWO)
     (quick.path / "conftest.py").write_text(
         "import sys\n\ndef pytest_runtest_call():\n    sys.settrace(lambda *_: None)\n"
@@ -263,7 +264,7 @@ def test_coverage_is_told(quick):
 
 @pytest.mark.parametrize("options", [["-n", "2"], ["--headway-disable"], ["--collect-only"]])
 def test_nothing_is_held_against_a_session_that_measures_nothing(quick, options):
-    """No figure is a nan that an assertion fails for."""
+    """No assertion fails because of a figure that was not measured."""
     quick.makepyfile(
         """
         def nothing():
@@ -294,7 +295,7 @@ def test_nothing_is_held_against_a_session_that_measures_nothing(quick, options)
     ],
 )
 def test_bad_options_are_refused_before_anything_runs(quick, options, message):
-    """With pytest's own exit code for that."""
+    """Bad options give pytest's own exit code for bad usage."""
     quick.makepyfile(TWO)
     result = quick.runpytest_subprocess("-q", *options)
 
@@ -303,7 +304,7 @@ def test_bad_options_are_refused_before_anything_runs(quick, options, message):
 
 
 def test_pyperf_and_pytest_benchmark_read_what_it_writes(quick):
-    """Pyperf loads the suite; pytest-benchmark compares two files of ours."""
+    """Pyperf loads the suite, and pytest-benchmark compares two of our files."""
     quick.makepyfile(TWO)
     for place in (1, 2):
         options = [f"--headway-pyperf=p{place}.json", f"--headway-benchmark-json={place:04}_ours.json"]
@@ -318,7 +319,7 @@ def test_pyperf_and_pytest_benchmark_read_what_it_writes(quick):
 
 
 def test_the_store_has_the_run_and_the_report_shows_it(quick):
-    """`headway report` and its page, as of any run."""
+    """`headway report` and its page show the run like any other."""
     quick.makepyfile(TWO)
     result = quick.runpytest_subprocess("-q", "--headway-launches", "2")
     (run_id,) = re.findall(r"stored as (\S+):", tables(result))
@@ -345,7 +346,7 @@ def test_the_store_has_the_run_and_the_report_shows_it(quick):
 
 @pytest.mark.times
 def test_the_gil_is_looked_at_where_that_is_wanted(quick):
-    """Threads that compute wait for it; one thread alone does not."""
+    """Threads that compute wait for the GIL, and one thread alone does not."""
     quick.makepyfile(
         """
         import pytest

@@ -1,4 +1,4 @@
-"""`pytest --headway-stalls`: tests in which an event loop stood still are named, with the cause and the line; others are not."""
+"""`pytest --headway-stalls` names tests in which an event loop stood still, with cause and line, and no others."""
 
 import pytest
 
@@ -46,7 +46,7 @@ async def test_of_a_plugin():
 
 @pytest.mark.parametrize("more", [(), ("-n", "2")], ids=["one process", "xdist"])
 def test_tests_that_starved_a_loop_are_named(pytester, more):
-    """Those that blocked or computed in the loop, each with its line; not one that only waits, nor one without a loop."""
+    """Tests that blocked or computed in the loop are named with their line, and tests that only wait are not."""
     pytester.makepyfile(TESTS)
     result = pytester.runpytest_subprocess("--headway-stalls", *more)
     result.assert_outcomes(passed=5)
@@ -56,7 +56,7 @@ def test_tests_that_starved_a_loop_are_named(pytester, more):
     for line in text.splitlines():
         if "::" in line and not line.startswith(" "):
             name = line.rpartition("::")[2]
-        elif "nap" in line or "busy" in line:  # on a busy machine a loop may be late for want of a core, too
+        elif "nap" in line or "busy" in line:  # on a busy machine a loop may also be late for lack of a core
             told.setdefault(name, []).append(line)
     assert set(told) == {"test_blocks", "test_computes", "test_of_a_plugin"}
     assert all(len(lines) == 1 for lines in told.values())
@@ -68,7 +68,7 @@ def test_tests_that_starved_a_loop_are_named(pytester, more):
 
 
 def test_nothing_is_said_where_nothing_stood_still(pytester):
-    """One line says so, and without the option there is none."""
+    """One line says that nothing stood still, and without the option there is none."""
     pytester.makepyfile("def test_it(): pass")
     asked = pytester.runpytest_subprocess("--headway-stalls", "--headway-stalls-over", "2s")
     assert asked.ret == 0
@@ -77,7 +77,7 @@ def test_nothing_is_said_where_nothing_stood_still(pytester):
 
 
 def test_a_bad_time_is_an_error(pytester):
-    """It is told before any test runs."""
+    """A bad time is an error before any test runs."""
     pytester.makepyfile("def test_it(): pass")
     result = pytester.runpytest_subprocess("--headway-stalls", "--headway-stalls-over", "soon")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -86,5 +86,5 @@ def test_a_bad_time_is_an_error(pytester):
 
 @pytest.mark.parametrize(("text", "seconds"), [("100ms", 0.1), ("2s", 2.0), ("1.5 s", 1.5)])
 def test_times(text, seconds):
-    """Numbers with a unit."""
+    """A time is a number with a unit."""
     assert over_s(text) == pytest.approx(seconds)

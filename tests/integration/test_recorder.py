@@ -1,4 +1,4 @@
-"""The recorder in real programs on every interpreter: the program is as without it, and the trace keeps the laws."""
+"""The recorder in real programs on every interpreter: the program is unchanged, and the trace keeps the invariants."""
 
 import os
 import re
@@ -20,9 +20,9 @@ from headway.traces.model import Kind
 from headway.traces.reader import read, read_family
 from headway.traces.records import CUT
 
-# How many processes leave a trace; more than one where a case starts children.
+# The number of processes that leave a trace; more than one where a case starts children.
 PROCESSES = {"fork": 11, "fork_of_a_fork": 3, "fork_storm": 41, "execute": 2, "subprocesses": 3}
-# At least so many: a pool ends its workers by a signal, and one that had nothing to do may not have come to record anything.
+# The least number: a pool ends its workers by a signal, and an idle worker may have recorded nothing.
 AT_LEAST = {"pool_fork": 2, "pool_spawn": 2, "pool_forkserver": 2}
 
 pytestmark = pytest.mark.slow
@@ -46,7 +46,7 @@ def traced(interpreter, case, folder):
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("interpreter", FOUND, ids=lambda one: one.id)
 def test_a_program_is_as_without_the_recorder(interpreter, case, tmp_path):
-    """However a program begins and ends, it says and returns what it would; its traces lack nothing and keep the laws."""
+    """A program that begins and ends in any way has the same output and result, and complete, sound traces."""
     traces = traced(interpreter, case, tmp_path)
 
     for trace in traces:
@@ -58,7 +58,7 @@ def test_a_program_is_as_without_the_recorder(interpreter, case, tmp_path):
         else:
             assert len(traces) == PROCESSES.get(case, 1)
         assert traces[0].threads[0].name == "MainThread"
-        # Where the process had the time to say so.
+        # Only if the process had the time to write its end.
         ended = case not in ("os_exit", "killed", "terminated", "execute")
         assert traces[0].process.ended is ended
 
@@ -66,7 +66,7 @@ def test_a_program_is_as_without_the_recorder(interpreter, case, tmp_path):
 @pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 def test_threads_have_the_names_that_python_gives_them(interpreter, tmp_path):
-    """Threads are named as Python names them, also those that have ended, and those of forked children."""
+    """Threads have Python's names, also those that have ended, and those of forked children."""
     traces = traced(interpreter, "fork_of_a_fork", tmp_path)
 
     assert {thread.name for thread in traces[0].threads} == {"MainThread"}
@@ -75,7 +75,7 @@ def test_threads_have_the_names_that_python_gives_them(interpreter, tmp_path):
 
 @pytest.mark.parametrize("interpreter", [one for one in WITH_STACKS if one.name >= "3.12"], ids=lambda one: one.id)
 def test_each_sub_interpreter_has_a_gil_of_its_own(interpreter, tmp_path):
-    """From 3.12 on each sub-interpreter's own GIL is told apart, and its code is named."""
+    """Each sub-interpreter's own GIL is told apart from 3.12 on, and its code is named."""
     (trace,) = traced(interpreter, "interpreters", tmp_path)
 
     assert [gil.main for gil in trace.gils] == [True] + [False] * (len(trace.gils) - 1)
@@ -105,7 +105,7 @@ deep(300)
 
 @pytest.mark.parametrize("interpreter", WITH_STACKS, ids=lambda one: one.id)
 def test_stacks_name_file_line_and_function(interpreter, tmp_path):
-    """Releases have the stack at which they happened: lines, qualified names in any script, through C and generators."""
+    """A release has the stack at which it happened: lines and qualified names in any script, through C and generators."""
     program, file = tmp_path / "stacks.py", tmp_path / "x.hwt"
     program.write_text(STACKS, encoding="utf-8")
     with collecting(file) as door:
@@ -124,13 +124,13 @@ def test_stacks_name_file_line_and_function(interpreter, tmp_path):
     assert [("日本.py", 1, "<module>"), ("stacks.py", 8, "Größe.messen"), ("stacks.py", 13, "<module>")] in named
     assert [("stacks.py", 5, "deep"), *[("stacks.py", 4, "deep")] * 3, top] in named
     assert [("stacks.py", 15, "<lambda>"), ("stacks.py", 15, "<module>")] in named
-    # Of a very deep one, the innermost frames, and that there were more.
+    # A very deep stack has the innermost frames, and a mark that there were more.
     cut = (Path(CUT.filename).name, CUT.line, CUT.function)
     assert any(len(stack) == 129 and stack[0] == ("stacks.py", 5, "deep") and stack[-1] == cut for stack in stacks)
 
 
 def test_what_cannot_be_recorded_runs_and_says_why(tmp_path):
-    """A library that does not fit, no collector, too much memory: one line, and the program runs."""
+    """A library that does not fit, a missing collector, or too little memory gives one line, and the program runs."""
     env = environment({"HEADWAY_TRACE_DOOR": str(tmp_path / "door"), "HEADWAY_TRACE_FAMILY": "1"})
     code, out, said = ran([sys.executable, "-c", "print(1)"], env | {"HEADWAY_NATIVE": "/nothing"}, tmp_path)
     assert (code, out) == (0, "1\n")
@@ -146,7 +146,7 @@ def test_what_cannot_be_recorded_runs_and_says_why(tmp_path):
 
 
 def test_other_sitecustomize_modules_still_run(tmp_path):
-    """A `sitecustomize` of the user's runs and stands in sys.modules; without one, sys.path is as it would be."""
+    """A user's `sitecustomize` runs and is in sys.modules; without one, sys.path is unchanged."""
     (tmp_path / "sitecustomize.py").write_text("print('mine')")
     base = dict(os.environ) | {"PYTHONPATH": str(tmp_path)}
     program = "import sys; print(sys.modules['sitecustomize'].__file__, sys.path)"
@@ -158,7 +158,7 @@ def test_other_sitecustomize_modules_still_run(tmp_path):
 
 
 def test_the_launcher_becomes_the_program(tmp_path):
-    """`headway trace` ends as the program ends: its exit code, or its signal; stdin and argv pass."""
+    """`headway trace` ends as the program ends, by exit code or signal, and passes stdin and argv on."""
     headway = [
         str(Path(sys.executable).with_name("headway")),
         "trace",
@@ -188,7 +188,7 @@ def test_the_launcher_becomes_the_program(tmp_path):
 @pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 @pytest.mark.parametrize("wanted", [False, True])
 def test_a_trace_holds_no_arguments_unless_asked(interpreter, wanted, tmp_path):
-    """The script's, the module's or only the interpreter's name: no argument, no code, and nothing else of argv in the file."""
+    """The file has the name of the script, the module or the interpreter, and no argument, code or other part of argv."""
     script = tmp_path / "app.py"
     script.write_text("import time; time.sleep(0.001)")
     python = interpreter.executable
@@ -255,7 +255,10 @@ assert [name for name in told if name != "MainThread"] == ["first", "third", "fo
 @pytest.mark.matrix("interpreter")
 @pytest.mark.parametrize("interpreter", FOUND, ids=lambda one: one.id)
 def test_another_tools_patch_of_threads_stays(interpreter, tmp_path):
-    """Who wraps our methods of `threading.Thread` keeps that when we go; ours beneath do nothing, and are there again when we come."""
+    """Another tool's wrapper around our methods of `threading.Thread` stays when we leave.
+
+    Our methods below it then do nothing, and work again when we come back.
+    """
     agent = str(Path(headway.__file__).parent / "agent")
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
@@ -266,7 +269,7 @@ def test_another_tools_patch_of_threads_stays(interpreter, tmp_path):
 
 
 def test_whatever_fails_in_ours_the_program_runs(tmp_path):
-    """An exception of any kind: one line, the user's sitecustomize runs, and nothing of ours is left on the path."""
+    """An exception of any kind gives one line, the user's sitecustomize runs, and the path has nothing of ours."""
     (tmp_path / "sitecustomize.py").write_text("print('mine')")
     (tmp_path / "struct.py").write_text("class error(Exception): pass\nraise error('on purpose')")
     base = dict(os.environ) | {"PYTHONPATH": str(tmp_path)}
@@ -281,7 +284,7 @@ def test_whatever_fails_in_ours_the_program_runs(tmp_path):
 
 @pytest.mark.parametrize("version", ["2.7", "3.6", "3.7"])
 def test_pythons_without_a_recorder_are_left_alone(version, tmp_path):
-    """They say and leave behind what they would: no line, no bytecode, the path as it is, the user's sitecustomize."""
+    """A Python without a recorder has its usual output, path and sitecustomize, no line of ours, and no bytecode."""
     found = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     if not found:
         pytest.skip(f"there is no CPython {version} in ~/.pyenv")

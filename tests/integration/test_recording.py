@@ -40,7 +40,7 @@ print(outer.summary().wall_ns > 0, outer.path.name)
 
 
 def test_a_recording_of_ones_own(tmp_path):
-    """`headway.trace()` has what happened, so far and at the end, in a file that is named or not; an inner one joins it."""
+    """`headway.trace()` records into a named or unnamed file, readable at any time; an inner call joins the outer one."""
     own = subprocess.run([sys.executable, "-c", IN_PROCESS], capture_output=True, text=True, timeout=60, check=False)
     assert own.returncode == 0, own.stderr
     file = tmp_path / "own.hwt"

@@ -1,4 +1,4 @@
-"""Where the program runs under a seccomp filter, at a limit, or with strange objects: it is as without us."""
+"""Programs under a seccomp filter, at a limit, or with strange objects run as without us."""
 
 import platform
 import re
@@ -57,7 +57,7 @@ collector.join()
 print(wrong, len(right) > 0)
 """
 
-# Runs a command under a filter that answers some system calls with EPERM or ends the process for them.
+# Runs a command under a filter that answers some system calls with EPERM, or ends the process for them.
 FILTERED = """
 import ctypes, os, struct, sys
 action = {"eperm": 0x00050001, "kill": 0x80000000}[sys.argv[1]]
@@ -72,7 +72,7 @@ if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.create_string_buffer(a
     sys.exit("no filter: " + os.strerror(ctypes.get_errno()))
 os.execv(sys.argv[3], sys.argv[3:])
 """
-# What we call and CPython does not, by its number.
+# The numbers of the calls that we make and CPython does not.
 NUMBERS = {
     "x86_64": {
         "membarrier": [324],
@@ -93,7 +93,7 @@ NUMBERS["all"] = sorted({number for numbers in NUMBERS.values() for number in nu
 
 
 def run(command, env):
-    """Run a program to its end; return how it ended and what it said."""
+    """Run a program to its end; return its exit code and output."""
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     return done.returncode, done.stdout, done.stderr
 
@@ -104,7 +104,7 @@ def lines(said):
 
 
 def traced(command, folder):
-    """Run a traced program to its end; return what it did, and its traces."""
+    """Run a traced program to its end; return its exit code, output and traces."""
     file = folder / "x.hwt"
     with collecting(file) as door:
         done = run(command, environment(door.environment(), base=unobserved()))
@@ -116,7 +116,7 @@ def traced(command, folder):
 @pytest.mark.parametrize("action", ["eperm", "kill"])
 @pytest.mark.parametrize("interpreter", [BY_NAME["3.13"], BY_NAME["3.13t"]], ids=lambda one: one.id)
 def test_traced_under_a_filter(interpreter, action, call, tmp_path):
-    """A filter that refuses a call of ours, or ends the process for it, changes nothing but what a line says."""
+    """A filter that refuses a call of ours, or ends the process for it, changes nothing but one line."""
     numbers = ",".join(map(str, NUMBERS[call]))
     command = [sys.executable, "-I", "-c", FILTERED, action, numbers, interpreter.executable, "-c", ROUND_TRIPS]
     expected = []
@@ -138,7 +138,7 @@ def test_traced_under_a_filter(interpreter, action, call, tmp_path):
 @pytest.mark.parametrize("call", NUMBERS)
 @pytest.mark.parametrize("action", ["eperm", "kill"])
 def test_scheduled_under_a_filter(action, call):
-    """A policy works under such a filter, too, without what is refused."""
+    """A policy works under such a filter, without the refused calls."""
     numbers = ",".join(map(str, NUMBERS[call]))
     command = [sys.executable, "-I", "-c", FILTERED, action, numbers, BY_NAME["3.13"].executable, "-c", ROUND_TRIPS]
     options = {"os_slice_us": 100, "os_batch": 1}
@@ -151,7 +151,7 @@ def test_scheduled_under_a_filter(action, call):
     assert (code, out, lines(said)) == (0, "done\n", expected)
 
 
-# A program that installs a filter itself: only calls that the bare program makes are allowed, and it ends for any other.
+# A program that installs a filter itself: only the calls of the bare program are allowed, and any other ends it.
 SHUTS_ITSELF_IN = """
 import ctypes, os, struct, sys, threading, time
 calls = [int(number) for number in sys.argv[2].split(",")]
@@ -184,7 +184,8 @@ if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, argument, 0, 0):
 work_of()
 print("done", flush=True)
 """
-# What CPython and the C library call in that, and clock_gettime(), which is no system call where it tells a thread nothing of itself.
+# The calls of CPython and the C library in that program, and clock_gettime(), which is no system call if it tells a
+# thread nothing of itself.
 THEIRS = {
     "x86_64": "0 1 3 5 7 8 9 10 11 12 13 14 15 23 28 35 56 60 61 131 186 202 204 228 230 231 257 262 270 273 318 334 435",
     "aarch64": "63 64 57 80 73 62 222 226 215 214 134 135 139 72 233 101 220 93 132 260 178 98 123 113 115 94 56 79 99 278 293 435",
@@ -193,13 +194,13 @@ THREAD_S_NAME = {"x86_64": "157", "aarch64": "167"}[platform.machine()]  # prctl
 SCHED_YIELD = {"x86_64": "24", "aarch64": "124"}[platform.machine()]
 
 
-# getpid() and process_vm_readv(): how a hook of 3.13t looks at the lock that a thread waits for (docs/decisions/013). On a busy
-# machine that is also where one flushes a file, as that waits for a lock of its own thread first.
+# getpid() and process_vm_readv(): a hook of 3.13t reads the lock that a thread waits for with them
+# (docs/decisions/013). On a busy machine that includes flushing a file, which waits for a lock of its own thread first.
 LOOKS = {"x86_64": ["39", "310"], "aarch64": ["172", "270"]}[platform.machine()]
 
 
 def shut_in(interpreter, work, *more):
-    """Return the command that runs that work under the filter."""
+    """Return the command that runs `work` under the filter."""
     theirs = [*THEIRS, *more]
     theirs += [THREAD_S_NAME] if interpreter.name in ("3.14", "3.15") else []
     theirs += [SCHED_YIELD, *LOOKS] if interpreter.name == "3.13t" else []
@@ -216,7 +217,7 @@ SHUT_IN = [
 @pytest.mark.matrix("interpreter", "work")
 @pytest.mark.parametrize(("interpreter", "work"), SHUT_IN)
 def test_a_filter_of_the_program_s_own(interpreter, work, tmp_path):
-    """A program that shuts itself in lives, traced and scheduled, with no other call than it makes bare; its children live, unrecorded."""
+    """A program under its own filter makes no other call than bare, traced and scheduled; its children are unrecorded."""
     bare = run(shut_in(interpreter, work), unobserved())
     assert bare == (0, ("1792\n" * 3 if work == "fork" else "") + "done\n", "")
     assert run(shut_in(interpreter, "a call of ours"), unobserved())[0] == -31  # SIGSYS: the filter does forbid
@@ -257,7 +258,7 @@ for thread in threads:
 
 @pytest.mark.parametrize("interpreter", WITH_STACKS, ids=lambda one: one.id)
 def test_names_of_a_subclass_of_str(interpreter, tmp_path):
-    """A file's name that is no plain str is recorded as it is; nothing that lies behind it in memory."""
+    """A file's name that is no plain str is recorded as it is, without any memory after it."""
     code, out, said, traces = traced([interpreter.executable, "-c", STRANGE_NAMES], tmp_path)
 
     assert (code, out, said) == (0, "", "")
@@ -287,7 +288,7 @@ os._exit(0)
 @pytest.mark.parametrize("kind", ["traced", "scheduled"])
 @pytest.mark.parametrize("interpreter", [BY_NAME["3.13"], BY_NAME["3.14"]], ids=lambda one: one.id)
 def test_130_interpreters(interpreter, kind, tmp_path):
-    """Each interpreter's GIL is recorded, or scheduled, and nothing is slow. The factor is for a busy machine."""
+    """Each of 130 interpreters is recorded, or scheduled, without being slow; the factor allows for a busy machine."""
     command = [interpreter.executable, "-c", INTERPRETERS, "130"]
     _, bare, _ = run(command, unobserved())
 
@@ -302,7 +303,7 @@ def test_130_interpreters(interpreter, kind, tmp_path):
 
 
 def test_more_interpreters_than_there_is_room_for(tmp_path):
-    """Those above the limit run as without us, and one line says so."""
+    """Interpreters above the limit run as without us, and one line says so."""
     command = [BY_NAME["3.13"].executable, "-c", INTERPRETERS, "260"]
 
     _, bare, _ = run(command, unobserved())

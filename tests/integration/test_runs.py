@@ -29,7 +29,7 @@ from headway.lab.sequential import FIRST_LOOK
 
 HERE = str(Path(__file__).parent)
 
-# Whole labs, which install libraries where the cache has not got them yet.
+# Whole labs, which install libraries that are not in the cache yet.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 LAB = [sys.executable, "-m", "headway", "lab"]
@@ -50,12 +50,12 @@ def stored(path):
                 "SELECT c.key, l.block FROM launches l JOIN cells c ON c.id = l.cell ORDER BY l.id"
             ).fetchall()
         except sqlite3.OperationalError:
-            return []  # The schema is being made.
+            return []  # The schema is being created.
 
 
 @contextlib.contextmanager
 def running_lab(store_path, at_least):
-    """Start a lab in a process of its own and yield it once it has stored `at_least` launches."""
+    """Start a lab in its own process, and yield it once it has stored `at_least` launches."""
     process = subprocess.Popen(
         COMMAND,
         stdout=subprocess.PIPE,
@@ -74,7 +74,7 @@ def running_lab(store_path, at_least):
 
 
 def agents(name="environ"):
-    """Return the pids of this test's live agents and of all that they started; `cmdline`: of the agents alone."""
+    """Return the pids of this test's live agents and of all that they started; with `cmdline`, of agents alone."""
     found = []
     ours = [b"PYTHONPATH=" + bytes(AGENT_PATH), b"HEADWAY_STORE=" + os.environb[b"HEADWAY_STORE"]]
     for entry in os.listdir("/proc"):
@@ -95,7 +95,7 @@ def wait_until(condition, limit_s=20.0):
 
 
 def test_a_killed_run_is_completed_by_resume_and_no_launch_counts_twice(store_path):
-    """Kill -9 of the runner keeps every stored launch, leaves no agent behind, and `--resume` runs only the rest."""
+    """A killed runner keeps every stored launch and leaves no agent behind, and `--resume` runs only the rest."""
     with running_lab(store_path, 5) as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -115,7 +115,7 @@ def test_a_killed_run_is_completed_by_resume_and_no_launch_counts_twice(store_pa
 
 
 def test_a_killed_runner_leaves_no_pool_behind():
-    """Kill -9 of the runner in the middle of a process pool's work ends the workers too."""
+    """A runner that is killed during a process pool's work leaves no worker behind."""
     command = [*LAB, "cpu-bound", "--published", "--model", "processes-spawn", "--interpreter", "3.13t"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -130,7 +130,7 @@ def test_a_killed_runner_leaves_no_pool_behind():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_cleanly_with_what_is_there(store_path, number):
-    """An interrupted lab reports what it has, says how to go on, leaves nothing behind and exits with 130."""
+    """An interrupted lab reports its results, says how to go on, leaves nothing behind and exits with 130."""
     with running_lab(store_path, 8) as process:
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
@@ -144,13 +144,13 @@ def test_ctrl_c_ends_cleanly_with_what_is_there(store_path, number):
 
 
 def test_a_second_lab_is_refused(store_path):
-    """Two labs would measure each other."""
+    """A second lab is refused, because two labs would measure each other."""
     with running_lab(store_path, 1) as process, pytest.raises(HeadwayError, match=f"process {process.pid}"):
         lab.run(lab.Request(experiments=["sleep"], interpreters=["3.13t"], launches=1))
 
 
 def test_a_worker_killed_in_mid_launch_is_one_failed_launch(store_path):
-    """Kill -9 of the agent fails its launch; the run goes on, ends and says so."""
+    """A killed agent fails its launch, and the run goes on, ends and says so."""
     with running_lab(store_path, 2) as process:
         wait_until(lambda: agents("cmdline") != [])
         os.kill(agents("cmdline")[0], signal.SIGKILL)
@@ -166,7 +166,7 @@ def test_a_worker_killed_in_mid_launch_is_one_failed_launch(store_path):
 
 
 def test_a_run_goes_on_past_failing_cells(store_path):
-    """Crashing, hanging and raising cells fail by themselves; the good cells between them are all measured."""
+    """Crashing, hanging and raising cells fail by themselves, and the good cells between them are all measured."""
     names = ("Good", "Raises", "Crashes", "Hangs")
     cells = tuple(
         make_cell("sleep", name, "i", workload=f"faulty_workloads:{name}", paths=(HERE,), samples=1) for name in names
@@ -188,7 +188,7 @@ def test_a_run_goes_on_past_failing_cells(store_path):
 
 
 def test_verdicts_are_on_the_screen_as_soon_as_they_are_known(store_path):
-    """Each experiment in short on stdout, in the order of the run, before the next one's launches; then the last screen."""
+    """Each experiment's short report is printed before the next one's launches; then comes the last screen."""
     with subprocess.Popen(
         [*LAB, "sleep", "countdown", "--interpreter", "3.13", "--launches", "2", "--store", str(store_path)],
         stdout=subprocess.PIPE,
@@ -206,7 +206,7 @@ def test_verdicts_are_on_the_screen_as_soon_as_they_are_known(store_path):
 
 
 def test_json_stands_alone_on_stdout():
-    """Nothing of what a lab says while it runs is among it."""
+    """Nothing that a lab prints while it runs is in its JSON."""
     done = subprocess.run(
         [*LAB, "sleep", "--interpreter", "3.13", "--launches", "2", "--json"],
         capture_output=True,
@@ -218,7 +218,7 @@ def test_json_stands_alone_on_stdout():
 
 
 def test_a_budget_is_kept_and_spent_where_claims_are_open(store_path):
-    """Every cell has its first look; what has no open claim has no more."""
+    """Every cell has its first look, and cells without an open claim have no more."""
     request = lab.Request(experiments=["sleep"], interpreters=["3.13"], budget_s=8, store=store_path)
     run = lab.run(request)
 
@@ -234,7 +234,7 @@ def test_a_budget_is_kept_and_spent_where_claims_are_open(store_path):
 
 
 def test_cells_that_take_turns_are_launched_alone_where_their_launch_fails():
-    """One that always fails takes none of the others with it."""
+    """A cell that always fails takes none of the others with it."""
     cells = [
         replace(
             make_cell("sleep", name, "i", workload=f"faulty_workloads:{name}", paths=(HERE,), samples=1), turns=True
@@ -251,7 +251,7 @@ def test_cells_that_take_turns_are_launched_alone_where_their_launch_fails():
 
 
 def test_a_run_that_was_stopped_while_something_was_provided_is_completed(store_path):
-    """It had not looked for what its other experiments need; what cannot be had here is left out, and the rest is measured."""
+    """A run that was stopped while it prepared is completed; cells that cannot run here are left out."""
 
     def stop():
         raise KeyboardInterrupt
@@ -279,7 +279,7 @@ def test_three_lines_of_python_give_values():
 
     gather = verdicts["sleep/gather-is-longest"]
     told = gather.deciding.interval
-    # How near it comes to 1/3 is the lab's to say, not a test's beside other tests.
+    # The lab decides how near it comes to 1/3; a test beside other tests cannot.
     assert 0 < told.low < told.value < told.high
     result = next(result for result in run.of("sleep") if result.cell.label == "serial")
     assert len(result.values("work_s")) == 2
@@ -289,7 +289,7 @@ def test_three_lines_of_python_give_values():
 
 
 def test_two_runs_are_compared():
-    """The same experiment twice gives a ratio with an interval for each cell and no invented difference in the sleeps."""
+    """The same experiment twice gives a ratio with an interval for each cell, and no false difference in the sleeps."""
     request = lab.Request(experiments=["sleep"], interpreters=["3.14"], launches=3)
     before, after = lab.run(request), lab.run(request)
 
@@ -323,7 +323,7 @@ def test_two_runs_are_compared():
     ],
 )
 def test_bad_requests_fail_before_anything_runs(request_, error, store_path):
-    """Nothing is stored for a request that cannot be run, and the error carries a hint."""
+    """A request that cannot be run stores nothing, and its error has a hint."""
     with pytest.raises(error) as caught:
         lab.run(request_)
 

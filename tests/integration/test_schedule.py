@@ -1,4 +1,4 @@
-"""Policies for the GIL in real programs on every interpreter: the program is as without one, but for who waits how long."""
+"""Policies in real programs on every interpreter: the program is unchanged, except for who waits how long."""
 
 import contextlib
 import json
@@ -46,7 +46,7 @@ def run(*arguments, **more):
     ids=lambda one: one if isinstance(one, str) else one.id,
 )
 def test_a_program_is_as_without_a_policy(interpreter, policy, case, tmp_path):
-    """However a program begins and ends, forks and starts others: under a policy it says and returns what it would."""
+    """A program that begins, ends, forks and starts others in any way has the same output and result under a policy."""
     command = [interpreter.executable, PROGRAM, case]
 
     assert ran(command, scheduled_environment(policy, base=unobserved()), tmp_path) == ran(
@@ -56,7 +56,7 @@ def test_a_program_is_as_without_a_policy(interpreter, policy, case, tmp_path):
 
 @pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 def test_a_trace_of_a_scheduled_program_keeps_the_laws(interpreter, tmp_path):
-    """One holder at a time, takes and releases in turn, waits that end: also where the waits are a policy's."""
+    """The trace keeps its invariants, also where the waits are a policy's."""
     file = tmp_path / "x.hwt"
     with collecting(file) as door:
         env = environment(door.environment(), base=scheduled_environment("fair", base=unobserved()))
@@ -72,7 +72,7 @@ def test_a_trace_of_a_scheduled_program_keeps_the_laws(interpreter, tmp_path):
         assert violations(trace) == []
 
 
-# Sleeps beside threads that compute: how much later than asked it wakes, without and with a policy, in turns.
+# Sleeps beside threads that compute: how much too late it wakes, without and with a policy, in turn.
 PROMPT = """
 import json, os, statistics, sys, threading, time
 sys.path.insert(0, sys.argv[1])
@@ -112,14 +112,15 @@ print(json.dumps(answers))
 
 @pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 def test_who_wants_little_is_prompt(interpreter):
-    """Beside threads that compute, a sleeper wakes in a fraction of the time that it takes without a policy, or under `stock`."""
+    """A sleeper's delay beside threads that compute is a fraction of that without a policy, or under `stock`."""
     env = scheduled_environment(None, base=unobserved())
     command = [interpreter.executable, "-c", PROMPT, str(Path(headway.__file__).parent / "agent"), *POLICIES]
 
     said = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
 
     answers = json.loads(said)
-    # A quarter of the wake-ups finds a core free, however busy the machine is: what is left of these is the wait for the GIL.
+    # A quarter of the wake-ups find a core free, however busy the machine is; the rest of their delay is the wait for
+    # the GIL.
     lower, middle = (
         {name: statistics.median(one[place] for one in answers[name]) for name in ("", *POLICIES)} for place in (0, 1)
     )
@@ -130,7 +131,7 @@ def test_who_wants_little_is_prompt(interpreter):
     assert min(json.loads(said)["done"]) > 0
 
 
-# One thread alone, then two that compete, then one again: when is the GIL left alone, and is it scheduled in between?
+# One thread alone, then two that compete, then one again: is the GIL left alone, and scheduled in between?
 ALONE = """
 import os, sys, threading, time
 sys.path.insert(0, sys.argv[1])
@@ -171,7 +172,7 @@ print("done")
     ids=lambda one: one if isinstance(one, str) else one.id,
 )
 def test_a_gil_that_one_thread_wants_is_left_alone(interpreter, policy):
-    """While nobody else wants it the policy is told nothing; it has the GIL again as soon as somebody waits."""
+    """The policy learns nothing while one thread wants the GIL, and has the GIL again as soon as a thread waits."""
     command = [interpreter.executable, "-c", ALONE, str(Path(headway.__file__).parent / "agent"), policy]
     env = scheduled_environment(None, base=unobserved())
 
@@ -181,7 +182,7 @@ def test_a_gil_that_one_thread_wants_is_left_alone(interpreter, policy):
 
 
 def test_no_gil_no_policy():
-    """A free-threaded interpreter runs the program as ever, and one line says that there is nothing to schedule."""
+    """A free-threaded interpreter runs the program as usual, and one line says that there is nothing to schedule."""
     done = run("run", "--python", BY_NAME["3.13t"].executable, PROGRAM, "plain")
 
     assert done.returncode == 0
@@ -197,14 +198,14 @@ print(child.stdout, child.stderr)
 
 
 def test_what_a_program_reads_of_its_child_has_no_line_of_ours(tmp_path):
-    """The line is on the launch's stderr, once; what a child says to the program is the child's own."""
+    """The line is once on the launch's stderr, and a child's output to the program is the child's own."""
     free = BY_NAME["3.13t"].executable
     done = run("run", "--", free, "-c", READS_ITS_CHILD)
 
     assert done.stdout == "b'ran\\n' b''\n"
     assert done.stderr.count("is not scheduled") == 1
 
-    # What a shell starts is the first that can say it, wherever its stderr goes.
+    # The first process that can print the line is the shell's child, wherever its stderr goes.
     log = tmp_path / "log"
     done = run("run", "--", "sh", "-c", f"{free} -c 'print(1)' 2> {log}; true")
     assert done.stderr == ""
@@ -214,7 +215,7 @@ def test_what_a_program_reads_of_its_child_has_no_line_of_ours(tmp_path):
 @pytest.mark.parametrize("asked", [(), ("--switch-interval", "0.001"), ("--pin", str(min(os.sched_getaffinity(0))))])
 @pytest.mark.parametrize("isolated", [[], ["-I"], ["-BE"], ["-W", "error", "-S"]])
 def test_who_is_out_of_reach_is_told(asked, isolated):
-    """An isolated interpreter does not look at its environment: it runs as ever, and a line says that nothing schedules it."""
+    """An isolated interpreter ignores its environment, runs as usual, and a line says that nothing schedules it."""
     done = run("run", *asked, "--", sys.executable, *isolated, "-c", "print('ran')")
 
     assert done.stdout == "ran\n"
@@ -244,7 +245,7 @@ def test_children_have_the_policy(tmp_path):
 
 
 def test_the_classic_remedies(tmp_path):
-    """`--switch-interval` and `--pin` do what their names say, with no policy unless one is asked for."""
+    """`--switch-interval` and `--pin` do what their names say, without a policy unless one is asked for."""
     program = tmp_path / "show.py"
     program.write_text(
         "import os, sys\nprint(round(sys.getswitchinterval(), 6), sorted(os.sched_getaffinity(0)),"
@@ -278,7 +279,7 @@ def test_the_classic_remedies(tmp_path):
     ],
 )
 def test_wrong_arguments_are_told_before_anything_runs(arguments, code, complaint, tmp_path):
-    """What cannot be is refused with its value, a hint and an exit code, and the program does not start."""
+    """Impossible arguments are refused with the value, a hint and an exit code, and the program does not start."""
     witness = tmp_path / "witness"
 
     done = run("run", *arguments, "--", "touch", str(witness))
@@ -305,7 +306,7 @@ for thread in threads: thread.join()
 
 @pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 def test_it_says_what_it_did(interpreter, tmp_path):
-    """With --why: for whom threads that compute were interrupted, and what that gained; where there are none, that."""
+    """The option --why tells for which threads CPU-bound ones were preempted and the gain, or that there were none."""
     program = tmp_path / "app.py"
     program.write_text(SERVED)
     whose = ("--python", interpreter.executable)
@@ -324,7 +325,7 @@ def test_it_says_what_it_did(interpreter, tmp_path):
 
 
 def test_policies_are_listed():
-    """`headway policies` names each with what it is good for and bad at, and its options; as JSON, too."""
+    """`headway policies` has each policy's strengths, weaknesses and options, also as JSON."""
     listed = json.loads(run("policies", "--json").stdout)
     text = run("policies").stdout
 
@@ -337,7 +338,7 @@ def test_policies_are_listed():
 
 
 def test_a_policy_of_ones_own(tmp_path):
-    """The example of the guide builds against the public header, is loaded by its path, and schedules."""
+    """The guide's example builds against the public header, is loaded by its path, and schedules."""
     library = tmp_path / "lottery.so"
     headers = run("policies", "--include").stdout.strip()
     assert (Path(headers) / "headway" / "policy.h").read_text() == (HEADERS / "headway" / "policy.h").read_text()
@@ -354,7 +355,7 @@ def test_a_policy_of_ones_own(tmp_path):
 
 
 def test_no_policy_in_a_library_that_holds_none(tmp_path):
-    """A library without a policy, and a file that is no library, are told in one line; the program runs."""
+    """A library without a policy, and a file that is no library, give one line, and the program runs."""
     nothing = tmp_path / "nothing.so"
     nothing.write_text("no library")
 
@@ -366,7 +367,7 @@ def test_no_policy_in_a_library_that_holds_none(tmp_path):
 
 
 def test_in_process():
-    """`with headway.schedule(...)` puts a policy on and takes it off; counts and hints hold in between."""
+    """`with headway.schedule(...)` starts a policy and stops it; counts and hints work in between."""
     with headway.schedule("fair", latency_us=20000) as policy:
         assert policy.active
         with pytest.raises(SchedulingError, match="a policy is on already"):
@@ -389,7 +390,7 @@ def test_in_process():
 
 @pytest.mark.parametrize("name", ["3.14", "3.15"])
 def test_attached(name):
-    """A policy is put on in a process that runs already, replaced, and taken off."""
+    """A policy is started in a running process, replaced, and stopped."""
     code = "import sys, time\nprint('ready', flush=True)\nwhile True: time.sleep(0.001)"
     with contextlib.ExitStack() as stack:
         command = [BY_NAME[name].executable, "-c", code]
@@ -411,7 +412,7 @@ def test_attached(name):
 
 
 def test_not_attached_to_older_ones():
-    """Before 3.14 the answer is what to do instead."""
+    """The error before 3.14 says what to do instead."""
     with subprocess.Popen(
         [BY_NAME["3.12"].executable, "-c", "input()"], stdin=subprocess.PIPE, env=unobserved()
     ) as one:

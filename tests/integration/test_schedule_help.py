@@ -1,4 +1,4 @@
-"""What the operating system is asked to do for threads under a policy: only by option, and nothing of it is left behind."""
+"""The operating system's help for threads under a policy: only by option, and nothing of it is left behind."""
 
 import ctypes
 import json
@@ -19,9 +19,9 @@ CAP_SYS_NICE = 23
 
 pytestmark = pytest.mark.slow
 
-# Two threads that compute and one that does little, of nice 5; a fourth is SCHED_IDLE by its own choice, or SCHED_BATCH.
-# Says what the system knows of each: before a policy, as soon as it is as asked for (or after `patience_s`), in a child,
-# and after it.
+# Two threads that compute and one that does little, with nice 5; a fourth is SCHED_IDLE, or SCHED_BATCH, by its own
+# choice. Prints what the system knows of each: before a policy, as soon as the options apply (or after `patience_s`),
+# in a child, and after the policy.
 PROGRAM = """
 import ctypes, json, os, sys, threading, time
 sys.path.insert(0, sys.argv[1])
@@ -104,12 +104,12 @@ print(json.dumps(said))
 
 
 def without_cap_sys_nice():
-    """What follows in this process, and in what it executes, may not raise a priority. Only the privileged can give it up."""
+    """Forbid this process, and the programs that it executes, to raise a priority; only a privileged process can do so."""
     ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_SYS_NICE, 0, 0, 0)
 
 
 def told(interpreter, options, patience_s, *, choice="SCHED_IDLE", preexec=None):
-    """Return what the program says."""
+    """Return what the program prints."""
     command = [interpreter.executable, "-W", "ignore", "-c", PROGRAM, str(AGENT), options, str(patience_s), choice]
     env = scheduled_environment(None, base=unobserved())
     done = subprocess.run(
@@ -120,9 +120,10 @@ def told(interpreter, options, patience_s, *, choice="SCHED_IDLE", preexec=None)
 
 
 def check_helped(said):
-    """Who computes is SCHED_BATCH, who does little has the slice; nice values and chosen policies stay, all ends with the policy.
+    """Assert that CPU-bound threads are SCHED_BATCH, that the other has the slice, and that all ends with the policy.
 
-    All but the flag that children are to start afresh: the system lets only the privileged take it back.
+    Nice values and policies that a thread chose itself stay. The flag that children start afresh is an exception: the
+    system lets only the privileged remove it.
     """
     if not said["may"]:
         for when in ("before", "on", "after"):
@@ -143,7 +144,7 @@ def check_helped(said):
 
 @pytest.mark.parametrize("interpreter", WITH_A_GIL, ids=lambda one: one.id)
 def test_threads_are_helped_and_left_as_they_were(interpreter):
-    """On each version, with what rights the tests have."""
+    """Threads get the system's help on each version, with the rights that the tests have, and lose it afterwards."""
     said = told(interpreter, "os_slice_us=200 os_batch=1", LIMIT_S / 2)
 
     assert said["after"]["heir"] == said["before"]["first"]
@@ -151,12 +152,12 @@ def test_threads_are_helped_and_left_as_they_were(interpreter):
 
 
 def test_who_is_batch_by_choice_stays_so():
-    """Not only what is neither SCHED_OTHER nor ours."""
+    """A thread that chose SCHED_BATCH itself keeps it."""
     check_helped(told(BY_NAME["3.13"], "os_slice_us=200 os_batch=1", LIMIT_S / 2, choice="SCHED_BATCH"))
 
 
 def test_the_unprivileged_are_left_as_they_were_too():
-    """The same without CAP_SYS_NICE."""
+    """The help works the same without CAP_SYS_NICE."""
     said = told(BY_NAME["3.13"], "os_slice_us=200 os_batch=1", LIMIT_S / 2, preexec=without_cap_sys_nice)
 
     assert not said["may"]
@@ -164,7 +165,7 @@ def test_the_unprivileged_are_left_as_they_were_too():
 
 
 def test_nothing_is_asked_of_the_system_unasked():
-    """Without the options no thread's policy, nice value or slice changes."""
+    """Without the options, no thread's policy, nice value or slice changes."""
     said = told(BY_NAME["3.13"], "", 0.5)
 
     del said["after"]["heir"]
@@ -172,7 +173,7 @@ def test_nothing_is_asked_of_the_system_unasked():
 
 
 def test_the_options_are_listed():
-    """`headway policies` tells of them, with their units and what they do without."""
+    """`headway policies` lists these options, with their units and what happens without them."""
     listed = subprocess.run(
         [sys.executable, "-m", "headway", "policies", "--json"], capture_output=True, text=True, check=True
     ).stdout

@@ -1,4 +1,4 @@
-"""What a policy must bear: interrupts beside many threads that compute, and C code that keeps the GIL, for long or for ever."""
+"""Hard cases for a policy: interrupts beside many CPU-bound threads, and C code that keeps the GIL, even for ever."""
 
 import signal
 import subprocess
@@ -29,7 +29,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_ctrl_c_beside_sixteen_threads_that_compute(policy):
-    """An interrupt comes through, and the program ends though its threads compute on."""
+    """An interrupt arrives, and the program ends although its threads go on computing."""
     env = scheduled_environment(policy, base=unobserved())
     command = [BY_NAME["3.13"].executable, "-c", COMPUTING, "16"]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
@@ -42,7 +42,7 @@ def test_ctrl_c_beside_sixteen_threads_that_compute(policy):
 @pytest.mark.parametrize("threads", [2, 16])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_process_that_is_stopped_for_long(policy, threads):
-    """Stopped for longer than the watchdog's patience and continued: nobody was starved, and the policy stays on."""
+    """A process that was stopped for longer than the watchdog's limit has starved no thread, and the policy stays on."""
     env = scheduled_environment(policy, {"watchdog_ms": 1000}, base=unobserved())
     command = [BY_NAME["3.13"].executable, "-c", COMPUTING, str(threads)]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -93,7 +93,7 @@ print("done")
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_thread_goes_from_one_gil_to_another(policy):
-    """Who computes in the main interpreter, and then runs code in one that has a GIL of its own, is in one queue at a time."""
+    """A thread that goes from the main interpreter to one with its own GIL is in one queue at a time."""
     env = scheduled_environment(policy, base=unobserved())
     command = [BY_NAME["3.13"].executable, "-c", TO_AND_FRO]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False)
@@ -118,7 +118,7 @@ print(len(garbage))
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_long_calls_of_c_are_waited_for(policy):
-    """Who cannot be asked for the GIL (a collection of a large heap, C code) does no harm but the wait."""
+    """A holder that cannot be preempted (a collection of a large heap, C code) costs only the wait."""
     env = scheduled_environment(policy, base=unobserved())
     done = subprocess.run(
         [BY_NAME["3.14"].executable, "-c", C_CALL], env=env, capture_output=True, text=True, timeout=LIMIT_S, check=True
@@ -153,11 +153,12 @@ print("on", flush=True)
 @pytest.mark.parametrize("threads", [2, 60])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_who_keeps_the_gil_is_no_fault_of_the_policy(policy, threads):
-    """A call of C that keeps the GIL for longer than the watchdog's patience: the policy stays on, and all go on after it.
+    """A C call that keeps the GIL for longer than the watchdog's limit does not end the policy.
 
-    With many threads the last of them comes when others have come often since, long after it began to wait.
+    All threads go on after it. Among many threads the last one runs after others have run often, long after its wait
+    began.
     """
-    # Sixty threads have a turn in 0.6 s where nobody else takes the cores.
+    # Sixty threads have a turn in 0.6 s if nothing else takes the cores.
     env = scheduled_environment(policy, {"watchdog_ms": 2000}, base=unobserved())
     command = [BY_NAME["3.13"].executable, "-c", KEEPS, "usleep", str(threads), "3000000"]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=True)
@@ -167,7 +168,7 @@ def test_who_keeps_the_gil_is_no_fault_of_the_policy(policy, threads):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_call_with_the_gil_that_never_returns(policy):
-    """Nobody can help there; what the program can still be told by a signal it is told."""
+    """A call that never returns with the GIL held blocks the program, but a signal still reaches it."""
     env = scheduled_environment(policy, {"watchdog_ms": 100}, base=unobserved())
     command = [BY_NAME["3.13"].executable, "-c", KEEPS, "pause", "2", "0"]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

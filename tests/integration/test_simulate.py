@@ -33,7 +33,7 @@ def short(name, **settings):
 @pytest.mark.parametrize("policy", ["none", "fair", "priority", "bfs", "stock"])
 @pytest.mark.parametrize("name", library.names())
 def test_every_built_in_scenario_runs(name, policy):
-    """Under every policy, and the time that is told adds up."""
+    """Every built-in scenario runs under every policy, and its times add up."""
     scenario = short(name, policy=policy)
 
     found = run(Job(scenario, COST, 1)).outcome
@@ -50,7 +50,7 @@ def test_every_built_in_scenario_runs(name, policy):
 
 
 def test_the_same_seed_gives_the_same_bytes(capsys, tmp_path):
-    """JSON and trace of two runs are equal, byte for byte; another seed gives others."""
+    """The JSON and the trace of two runs are equal byte for byte, and another seed gives others."""
 
     def made(path, seed):
         how = ["--duration", SHORT, "--seed", seed, "--seeds", "2", "--trace", str(path)]
@@ -67,7 +67,7 @@ def test_the_same_seed_gives_the_same_bytes(capsys, tmp_path):
 
 
 def test_processes_beside_each_other_change_nothing():
-    """Runs that are shared among processes give what they give one after the other."""
+    """Runs that are divided among processes give the same as one after the other."""
     jobs = [Job(short("t1", threads=threads), COST, seed) for threads in "12" for seed in (1, 2)]
 
     assert [one.outcome for one in run_all(jobs, workers=1)] == [one.outcome for one in run_all(jobs, workers=2)]
@@ -76,7 +76,7 @@ def test_processes_beside_each_other_change_nothing():
 @pytest.mark.parametrize("policy", ["none", "fair"])
 @pytest.mark.parametrize("name", ["convoy", "t2", "t8", "t10"])
 def test_the_trace_is_sound_and_agrees_with_the_figures(name, policy, capsys, tmp_path):
-    """It keeps the invariants of all traces, `headway report` opens it, and its holds are those that the result tells."""
+    """The trace keeps the invariants, `headway report` opens it, and its holds are those of the result."""
     path = tmp_path / "app.hwt"
     scenario = short(name, policy=policy)
 
@@ -106,7 +106,7 @@ def test_the_trace_is_sound_and_agrees_with_the_figures(name, policy, capsys, tm
 
 
 def test_the_convoy_is_one():
-    """Beside a thread that computes each request waits for a switch interval; `fair` and processes mend that."""
+    """A request beside a thread that computes waits for a switch interval, and `fair` or processes prevent that."""
 
     def answered(**settings):
         scenario = change(library.load("convoy"), "duration_s", "1")
@@ -125,7 +125,7 @@ def test_the_convoy_is_one():
 
 
 def test_an_answer_from_outside_is_waited_for():
-    """It comes so long after the last send: what is done meanwhile is not waited for again."""
+    """The answer comes a fixed time after the last send, and work done meanwhile does not delay it."""
     text = """
 [role.asks]
 program = [{send = true}, {hold_us = 300}, {answer_ms = 1}, {done = true}]
@@ -136,7 +136,7 @@ program = [{send = true}, {hold_us = 300}, {answer_ms = 1}, {done = true}]
 
 
 def test_times_are_drawn_from_their_own_distributions():
-    """Each step takes what its distribution says, whichever others there are; a median is told as it was given."""
+    """Each step takes what its own distribution says, and a median is reported as it was given."""
     scenario = parse(
         """
 duration_s = 2

@@ -1,4 +1,4 @@
-"""The slow disk of the bench is slow for writes, and nothing of it is left."""
+"""The bench's slow disk is slow for writes, and leaves nothing behind."""
 
 import os
 import time
@@ -13,7 +13,7 @@ DELAY_S = 0.3
 
 
 def test_a_write_takes_as_long_as_was_told_and_nothing_is_left(tmp_path):
-    """What is synced takes the delay at least; what was written can be read; mounts and loop devices are gone."""
+    """A sync takes at least the delay, written data can be read, and mounts and loop devices are gone afterwards."""
     try:
         with slow_disk(tmp_path, 64 << 20) as disk:
             file = disk.path / "file"
@@ -33,6 +33,6 @@ def test_a_write_takes_as_long_as_was_told_and_nothing_is_left(tmp_path):
         pytest.skip(f"no slow disk here: {reason}")
 
     assert str(tmp_path) not in Path("/proc/mounts").read_text()
-    # The kernel names it from the root of its own file system, which others' are not.
+    # The kernel names the file from the root of its own file system, so others' files have other names.
     backing = [one.read_text().strip() for one in Path("/sys/block").glob("loop*/loop/backing_file")]
     assert "/disk.img" not in backing

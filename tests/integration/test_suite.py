@@ -1,4 +1,4 @@
-"""The suite itself: it hangs nowhere, and depends on nothing that whoever starts it has ignored."""
+"""The suite itself never hangs, and does not depend on signals that its caller ignores."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ TESTS = Path(__file__).parents[1]
 
 
 def run_pytest(*arguments, **options):
-    """Run pytest with the suite's own settings, in an environment that loads its conftest also for tests elsewhere."""
+    """Run pytest with the suite's own settings, in an environment that also loads its conftest for tests elsewhere."""
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-c", TESTS.parent / "pyproject.toml", "-p", "no:cacheprovider", *arguments],
         cwd=TESTS.parent,
@@ -34,7 +34,7 @@ def ignore():
 
 
 def test_the_tests_have_signals_that_their_start_had_ignored():
-    """`nohup make test &` ignores SIGINT and SIGHUP: the programs that tests start have the defaults nevertheless."""
+    """Programs that tests start have the default signals, even if `nohup make test &` ignores SIGINT and SIGHUP."""
     done = run_pytest(TESTS / "integration" / "test_interrupts.py", "-k", "started", preexec_fn=ignore)
 
     assert done.returncode == 0, done.stdout
@@ -42,7 +42,7 @@ def test_the_tests_have_signals_that_their_start_had_ignored():
 
 
 def test_children_of_the_tests_have_no_ignored_signals(tmp_path):
-    """Whatever was ignored: a child of a test is ended by each of them."""
+    """A child of a test is ended by each signal, whatever the caller ignored."""
     (tmp_path / "test_made_up.py").write_text(
         "import pytest, signal, subprocess\n"
         "@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP])\n"
@@ -59,7 +59,7 @@ def test_children_of_the_tests_have_no_ignored_signals(tmp_path):
 
 @pytest.mark.parametrize("how", ["threading.Event().wait()", "child.wait()", "assert False"])
 def test_a_test_that_hangs_fails_and_leaves_no_child(tmp_path, how):
-    """Each test has a limit, that shows where it was; a child that would not end is ended, by a failed assertion, too."""
+    """Each test has a limit that shows where it was, and its children are ended, also after a failed assertion."""
     (tmp_path / "test_made_up.py").write_text(
         "import pathlib, subprocess, threading\n"
         "def test_hangs():\n"
@@ -76,13 +76,13 @@ def test_a_test_that_hangs_fails_and_leaves_no_child(tmp_path, how):
 
 
 def test_every_test_has_a_limit(request):
-    """The one of the settings, where no mark names another."""
+    """Every test has the limit of the settings, unless a mark sets another."""
     assert 0 < float(request.config.getini("timeout")) <= 180
     assert float(request.config.getini("faulthandler_timeout")) > float(request.config.getini("timeout"))
 
 
 def test_a_sample_has_each_test_once_and_all_interpreters():
-    """`--matrix sample` takes one of the tests that differ in their interpreter only; all interpreters come in turn."""
+    """`--matrix sample` takes one of the tests that differ only in the interpreter, and uses all interpreters in turn."""
     full, sample = (collected("--matrix", matrix) for matrix in ("full", "sample"))
 
     rest = Counter(name for name, _ in sample)
@@ -91,7 +91,7 @@ def test_a_sample_has_each_test_once_and_all_interpreters():
 
 
 def collected(*options):
-    """The table of behaviours' tests as (name without the interpreter, interpreter)."""
+    """Return the tests of the behaviours' table as (name without the interpreter, interpreter)."""
     name = "test_a_program_behaves_as_it_would"
     done = run_pytest("--collect-only", "-q", *options, Path(__file__).with_name("test_behaviours.py"))
     found = [line.partition(name + "[")[2] for line in done.stdout.splitlines() if f"::{name}[" in line]

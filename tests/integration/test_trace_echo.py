@@ -1,4 +1,4 @@
-"""The trace of the lab's echo server agrees with what its client and its CPU-bound threads measured."""
+"""The trace of the lab's echo server agrees with the measurements of its client and its CPU-bound threads."""
 
 import json
 import os
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 
 def echo(name, cpu, file):
-    """Run the server on one core and its client on another; return the trace, and what the client measured."""
+    """Run the server on one core and its client on another; return the trace, and the client's measurements."""
     found = next(one for key, one in BY_NAME.items() if key.split("_")[0] == name)
     cores = sorted(os.sched_getaffinity(0))
     params = {"cpu": cpu, "connections": 1, "duration_s": 1.0, "warmup_s": 0.0, "min_requests": 20}
@@ -50,7 +50,7 @@ def echo(name, cpu, file):
 
 
 def line_of(trace, index):
-    """Return the source line of a stack's innermost frame, where it is the server's."""
+    """Return the source line of a stack's innermost frame if it is the server's."""
     frame = trace.stack(index)[0] if index else None
     return TEXT[frame.line - 1].strip() if frame and frame.filename == str(CONVOY) else ""
 
@@ -58,7 +58,7 @@ def line_of(trace, index):
 @pytest.mark.parametrize("cpu", [0, 1, 4])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_trace_agrees_with_what_the_client_measured(name, cpu, tmp_path):
-    """Two releases a request, exactly; as long a wait as the client's latency; the CPU-bound threads' line is the hog."""
+    """A request has exactly two releases, waits agree with the client's latency, and the CPU-bound line holds most."""
     trace, measured = echo(name, cpu, tmp_path / "echo.hwt")
 
     assert violations(trace) == []
@@ -70,8 +70,8 @@ def test_the_trace_agrees_with_what_the_client_measured(name, cpu, tmp_path):
     releases = mine[mine["kind"] == Kind.RELEASE]
     source = {index: line_of(trace, index) for index in set(releases["value"].tolist())}
     called = [source[index] for index in releases["value"].tolist()]
-    # recv() and sendall() let go once for each request; recv() once more for the connection's end. The client counts
-    # until its time is over: a slow server may be in the middle of one more.
+    # recv() and sendall() release once for each request, and recv() once more for the connection's end. The client
+    # counts until its time is over, so a slow server may be in the middle of one more.
     answered = sum("sendall(" in line for line in called) - measured["requests"]
     assert answered in ((0,) if cpu == 0 else (0, 1))
     assert sum("recv(" in line for line in called) - measured["requests"] - answered in ((1,) if cpu == 0 else (1, 2))
@@ -79,18 +79,19 @@ def test_the_trace_agrees_with_what_the_client_measured(name, cpu, tmp_path):
     if cpu == 0:
         assert server.waits.total_ns < 0.05 * analysis.wall_ns
         return
-    # A request waits for the GIL, but where the machine keeps the threads that compute from their core: then hundreds are
-    # answered while nobody else wants it.
+    # A request waits for the GIL, unless the machine keeps the threads that compute from their core: then hundreds are
+    # answered while no other thread wants the GIL.
     turns = mine[np.isin(mine["kind"], [Kind.WAIT, Kind.ACQUIRE])]
     last_ns = releases["time_ns"][np.flatnonzero(["sendall(" in line for line in called])[measured["requests"] - 1]]
     begun = np.flatnonzero((turns["kind"][:-1] == Kind.WAIT) & (turns["time_ns"][:-1] < last_ns))
     wait_ns = turns["time_ns"][begun + 1] - turns["time_ns"][begun]
     assert np.percentile(wait_ns, 25) > 4.5 * MS  # a switch interval, by default 5 ms
     if cpu == 1:
-        # Some of them find the core free when the GIL is theirs, however busy the machine is.
+        # Some of them find the core free when they have the GIL, however busy the machine is.
         assert np.percentile(wait_ns, 5) < 8 * MS
-    # That is the client's time, but for a request that is out at its end. What the server does not wait for the GIL it
-    # waits for the core, which the system may give to a thread that computes for long: then waits are half of the time.
+    # That is the client's time, except for a request that is under way at its end. When the server does not wait for
+    # the GIL, it waits for the core, which the system may give to a CPU-bound thread for long: then waits are half of
+    # the time.
     span_ns = last_ns - mine["time_ns"][0]
     assert measured["requests"] / measured["requests_per_s"] * 1e9 == pytest.approx(span_ns, rel=0.4)
     assert 0.25 * span_ns < wait_ns.sum() <= span_ns

@@ -1,4 +1,4 @@
-"""`headway watch`, `headway.watch()` and `headway stalls`: what stands still is named, whatever the process does meanwhile."""
+"""`headway watch`, `headway.watch()` and `headway stalls`: stalls are named, whatever the process does meanwhile."""
 
 import contextlib
 import http.client
@@ -79,7 +79,7 @@ asyncio.run(main(sys.argv[1]))
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """The current folder, with the program."""
+    """Return the working directory, with the program."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith(("PYTHON", "HEADWAY_WATCH"))]:
         monkeypatch.delenv(name)
@@ -88,7 +88,7 @@ def here(tmp_path, monkeypatch):
 
 
 def wait_for(condition, what):
-    """Wait until something is true; fail where it never is."""
+    """Wait until `condition` is true and return its value; fail if it never is."""
     deadline = time.monotonic() + LIMIT_S
     while not (found := condition()):
         assert time.monotonic() < deadline, what
@@ -97,7 +97,7 @@ def wait_for(condition, what):
 
 
 def rows(folder="stalls"):
-    """Return what the logs of a folder tell."""
+    """Return the rows of a folder's logs."""
     found = []
     for log in Path(folder).glob("*.stalls.jsonl"):
         found += [json.loads(line) for line in log.read_text().splitlines() if line.endswith("}")]
@@ -105,7 +105,7 @@ def rows(folder="stalls"):
 
 
 def parts(cause, folder="stalls"):
-    """Return the parts of that cause, of stalls that are over."""
+    """Return the parts with this cause, of stalls that are over."""
     return [
         (row, part) for row in rows(folder) if not row["goes_on"] for part in row["parts"] if part["cause"] == cause
     ]
@@ -124,8 +124,8 @@ CAUSES = [("compute", "own code"), ("nap", "blocking call"), ("collect", "garbag
 @pytest.mark.parametrize("name", WITH_STACKS)
 @pytest.mark.parametrize(("kind", "cause"), CAUSES)
 def test_a_cause_is_named_with_its_line(here, name, kind, cause):
-    """The loop's own code, a blocking call in it and a garbage collection, each in the function that did it."""
-    # How long a collection takes is the machine's affair: 60 to 250 ms.
+    """The loop's own code, a blocking call in it and a garbage collection are each named with their function."""
+    # The length of a collection depends on the machine: 60 to 250 ms.
     program = watch(kind, python=BY_NAME[name].executable, options=["--over", "30ms"])
     out, said = program.communicate(timeout=LIMIT_S)
 
@@ -141,7 +141,7 @@ def test_a_cause_is_named_with_its_line(here, name, kind, cause):
 @pytest.mark.matrix("name")
 @pytest.mark.parametrize("name", WITH_STACKS)
 def test_it_is_told_while_the_gil_is_held(here, name):
-    """Who keeps the GIL in one call of C is named before that call is over; and once more, when it is."""
+    """A thread that keeps the GIL in one C call is named before that call is over, and once more when it is."""
     with watch("keeps_the_gil", python=BY_NAME[name].executable, stdin=subprocess.PIPE) as program:
         going_on = wait_for(
             lambda: [row for row in rows() if row["goes_on"] and row["cause"] == "GIL"], "nothing was told"
@@ -159,7 +159,7 @@ def test_it_is_told_while_the_gil_is_held(here, name):
 
 
 def test_children_are_watched(here):
-    """A forked child has a ring of its own; the program's exit code is its own."""
+    """A forked child has a ring of its own, and the program's exit code is unchanged."""
     program = watch("forked")
     _, said = program.communicate(timeout=LIMIT_S)
 
@@ -169,7 +169,7 @@ def test_children_are_watched(here):
 
 
 def test_without_a_gil_it_says_so(here):
-    """A free-threaded process runs; nothing of it is told."""
+    """A free-threaded process runs, and a line says that nothing of it is watched."""
     program = watch("nap", python=BY_NAME["3.13t"].executable)
     out, said = program.communicate(timeout=LIMIT_S)
 
@@ -178,7 +178,7 @@ def test_without_a_gil_it_says_so(here):
 
 
 def test_before_3_11_waits_are_told(here):
-    """Without stacks there are no loops: it says so, and the program runs."""
+    """Without stacks, before 3.11, there are no loops: a line says so, and the program runs."""
     program = watch("nap", python=BY_NAME["3.10"].executable)
     out, said = program.communicate(timeout=LIMIT_S)
 
@@ -209,7 +209,7 @@ asyncio.run(main())
 
 
 def test_in_process(here):
-    """`headway.watch()`: the stall, metrics, a recording on demand by call and by HTTP, and how many are kept."""
+    """`headway.watch()` reports the stall, has metrics, records by call and by HTTP, and keeps a limited number."""
     Path("it.py").write_text(IN_PROCESS)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -254,7 +254,7 @@ def test_in_process(here):
 
 
 def test_stalls_are_summed_up(here):
-    """A folder, a log and a recording, as tables, lines and JSON."""
+    """A folder, a log and a recording are summed up as tables, lines and JSON."""
     program = watch("nap")
     _, said = program.communicate(timeout=LIMIT_S)
     wait_for(lambda: parts("blocking call"), said)
@@ -289,7 +289,7 @@ def test_stalls_are_summed_up(here):
     ],
 )
 def test_bad_input(here, options, said):
-    """One message, and nothing is started."""
+    """Bad input gives one message, and nothing is started."""
     program = watch("nap", options=options)
     out, told = program.communicate(timeout=LIMIT_S)
 
@@ -299,7 +299,7 @@ def test_bad_input(here, options, said):
 
 
 def test_a_port_that_is_taken(here):
-    """It is said before the program starts."""
+    """A port that is taken is an error before the program starts."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         program = watch("nap", options=["--listen", f"127.0.0.1:{taken.getsockname()[1]}"])
         out, told = program.communicate(timeout=LIMIT_S)
@@ -310,7 +310,7 @@ def test_a_port_that_is_taken(here):
 
 @pytest.mark.parametrize("file", ["nothing", "empty"])
 def test_nothing_to_sum_up(here, file):
-    """A file that is not there, and a folder without a log."""
+    """A missing file, and a folder without a log, are errors."""
     Path("empty").mkdir()
     done = subprocess.run([HEADWAY, "stalls", file], capture_output=True, text=True, check=False)
 
@@ -328,7 +328,7 @@ SERVICES = {
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_without_the_native_library_a_service_runs(here, service):
-    """Each line says once that nothing is watched."""
+    """Each of the lines says once that nothing is watched."""
     code = f"from headway.live.services import *\n{SERVICES[service]}\nwatch_worker()\nprint('runs')"
     env = os.environ | {"HEADWAY_NATIVE": "/nowhere/libheadway.so"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=True)
@@ -356,7 +356,7 @@ print(os.getpid(), os.environ["HEADWAY_WATCH_DOOR"].rpartition(" ")[2], flush=Tr
 
 
 def test_a_variable_has_processes_watched_from_their_start(here, monkeypatch):
-    """$HEADWAY_WATCH: a program and what it starts are watched, by one watcher, and stalls of both are told."""
+    """With $HEADWAY_WATCH, one watcher watches a program and its children, and reports stalls of both."""
     Path("begun.py").write_text(BEGUN)
     monkeypatch.setenv("HEADWAY_WATCH", "stalls")
     done = subprocess.run([sys.executable, "begun.py"], capture_output=True, text=True, timeout=LIMIT_S, check=False)
@@ -375,7 +375,10 @@ def test_a_variable_has_processes_watched_from_their_start(here, monkeypatch):
 
 
 def test_the_variable_harms_nothing(here, monkeypatch):
-    """Without it nothing of ours is imported; headway's own commands are not watched; a bad folder is said, and the program runs."""
+    """The variable changes nothing if unset, does not apply to headway's own commands, and may name a bad folder.
+
+    Without it, nothing of ours is imported. With a bad folder, a line says so, and the program runs.
+    """
     see = "import sys; print(any(name.startswith('headway.') for name in sys.modules))"
 
     def run(*command):

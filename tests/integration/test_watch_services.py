@@ -1,4 +1,4 @@
-"""One line each for real servers, which are watched then: gunicorn, waitress, uvicorn; and gunicorn under `headway watch`."""
+"""One line makes real servers watched: gunicorn, waitress, uvicorn; and gunicorn under `headway watch`."""
 
 import contextlib
 import http.client
@@ -123,13 +123,13 @@ GUNICORN = "from headway.live.services import post_fork\n"
 
 @pytest.fixture(scope="module")
 def python():
-    """The Python of an environment with the servers."""
+    """Return the Python of an environment with the servers."""
     return locked_python(select(discover()[0], ["3.13"])[0], ROOT / "requirements" / "watched.lock", "watched")
 
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """The current folder, with the applications."""
+    """Return the working directory, with the applications."""
     monkeypatch.chdir(tmp_path)
     Path("app.py").write_text(APPLICATION)
     Path("line.py").write_text(LINES)
@@ -141,8 +141,8 @@ def here(tmp_path, monkeypatch):
 
 @contextlib.contextmanager
 def started(command, **variables):
-    """Start a server, and end it and what it has started."""
-    # The environment has numpy by headway's own, which looks into recordings.
+    """Start a server and yield it; end it and all that it has started."""
+    # The environment gets numpy through headway's own, which reads recordings.
     paths = os.pathsep.join([str(ROOT / "src"), os.getcwd()])
     env = os.environ | {"PYTHONPATH": paths, "HEADWAY_NATIVE": str(library_path()), **variables}
     with subprocess.Popen(command, env=env, start_new_session=True, stderr=subprocess.DEVNULL) as process:
@@ -154,7 +154,7 @@ def started(command, **variables):
 
 
 def ask(port, path):
-    """Ask a server as soon as it is there."""
+    """Send a request to a server as soon as it listens; return the answer."""
     deadline = time.monotonic() + LIMIT_S
     while True:
         try:
@@ -167,7 +167,7 @@ def ask(port, path):
 
 
 def told(kind, cause, function, *, again):
-    """Do something again until the log tells of a stall of that kind, with that cause, in that function."""
+    """Repeat `again` until the log has a stall of that kind, cause and function; return its row."""
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         again()
@@ -181,7 +181,7 @@ def told(kind, cause, function, *, again):
 
 
 def napped(kind, port):
-    """Have requests stand still until the log tells of a stall of that kind in `nap`."""
+    """Send requests that stand still until the log has a stall of that kind in `nap`."""
 
     def again():
         assert ask(port, "/nap") == b"ok"
@@ -191,7 +191,7 @@ def napped(kind, port):
 
 @pytest.fixture
 def port():
-    """A port that is free now."""
+    """Return a port that is free now."""
     with socket.create_server(("127.0.0.1", 0)) as one:
         return one.getsockname()[1]
 
@@ -208,7 +208,7 @@ SERVERS = {
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_one_line(here, python, port, server):
-    """A request that stands still is told, from the line on."""
+    """A request that stands still after the line is reported."""
     command, kind = SERVERS[server]
     folder = Path(python).parent
     with started([str(folder / command[0]), *(word.format(port=port) for word in command[1:])]):
@@ -216,21 +216,21 @@ def test_one_line(here, python, port, server):
 
 
 def test_a_hook_of_gunicorn(here, python, port):
-    """`post_fork` in its configuration: a worker is watched, and its recordings are in $HEADWAY_WATCH."""
+    """A worker with `post_fork` in gunicorn's configuration is watched, and its recordings are in $HEADWAY_WATCH."""
     Path("gunicorn.conf.py").write_text(GUNICORN)
     command = [str(Path(python).with_name("gunicorn")), "-k", "gthread", "--threads", "1", "-b", f"127.0.0.1:{port}"]
     with started([*command, "app:wsgi"], HEADWAY_WATCH="stalls"):
         assert ask(port, "/") == b"ok"
         log = Path("stalls", "gunicorn.stalls.jsonl")
         deadline = time.monotonic() + LIMIT_S
-        while not log.exists():  # what takes over a second is told
+        while not log.exists():  # requests that take over a second are reported
             assert time.monotonic() < deadline, "nothing was told"
             for _ in range(3):
                 ask(port, "/long")
 
 
 def test_under_the_command(here, python, port):
-    """`headway watch gunicorn`: the workers are watched, without a line."""
+    """The workers of `headway watch gunicorn` are watched without a line."""
     headway = str(Path(sys.executable).with_name("headway"))
     command = [headway, "watch", "--requests-over", "100ms", str(Path(python).with_name("gunicorn"))]
     command += ["-k", "gthread", "--threads", "2", "-b", f"127.0.0.1:{port}", "app:wsgi"]
@@ -240,7 +240,7 @@ def test_under_the_command(here, python, port):
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_celery(here, python, pool):
-    """`watch_celery()`: a task's thread that keeps the GIL in one call of C, in a worker of each pool."""
+    """With `watch_celery()`, a task that keeps the GIL in one C call is reported, in a worker of each pool."""
     worker = [python, "-m", "celery", "-A", "tasks", "worker", f"--pool={pool}", "--concurrency=2"]
     sends = [python, "-c", "import tasks; tasks.stand_still.delay()"]
     with started([str(word) for word in worker]):
@@ -250,7 +250,7 @@ def test_celery(here, python, pool):
 
 
 def test_ray(here, python):
-    """`worker_process_setup_hook`: an actor's event loop, which is uvloop's in a thread, stands still in `nap`."""
+    """With `worker_process_setup_hook`, the event loop of an actor, uvloop's in a thread, is reported in `nap`."""
     with started([str(python), "actors.py"], RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled", TMPDIR="/tmp"):
         row = told("event loop", "blocking call", "nap", again=lambda: time.sleep(0.2))
     assert row["thread"].startswith("AsyncIO Thread")

@@ -1,7 +1,7 @@
-"""What-if on traces whose truth is known: those of the simulator itself, with and without the change.
+"""Predictions on traces whose truth is known: simulated ones, with and without the change.
 
-Everything is in virtual time and of one seed, so that nothing here hangs on the machine. The bounds are those that
-replaying holds today; a wider error is a mistake in sim/replay.
+Everything is in virtual time with one seed, so nothing here depends on the machine. The bounds are those that replaying
+meets today; a larger error is a mistake in sim/replay.
 """
 
 import json
@@ -62,7 +62,7 @@ def trace_of(scenario, seed):
 
 
 def model_of(scenario, seed=1):
-    """Return the model of a simulated trace, in which each step's call is known as a program's own source would tell it."""
+    """Return the model of a simulated trace, in which each step's call is known as if from a program's source."""
     steps = compile_scenario(scenario, COSTS, seed).steps
     calls = {number: CALLS.get(step.word, Call.UNKNOWN) for number, (_, step) in enumerate(steps, 1)}
     return learn(trace_of(scenario, seed), COSTS, calls)
@@ -78,7 +78,7 @@ def off(found, truth):
 
 @pytest.mark.parametrize(("name", "changes"), PROGRAMS)
 def test_replayed_without_a_change_it_is_the_trace(name, changes):
-    """Turns and percentiles are those of the trace within 10 %, time with the GIL within 6 %."""
+    """Turns and percentiles are those of the trace within 10 %, and the time with the GIL within 6 %."""
     scenario = scenario_of(name, changes)
     model = model_of(scenario)
     (prediction,) = predict(model, [NOTHING], COSTS, cores=cores_of(scenario), seeds=3)
@@ -103,19 +103,19 @@ def test_replayed_without_a_change_it_is_the_trace(name, changes):
 )
 @pytest.mark.parametrize(("name", "changes"), [*PROGRAMS[:5], ("t1", {}), ("t2", {}), ("t11", {}), ("t13", {})])
 def test_a_change_does_what_it_does(name, changes, change, settings):
-    """The rate that is predicted is that of the scenario with the change, within 20 %."""
+    """The predicted rate is that of the scenario with the change, within 20 %."""
     scenario = scenario_of(name, changes)
     model = model_of(scenario)
     (prediction,) = predict(model, [change], COSTS, cores=cores_of(scenario), seeds=3)
     truth = model_of(scenario_of(name, changes | settings), seed=2).measured
     for one in prediction.roles:
-        told = truth.get(one.role)  # one that starves is not in the trace
+        told = truth.get(one.role)  # a role that starves is not in the trace
         if told is not None and told.turns >= 200 and one.turns_per_s is not None:
             assert off(one.turns_per_s.value, told.turns_per_s) < 0.20, one.role
 
 
 def test_hand_overs_take_as_long_as_in_the_trace():
-    """Also where the machine's calibration has a third of what waking and sleeping cost when the trace was made."""
+    """Hand-offs last as long as in the trace, even if the calibration has a third of its costs of waking and sleeping."""
     scenario = scenario_of("t6", {})
     slow = {name: tuple(3 * one for one in COSTS.costs[name]) for name in (*fit._WAKING, *fit._SLEEPING)}
     trace = run(Job(scenario, replace(COSTS, costs={**COSTS.costs, **slow}), 1, max_events=300_000)).trace
@@ -135,12 +135,12 @@ def test_hand_overs_take_as_long_as_in_the_trace():
 
 
 def test_without_a_role_the_others_have_its_time():
-    """Fewer threads that compute do as much together; without one that computes a server is never late."""
+    """Fewer threads that compute do as much together, and without them a server is never late."""
     scenario = scenario_of("t6", {})
     model = model_of(scenario)
     (prediction,) = predict(model, [Change(threads=(("cpu", 2),))], COSTS, cores=2, seeds=1)
     assert off(prediction.roles[0].run_share.value, 1) < 0.05
-    assert prediction.roles[0].run_share.high <= 1  # nobody has more than all of a GIL
+    assert prediction.roles[0].run_share.high <= 1  # no role has more than the whole GIL
     scenario = scenario_of("t13", {})
     (prediction,) = predict(model_of(scenario), [Change(without=("cpu",))], COSTS, cores=1, seeds=1)
     server = next(one for one in prediction.roles if one.role == "server")
@@ -156,7 +156,7 @@ def test_a_role_that_has_no_turn_any_more_is_told():
 
 
 def test_without_a_gil_threads_compute_beside_each_other():
-    """Two cores are both used, and the prediction says that what threads share is not in the model."""
+    """Both cores are used, and the prediction says that what threads share is not in the model."""
     scenario = scenario_of("t6", {})
     (prediction,) = predict(model_of(scenario), [Change(gil=False, cores=2)], COSTS, cores=2, slow_down=0.25, seeds=1)
     # Four threads on two cores, each of which takes 1 + 3 x 0.25 as long: the simulator counts the time that they run.
@@ -165,7 +165,7 @@ def test_without_a_gil_threads_compute_beside_each_other():
 
 
 def test_a_line_that_holds_for_less():
-    """T2's fakes compute 0.8 ms at a time, uninterrupted: what is known of a hold is the line at which it ends."""
+    """A hold that is never preempted is known by the line at which it ends, as T2's fakes of 0.8 ms are."""
     scenario = scenario_of("t2", {})
     model = model_of(scenario)
     sleep = next(step for role in scenario.roles for step in role.program if step.word == "sleep")
@@ -177,7 +177,7 @@ def test_a_line_that_holds_for_less():
 
 
 def test_the_ranking_begins_with_what_helps():
-    """Beside two threads that compute, fair comes before a shorter switch interval, and both are gains."""
+    """The policy fair comes before a shorter switch interval beside two threads that compute, and both are gains."""
     scenario = scenario_of("convoy", {"threads": "2"})
     ranked = rank(model_of(scenario), COSTS, cores=1, seeds=2)
     assert [one.worth for one in ranked] == sorted((one.worth for one in ranked), reverse=True)
@@ -186,7 +186,7 @@ def test_the_ranking_begins_with_what_helps():
 
 
 def test_the_command_line(tmp_path, capsys):
-    """A trace alone gives a ranking, a change a table, and --json the same for programs."""
+    """A trace alone gives a ranking, a change gives a table, and --json the same for programs."""
     path = tmp_path / "convoy.hwt"
     write(trace_of(scenario_of("convoy", {"threads": "1"}), 1), path)
     assert main(["whatif", str(path), "--calibration", "preset", "--seeds", "2"]) == 0
@@ -220,7 +220,7 @@ def test_the_command_line(tmp_path, capsys):
     ],
 )
 def test_what_cannot_be_is_told(tmp_path, capsys, words, told):
-    """One message, exit code 2, nothing on stdout, no traceback."""
+    """An impossible change gives one message, exit code 2, nothing on stdout and no traceback."""
     path = tmp_path / "convoy.hwt"
     write(trace_of(scenario_of("convoy", {"threads": "1"}), 1), path)
     calibration = [] if "--calibration" in words else ["--calibration", "preset"]
@@ -232,7 +232,7 @@ def test_what_cannot_be_is_told(tmp_path, capsys, words, told):
 
 
 def test_the_same_trace_gives_the_same_prediction(tmp_path, capsys):
-    """Byte for byte."""
+    """Two predictions from one trace are equal byte for byte."""
     path = tmp_path / "convoy.hwt"
     write(trace_of(scenario_of("convoy", {"threads": "2"}), 1), path)
     found = []

@@ -1,10 +1,10 @@
-"""Workloads that tell when they had their turn, and under which switch interval."""
+"""Workloads that report when they had their turn, and under which switch interval."""
 
 import sys
 
 
 class Noted:
-    """Notes each sample in a file."""
+    """Writes each sample's turn to a file."""
 
     def __init__(self, job):
         self.params = job["params"]
@@ -14,7 +14,7 @@ class Noted:
         return {"pool_start_s": 0.0}
 
     def sample(self):
-        # The first is the warm-up.
+        # The first sample is the warm-up.
         with open(self.params["log"], "a", encoding="utf-8") as log:
             log.write(self.params["name"] + ("-timed" if self.samples else "-warm") + "\n")
         self.samples += 1
@@ -25,7 +25,7 @@ class Noted:
 
 
 class Interval:
-    """Tells the switch interval of its samples."""
+    """Reports the switch interval of its samples."""
 
     def __init__(self, job):
         pass

@@ -1,11 +1,14 @@
-"""The http workload, asking every worker what it has imported: run by the agent, so CPython 3.8 and the standard library."""
+"""The http workload, which asks every worker what it has imported.
+
+The agent runs it, so it needs only CPython 3.8 and the standard library.
+"""
 
 import os
 import sys
 
 from headway_agent.workloads.http import Http
 
-# Read when the client is made: a proxy that nobody serves, which requests to this machine must not ask.
+# Read when the client is made: a proxy that does not exist, which requests to this machine must not use.
 os.environ["http_proxy"] = "http://127.0.0.1:9"
 os.environ.pop("no_proxy", None)
 

@@ -1,4 +1,4 @@
-"""The C histogram, and the pure Python percentiles, against another implementation: HdrHistogram's Python port."""
+"""The C histogram and the pure Python percentiles, compared with another implementation: HdrHistogram's Python port."""
 
 import ctypes
 import statistics
@@ -21,7 +21,7 @@ for name in ("percentile", "min", "max", "lowest", "highest"):
     getattr(library, f"hw_histogram_{name}_ns").restype = ctypes.c_int64
 library.hw_histogram_mean_ns.restype = ctypes.c_double
 
-# Evenly over the magnitudes, since the buckets are.
+# Evenly over the magnitudes, because the buckets are spread in this way.
 values_ns = st.integers(0, 41).flatmap(lambda bits: st.integers(0, min(MAX_NS, 2 ** (bits + 1))))
 many_ns = st.lists(values_ns, min_size=1, max_size=200)
 
@@ -53,7 +53,7 @@ def assert_same(one, other, values):
     assert library.hw_histogram_mean_ns(ctypes.byref(one)) == pytest.approx(other.get_mean_value())
 
 
-@settings(max_examples=40)  # The pure Python one looks at all its counts again and again.
+@settings(max_examples=40)  # The pure Python one reads all of its counts again and again.
 @given(many_ns)
 def test_the_same_samples_give_the_same_histogram(values):
     """Counts, percentiles, minimum, maximum and mean agree."""
@@ -63,7 +63,7 @@ def test_the_same_samples_give_the_same_histogram(values):
 @settings(max_examples=20)
 @given(many_ns, many_ns)
 def test_merging_agrees(some, others):
-    """Adding, putting the pairs together, and recording all in one give the same; so does HdrHistogram's adding."""
+    """Adding, joining the pairs, and recording all values in one histogram give the same as HdrHistogram's adding."""
     one, other = ours(some), theirs(some)
     pairs = one.pairs() + ours(others).pairs()
     library.hw_histogram_add(ctypes.byref(one), ctypes.byref(ours(others)))
@@ -76,7 +76,7 @@ def test_merging_agrees(some, others):
 
 @given(st.lists(st.tuples(st.integers(0, HISTOGRAM_LENGTH - 1), st.integers(1, 10**9)), max_size=50))
 def test_percentiles_of_any_pairs_rise(counts):
-    """Whatever the pairs and their order: they rise with the point, and only no count gives None."""
+    """Percentiles of any pairs, in any order, rise with the point, and only an empty list gives None."""
     found = percentiles(counts, POINTS)
 
     assert found == percentiles(counts[::-1], POINTS)
@@ -87,7 +87,7 @@ def test_percentiles_of_any_pairs_rise(counts):
 
 @given(many_ns)
 def test_the_standard_deviation_is_that_of_the_values(values):
-    """It differs from the values' own by no more than a histogram's three digits do; without a count there is none."""
+    """The deviation is that of the values, within a histogram's three digits; without a count, there is none."""
     deviation_s = standard_deviation_s(ours(values).pairs())
 
     assert deviation_s == pytest.approx(statistics.pstdev(values) / 1e9, abs=1e-3 * max(values) / 1e9 + 1e-9)
@@ -108,7 +108,7 @@ def test_an_index_means_the_same_everywhere(index):
 
 @given(st.integers(MAX_NS + 1, 2**63 - 1))
 def test_too_long_counts_as_the_longest(value_ns):
-    """What HdrHistogram would refuse is counted at the maximum, and as clamped."""
+    """A value that HdrHistogram would refuse is counted at the maximum, and as clamped."""
     histogram = ours([value_ns])
 
     assert histogram.clamped == 1

@@ -1,4 +1,4 @@
-"""Counters in the memory of any process: `headway top` shows something or says why not, and allocates little."""
+"""Counters of any values in a process's memory: `headway top` shows or refuses them, and allocates little."""
 
 import json
 import mmap
@@ -35,7 +35,7 @@ slots_of = st.one_of(
 
 
 def refused():
-    """Whether there is nothing to watch; with a hint, then."""
+    """Return whether there is nothing to watch; the error must then have a hint."""
     try:
         Watch(os.getpid()).close()
     except RecordingError as error:
@@ -55,7 +55,7 @@ def put(fd, header, slots):
 )
 @settings(max_examples=150, deadline=None)
 def test_any_counters_are_shown_or_refused(first, later, slots):
-    """Headers and counters of any values, which change while they are read."""
+    """Headers and counters of any values, which change while they are read, are shown or refused."""
     fd = os.memfd_create("headway")
     try:
         os.write(fd, image({"serial": 1}))
@@ -77,7 +77,7 @@ def test_any_counters_are_shown_or_refused(first, later, slots):
 @given(st.binary(max_size=2 * hwt.HEADER_DTYPE.itemsize), st.booleans())
 @settings(max_examples=100, deadline=None)
 def test_any_bytes_are_shown_or_refused(data, begins_like_one):
-    """A memfd of our name with anything in it."""
+    """A memfd of our name with any contents is shown or refused."""
     fd = os.memfd_create("headway")
     try:
         if begins_like_one:

@@ -1,4 +1,4 @@
-"""Files of anybody's: a results store, and results that were kept of benchmarks. Read, or refused with a word why."""
+"""Files that anyone may have made (a results store, kept results of benchmarks) are read, or refused with a reason."""
 
 import json
 import shutil
@@ -29,7 +29,7 @@ values = st.recursive(
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
-    """A store with a run of two cells."""
+    """Return a store with a run of two cells."""
     path = tmp_path_factory.mktemp("store") / "good.sqlite"
     interpreter = make_interpreter()
     of_run = make_settings(launches=2, experiments=("sleep",), interpreters=(interpreter,))
@@ -50,7 +50,7 @@ def read(path):
 
 
 def refusal(path):
-    """Return the error where it cannot be read."""
+    """Return the error if the store cannot be read, else None."""
     try:
         read(path)
     except StoreError as error:
@@ -59,14 +59,14 @@ def refusal(path):
 
 
 def read_or_refused(path):
-    """Whether it was read; in one line and with a hint, where it was not."""
+    """Return whether the store was read; if it was not, the error must have one line and a hint."""
     error = refusal(path)
     assert error is None or (error.hint and "\n" not in error.message)
     return error is None
 
 
 def test_a_good_store_is_read(good):
-    """What the others change is fine as it is."""
+    """The undamaged store, which the other tests change, is read."""
     assert read_or_refused(good)
 
 
@@ -74,13 +74,13 @@ def test_a_good_store_is_read(good):
     damage=st.lists(st.tuples(st.integers(0, 2**20), st.binary(min_size=1, max_size=64)), max_size=6),
     cut=st.integers(0, 2**17),
 )
-# SQLite's message quotes the damaged table, over several lines.
+# SQLite's message quotes the damaged table over several lines.
 @example(damage=[(3552, b'"')], cut=1)
-# ... and what it quotes is no UTF-8.
+# The quoted text is not UTF-8.
 @example(damage=[(3517, b"\x80")], cut=1)
 @settings(max_examples=80, deadline=None)
 def test_a_damaged_store_is_read_or_refused(good, damage, cut):
-    """Bytes changed anywhere, and the end cut off."""
+    """A store with bytes changed anywhere, and its end cut off, is read or refused."""
     data = bytearray(good.read_bytes())
     for at, new in damage:
         begin = at % len(data)
@@ -107,7 +107,7 @@ PLACES = [
 @example(("runs", "settings"), "7")
 @settings(max_examples=150, deadline=None)
 def test_foreign_values_are_read_or_refused(good, place, value):
-    """Values of other kinds in any column: another version's, or anybody's."""
+    """A store with values of other kinds in any column, as another version may write them, is read or refused."""
     table, column = place
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "store.sqlite"
@@ -124,7 +124,7 @@ def test_foreign_values_are_read_or_refused(good, place, value):
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_foreign_settings_are_read_or_refused(good, data):
-    """One member of a run's settings, or of what is in them, is something else."""
+    """A run whose settings have one foreign member, at any level, is read or refused."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "store.sqlite"
         shutil.copy(good, path)
@@ -150,7 +150,7 @@ NOW = Measured(values_s=(1.0, 2.0), calls=3, reference_s=(0.5, 0.6))
 
 
 class _Session:
-    """What the plugin wants of a session to compare with."""
+    """The part of a session that the plugin needs for a comparison."""
 
     def __init__(self, folder):
         self.config = self
@@ -163,7 +163,7 @@ class _Session:
 
 
 def compared_or_refused(text: bytes):
-    """Return what was read; None where it was refused."""
+    """Return the results that were read, or None if they were refused."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "kept.json").write_bytes(text)
         session = _Session(Path(folder))
@@ -180,7 +180,7 @@ def compared_or_refused(text: bytes):
 
 
 def loaded(session):
-    """Load the results; return why they were refused, or ""."""
+    """Load the results; return the reason if they were refused, else ""."""
     try:
         session.earlier = Asked.stored(session, "compare", "kept.json")
     except UsageError as error:
@@ -189,7 +189,7 @@ def loaded(session):
 
 
 def test_kept_results_are_read():
-    """What the others change is fine as it is."""
+    """The undamaged results, which the other tests change, are read."""
     ((key, known),) = compared_or_refused(json.dumps(KEPT).encode()).items()
     assert key == ("test_a.py", "it")
     ((launch,),) = known.sessions
@@ -199,14 +199,14 @@ def test_kept_results_are_read():
 @given(st.one_of(st.binary(max_size=50), values.map(lambda one: json.dumps(one).encode()), st.just(b"[" * 100_000)))
 @settings(max_examples=100, deadline=None)
 def test_any_file_is_compared_or_refused(text):
-    """A file that holds anything."""
+    """A file with any contents is compared or refused."""
     compared_or_refused(text)
 
 
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_foreign_results_are_compared_or_refused(data):
-    """One member of kept results is something else."""
+    """Kept results with one foreign member are compared or refused."""
     kept = json.loads(json.dumps(KEPT))
     (result,) = kept["groups"]["test_a.py"]
     inner = data.draw(st.sampled_from([kept, kept["groups"], result, result["launches"][0]]))

@@ -18,7 +18,7 @@ few = st.lists(times_s, min_size=2, max_size=9)
 
 @given(few, few)
 def test_an_interval_holds_its_estimate(top, bottom):
-    """Low <= value <= high, all positive."""
+    """An interval and its estimate are positive, and low <= value <= high."""
     found = stats.ratio_interval(top, bottom)
 
     assert 0 < found.low <= found.value * (1 + 1e-9)
@@ -56,7 +56,7 @@ def test_pairs_do_not_see_what_slows_both(pairs, drift):
 
 @given(st.lists(times_s, min_size=5, max_size=30), st.randoms(use_true_random=False))
 def test_two_modes_do_not_depend_on_the_order(values, shuffler):
-    """Launch order plays no part in the flag, and the centres lie among the values."""
+    """The order of launches does not change the flag, and the centres lie among the values."""
     shuffled = list(values)
     shuffler.shuffle(shuffled)
     found = stats.bimodal(values)
@@ -76,7 +76,7 @@ def test_outliers_are_never_more_than_half(values):
 
 @given(st.lists(times_s, min_size=1, max_size=200))
 def test_every_course_has_a_name(samples):
-    """The classification is total."""
+    """Every sequence of samples gets one of the five names."""
     names = {"flat", "warm-up", "slowdown", "no steady state", "too few samples"}
     assert stats.steady_state(samples) in names
 
@@ -88,7 +88,7 @@ relations = st.one_of(
 
 @given(relations, times_s, times_s)
 def test_an_interval_is_never_both_inside_and_outside(relation: Relation, one, other):
-    """A relation contains or excludes an interval or neither, never both; and one without width is decided."""
+    """A relation contains an interval, excludes it, or neither, but never both; an interval without width is decided."""
     low, high = sorted((one, other))
 
     assert not (relation.contains(low, high) and relation.excludes(low, high))
@@ -97,7 +97,7 @@ def test_an_interval_is_never_both_inside_and_outside(relation: Relation, one, o
 
 @given(st.integers(min_value=0, max_value=2**32), st.integers(min_value=1, max_value=4), st.integers(1, 8))
 def test_every_plan_launches_every_cell_once_a_block(seed, launches, cores):
-    """Whatever the seed, the launches and the cores: each cell once a block, blocks in order, experiments one after another."""
+    """A plan for any seed, launches and cores has each cell once a block, and experiments one after the other."""
     made = make_plan(
         experiments(), [make_interpreter()], make_machine(cores), size="quick", seed=seed, launches=launches
     )
@@ -111,7 +111,7 @@ def test_every_plan_launches_every_cell_once_a_block(seed, launches, cores):
 
 @given(st.floats(min_value=1e-12, max_value=1e6))
 def test_shown_times_read_back(value_s):
-    """A time shown in its unit is within half a percent of what it was."""
+    """A time shown in its unit is within 0.6 % of the true value."""
     number, unit = seconds(value_s).split()
     factor = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}[unit]
 

@@ -1,4 +1,4 @@
-"""Whatever another program calls its threads, files and functions: nothing of it commands a terminal or a page."""
+"""Names that another program gives its threads, files and functions never control a terminal or a page."""
 
 import contextlib
 import io
@@ -32,7 +32,7 @@ S = 1_000_000_000
 
 
 def commands(text: str, allowed: str = "\n") -> set[str]:
-    """Return what is in a text that no reader sees as a character."""
+    """Return the characters of a text that a reader cannot see."""
     return {one for one in text if unicodedata.category(one) in {"Cc", "Cf", "Cs", "Zl", "Zp"}} - set(allowed)
 
 
@@ -54,7 +54,7 @@ BASE = made_trace(threads=4, events=300, gils=2)
 
 @st.composite
 def named(draw) -> Trace:
-    """A trace in which everything that a program names itself has names of any kind."""
+    """Draw a trace in which every name that the traced program chooses is any text."""
     threads = tuple(replace(one, name=draw(names)) for one in BASE.threads)
     frames = (
         BASE.frames[0],
@@ -68,7 +68,7 @@ def named(draw) -> Trace:
 
 @given(st.one_of(names, st.text()))
 def test_only_what_is_seen_is_left(text):
-    """Every other character is an escape; text that has none of them is left alone."""
+    """Every invisible character is escaped, and a text without any is unchanged."""
     shown = printable(text)
 
     assert not commands(shown, "")
@@ -79,7 +79,7 @@ def test_only_what_is_seen_is_left(text):
 
 
 def test_escapes_are_those_of_python():
-    """They tell the character by its number."""
+    """Escapes give the character's number, as Python's do."""
     assert printable("a\x1b[2J\n\u202eb\ufeff\udcff\U000e0001") == r"a\x1b[2J\x0a\u202eb\ufeff\udcff\U000e0001"
     assert printable("größe 😀 \\x") == "größe 😀 \\x"
 
@@ -87,7 +87,7 @@ def test_escapes_are_those_of_python():
 @given(named())
 @settings(max_examples=25, deadline=None)
 def test_no_name_reaches_the_terminal(trace):
-    """The report, the summary and the findings of any names are lines of characters."""
+    """The report, the summary and the findings contain only printable characters and line ends, for any names."""
     analysis = analyse(trace)
     with contextlib.redirect_stdout(io.StringIO()) as out:
         console.print_rendered(render_trace(analysis, every=True))
@@ -103,7 +103,7 @@ def test_no_name_reaches_the_terminal(trace):
 @given(named())
 @settings(max_examples=25, deadline=None)
 def test_json_is_exact_and_ascii(trace):
-    """Values of JSON are the names as they are, in JSON's escapes."""
+    """Values in the JSON output are the exact names, in JSON's escapes."""
     analysis = analyse(trace)
     with contextlib.redirect_stdout(io.StringIO()) as out:
         console.print_json(as_json(analysis))
@@ -117,7 +117,7 @@ def test_json_is_exact_and_ascii(trace):
 @given(named())
 @settings(max_examples=15, deadline=None)
 def test_no_name_reaches_a_viewer(trace):
-    """The page, folded stacks, Perfetto's and Firefox' views show names, and do not obey them."""
+    """The page, folded stacks, and Perfetto's and Firefox' views show names, and never obey them."""
     page, _ = trace_page([("", [(trace, analyse(trace))])], "0")
     with tempfile.TemporaryDirectory() as folder:
         for name in FORMATS:
@@ -145,7 +145,7 @@ def test_no_name_reaches_a_viewer(trace):
 @given(st.lists(names, min_size=1, max_size=4), names)
 @settings(max_examples=50, deadline=None)
 def test_no_name_reaches_top(called, program):
-    """The heads, the rows and what is told beside them."""
+    """The heads, the rows and the messages of `headway top` contain no control characters of a name."""
     rows = [
         {"serial": serial, "name": name.encode("utf-8", "replace").decode()[:8], "state": "holding", "holds": 1}
         for serial, name in enumerate(called, 1)
@@ -163,7 +163,7 @@ def test_no_name_reaches_top(called, program):
 
 @given(st.lists(names))
 def test_no_message_commands_the_terminal(parts):
-    """What is told may quote anything; its lines stay lines."""
+    """A message may quote any text, and still consists of lines without control characters."""
     with contextlib.redirect_stderr(io.StringIO()) as told:
         console.complain("".join(parts), "a hint")
 

@@ -1,6 +1,7 @@
-"""Intervals of rounds that take turns: how often they miss a truth that is known, for rounds that are no replicates.
+"""How often intervals of rounds that take turns miss a known truth, for rounds that are not independent replicates.
 
-The noise is of the kinds that stored sessions show: neighbours alike, rounds that were held up, a level that drifts, two levels.
+The noise is of the kinds that stored sessions show: similar neighbours, rounds that were held up, a level that drifts,
+and two levels.
 """
 
 import math
@@ -15,7 +16,7 @@ ROUNDS = 45
 
 
 def alike(noise):
-    """Neighbours are alike: what differs between two that took turns is remembered from round to round."""
+    """Yield noise whose neighbours are alike: their difference carries over from round to round."""
     value = 0.0
     while True:
         value = 0.3 * value + noise.gauss(0, 0.01)
@@ -23,13 +24,13 @@ def alike(noise):
 
 
 def held_up(noise):
-    """One round in twenty takes much longer."""
+    """Yield noise in which one round in twenty takes much longer."""
     while True:
         yield noise.gauss(0, 0.003) + (noise.expovariate(5) if noise.random() < 0.05 else 0)
 
 
 def two_levels(noise):
-    """Each stays at one of two levels for a few rounds."""
+    """Yield noise that stays at one of two levels for a few rounds at a time."""
     level = 0.0
     while True:
         if noise.random() < 0.3:
@@ -38,7 +39,7 @@ def two_levels(noise):
 
 
 def drifting(noise):
-    """The whole machine becomes slower all the time: it drops out between neighbours."""
+    """Yield noise of a machine that becomes slower all the time; the drift cancels between neighbours."""
     while True:
         yield noise.gauss(0, 0.005)
 
@@ -47,13 +48,13 @@ def drifting(noise):
     ("kind", "rounds", "most"),
     [
         *((kind, rounds, 0.05) for kind in (held_up, drifting) for rounds in (5, 9, ROUNDS, 400)),
-        # Of a few rounds nobody can tell that neighbours are alike.
+        # A few rounds are not enough to tell that neighbours are alike.
         *((alike, rounds, most) for rounds, most in ((5, 0.13), (9, 0.13), (ROUNDS, 0.05), (400, 0.05))),
         *((two_levels, rounds, most) for rounds, most in ((ROUNDS, 0.10), (400, 0.05))),
     ],
 )
 def test_what_takes_turns_is_told_apart_falsely_in_a_twentieth_of_sessions_at_most(kind, rounds, most):
-    """And the interval holds a true difference of 5 % as often."""
+    """An interval misses an equality, and a true difference of 5 %, in at most a twentieth of sessions."""
     missed = {1.0: 0, 1.05: 0}
     for session in range(SESSIONS):
         for truth in missed:
@@ -65,5 +66,5 @@ def test_what_takes_turns_is_told_apart_falsely_in_a_twentieth_of_sessions_at_mo
             found = intervals.ratio_in_turns([(tops, bottoms)])
             missed[truth] += not found.low <= truth <= found.high
 
-    # And what six hundred sessions cannot tell from that.
+    # The allowance is the sampling error of six hundred sessions.
     assert max(missed.values()) <= SESSIONS * (most + 2.6 * math.sqrt(most * (1 - most) / SESSIONS))

@@ -1,4 +1,4 @@
-"""Laws of scenarios: whatever is well formed compiles, and whatever the simulator tells is a sound trace."""
+"""Laws of scenarios: every valid scenario compiles, and every simulated trace is sound."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ step = st.recursive(
 
 @st.composite
 def scenarios(draw):
-    """Return a valid file: what is named is there, and queues and ports have both ends."""
+    """Draw a valid file: every name is defined, and queues and ports have both ends."""
     cores = draw(st.integers(2, 8))
     lines = [f"cores = {cores}", f'placement = "{draw(st.sampled_from(["free", "split", "same"]))}"']
     lines += [f"duration_ms = {draw(st.integers(1, 5))}", "warm_ms = 1", f"locks = {list(LOCKS)}"]
@@ -108,7 +108,7 @@ def test_whatever_is_valid_compiles(text, seed):
 
 @given(text=scenarios())
 def test_every_step_has_its_line(text):
-    """The line of a step has its word, however the file is written."""
+    """The line of each step contains the step's word, however the file is laid out."""
     lines = text.splitlines()
     for role in parse(text, name="app").roles:
         for one in walk(role.program):
@@ -117,7 +117,7 @@ def test_every_step_has_its_line(text):
 
 @given(text=scenarios(), threads=st.integers(0, 5), policy=st.sampled_from(["none", "fair", "bfs"]))
 def test_changes_are_undone_by_changes(text, threads, policy):
-    """A parameter set back to what it was leaves the scenario as it was."""
+    """A parameter that is changed and changed back leaves the scenario as it was."""
     scenario = parse(text, name="app")
 
     there = change(change(scenario, "r0.threads", str(threads)), "policy", policy)
@@ -128,7 +128,7 @@ def test_changes_are_undone_by_changes(text, threads, policy):
 
 @given(text=scenarios(), room=st.sampled_from([1, 7, 10**6]))
 def test_events_are_a_sound_trace(text, room, tmp_path_factory):
-    """It keeps the invariants of all traces, dropped events included, and its file gives the same events back."""
+    """A simulated trace keeps all traces' invariants, dropped events included, and its file gives it back."""
     scenario = parse(text, name="app")
     compiled = compile_scenario(scenario, COST, 3, max_events=room)
     events, dropped = FakeSimulation(compiled.spec).events()
@@ -156,7 +156,7 @@ def test_events_are_a_sound_trace(text, room, tmp_path_factory):
     )
 )
 def test_quantiles_rise(one):
-    """So do those of any distribution, and none is below 0 or endless."""
+    """The quantiles of any distribution rise, and none is negative or infinite."""
     quantiles = one.quantiles()
 
     assert list(quantiles) == sorted(quantiles)

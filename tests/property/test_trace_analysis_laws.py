@@ -19,7 +19,7 @@ from headway.traces.model import Kind, Park
 
 
 def walked(trace):
-    """Return holds and waits as (start, end, thread, gil), found by walking through the events one by one."""
+    """Return holds and waits as (start, end, thread, gil), found by a walk through the events one by one."""
     holds, waits, doing = [], [], {}
     for event in trace.events:
         time, thread, gil = int(event["time_ns"]), int(event["thread"]), int(event["gil"])
@@ -58,7 +58,7 @@ small = st.one_of(
 
 @given(small)
 def test_holds_and_waits_are_what_a_walk_through_the_events_finds(trace):
-    """Pairing by columns gives the same holds and waits as going from event to event."""
+    """Pairing by columns gives the same holds and waits as a walk from event to event."""
     found = recorded(trace)
 
     assert (columns(found.holds), columns(found.waits)) == walked(trace)
@@ -67,7 +67,7 @@ def test_holds_and_waits_are_what_a_walk_through_the_events_finds(trace):
 
 @given(small, st.integers(1, 70), st.integers(1, 9))
 def test_blame_is_the_overlap_of_each_wait_with_each_hold(trace, most, block):
-    """Every cell is the sum over all pairs, for few and many columns and blocks; a row adds up to the time waited."""
+    """A cell of the blame is the sum over all pairs, for any columns and blocks; a row adds up to the time waited."""
     holds, waits = walked(trace)
     found = recorded(trace)
     for gil in range(len(trace.gils)):
@@ -92,7 +92,7 @@ def test_blame_is_the_overlap_of_each_wait_with_each_hold(trace, most, block):
 
 
 class settings_of_blame:  # noqa: N801 - reads like a function
-    """A context in which blame has so many columns, and blocks of so many holds."""
+    """A context in which blame has `columns` columns, and blocks of `block` holds."""
 
     def __init__(self, columns, block):
         self.values = {"COLUMNS": columns, "_BLOCK": block}
@@ -113,7 +113,7 @@ class settings_of_blame:  # noqa: N801 - reads like a function
 
 @given(small)
 def test_what_a_hold_blocked_is_the_overlap_with_all_waits(trace):
-    """The time that threads waited during a hold is the sum over the waits of its GIL."""
+    """The time that threads waited during a hold is the sum over the waits for its GIL."""
     found = recorded(trace)
     for gil in range(len(trace.gils)):
         held, waited = found.holds.chosen(found.holds.gil == gil), found.waits.chosen(found.waits.gil == gil)
@@ -128,7 +128,7 @@ def test_what_a_hold_blocked_is_the_overlap_with_all_waits(trace):
 
 @given(small, st.integers(1, 9))
 def test_buckets_hold_the_overlap_with_the_intervals(trace, buckets):
-    """The time per bucket is each interval's overlap with it, also for buckets of uneven length."""
+    """The time in a bucket is the overlap of each interval with it, also for buckets of unequal length."""
     span = trace.end_ns - trace.start_ns
     if span < buckets:
         return
@@ -148,7 +148,7 @@ def test_buckets_hold_the_overlap_with_the_intervals(trace, buckets):
 
 @given(small, st.floats(0, 1))
 def test_two_windows_add_up_to_the_whole(trace, position):
-    """What is held, waited and parked before some moment and after it is what there is in all."""
+    """The times held, waited and parked before a moment and after it add up to those of the whole."""
     middle = trace.start_ns + int((trace.end_ns - trace.start_ns) * position)
     whole = analyse(trace)
     parts = [analyse(trace, until_ns=middle), analyse(trace, since_ns=middle)]
@@ -170,7 +170,7 @@ def test_two_windows_add_up_to_the_whole(trace, position):
 
 @given(small)
 def test_lines_of_code_account_for_all_time(trace):
-    """With few places, what was held and waited by line adds up to what was held and waited."""
+    """The times held and waited by line add up to the times held and waited, if there are few lines."""
     found = analyse(trace)
 
     assert sum(one.times.total_ns for one in found.held) == sum(gil.holds.total_ns for gil in found.gils)
@@ -180,7 +180,7 @@ def test_lines_of_code_account_for_all_time(trace):
 @settings(max_examples=15, deadline=None)
 @given(small, st.sampled_from([64, 80, 200]), st.booleans())
 def test_every_trace_can_be_shown(trace, width, every):
-    """No trace is too odd to be rendered, summed up or printed as JSON, and no line is wider than the terminal."""
+    """Every trace can be rendered, summed up and printed as JSON, and no line is wider than the terminal."""
     analyses = [analyse(trace), analyse(trace, since_ns=trace.start_ns + 1)]
     console = Console(width=width, highlight=False)
 
@@ -194,7 +194,7 @@ def test_every_trace_can_be_shown(trace, width, every):
 
 @given(traces(), st.data())
 def test_any_events_may_be_missing(trace, data):
-    """With events taken away the analysis still comes to an end, holds of a GIL do not overlap, and rows add up."""
+    """An analysis of a trace with events missing finishes, its holds of a GIL do not overlap, and its rows add up."""
     kept = data.draw(st.lists(st.booleans(), min_size=len(trace.events), max_size=len(trace.events)))
     holed = type(trace)(**{**vars(trace), "events": trace.events[np.array(kept, dtype=bool)]})
 

@@ -1,4 +1,4 @@
-"""Exports of any valid traces say what the traces say, and are what their formats ask for."""
+"""Exports of any valid traces agree with the traces, and meet their formats' requirements."""
 
 import tempfile
 from collections import Counter
@@ -57,7 +57,7 @@ def test_perfetto_slices_are_the_holds_waits_and_parks(several):
 @given(traces())
 @settings(deadline=None)
 def test_perfetto_counts_who_waits(trace):
-    """At every time the counter of a GIL is the number of waits that are open then."""
+    """The counter of a GIL is, at every time, the number of waits that are open then."""
     sequence = exported("perfetto", [trace])[0][1]
 
     waits = recorded(trace).waits
@@ -86,7 +86,7 @@ def test_perfetto_shows_who_holds_each_gil(trace):
 @given(some_traces)
 @settings(deadline=None)
 def test_gecko_weights_are_the_time_held(several):
-    """In a Firefox profile every stack's weight is the time that was held by it, to the nanosecond."""
+    """In a Firefox profile, every stack's weight is the time held with it, to the nanosecond."""
     profile = exported("gecko", several)
 
     at = 0
@@ -130,7 +130,7 @@ def test_gecko_markers_are_the_intervals(several):
 @given(some_traces, st.sampled_from(["hold", "wait"]))
 @settings(deadline=None)
 def test_collapsed_weights_add_up(several, what):
-    """Folded stacks have one line per thread and stack, and their weights are all time held or waited."""
+    """Folded stacks have one line for each thread and stack, and their weights add up to all time held or waited."""
     lines = exported(f"collapsed-{what}", several).splitlines()
 
     total = sum(int(getattr(recorded(trace), f"{what}s").length_ns.sum()) for trace in several)
@@ -141,7 +141,7 @@ def test_collapsed_weights_add_up(several, what):
 @given(some_traces)
 @settings(deadline=None)
 def test_parquet_rows_are_the_events(several):
-    """A Parquet export read back is the trace's events, with names in place of indices."""
+    """A Parquet export that is read back has the trace's events, with names in place of indices."""
     found = exported("parquet", several).to_pylist()
 
     at = 0

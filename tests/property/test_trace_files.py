@@ -1,4 +1,4 @@
-"""Any trace that is written is read; any bytes at all are read or refused, and what is read keeps the invariants."""
+"""Every written trace is read; any other bytes are read or refused, and a trace that was read keeps the invariants."""
 
 import dataclasses
 import os
@@ -25,19 +25,19 @@ STACKED = (Kind.WAIT, Kind.RELEASE, Kind.PARK)
 
 @contextmanager
 def written(trace: Trace, **options):
-    """Write a trace to a file that is there for a while."""
+    """Write a trace to a temporary file, and yield its path."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         yield write(trace, Path(folder) / "x.hwt", **options)
 
 
 def in_order(trace: Trace) -> np.ndarray:
-    """Return the events in the one of their valid orders that the reader gives."""
+    """Return the events in that one of their valid orders that the reader gives."""
     by_thread = trace.events[np.argsort(trace.events["thread"], kind="stable")]
     return by_thread[mending.by_time(by_thread)]
 
 
 def assert_same(found: Trace, expected: Trace) -> None:
-    """Hold two traces against each other; stacks and frames may be numbered differently."""
+    """Assert that two traces are equal; stacks and frames may be numbered differently."""
     for field in dataclasses.fields(Trace):
         if field.name not in {"events", "stack_parent", "stack_frame", "frames"}:
             assert getattr(found, field.name) == getattr(expected, field.name), field.name
@@ -54,13 +54,13 @@ def assert_same(found: Trace, expected: Trace) -> None:
 
 @given(traces())
 def test_made_traces_are_valid(trace):
-    """The strategy makes what it promises."""
+    """The strategy draws only valid traces."""
     assert violations(trace) == []
 
 
 @given(traces(), st.integers(1, 5), st.booleans())
 def test_what_is_written_is_read(trace, events_per_chunk, short_holds):
-    """A trace that goes through a file comes back the same, however it is cut into chunks, and holds are written."""
+    """A trace that goes through a file is unchanged, however it is cut into chunks, and with or without short holds."""
     with written(trace, events_per_chunk=events_per_chunk, short_holds=short_holds) as path:
         found = read(path)
 
@@ -70,7 +70,7 @@ def test_what_is_written_is_read(trace, events_per_chunk, short_holds):
 
 @given(traces())
 def test_any_merge_of_sound_threads_is_sound(trace):
-    """Sorted by thread and merged again by time, equal times keep the invariants, and nothing is taken out."""
+    """Sound threads that are sorted and merged by time are sound, also with equal times, and no event is removed."""
     by_thread = trace.events[np.argsort(trace.events["thread"], kind="stable")]
     merged = by_thread[mending.by_time(by_thread)]
 
@@ -81,7 +81,7 @@ def test_any_merge_of_sound_threads_is_sound(trace):
 
 @given(traces(), st.data())
 def test_any_events_can_be_lost(trace, data):
-    """Whatever events had no room: what is read is sound, and nothing else is called damage."""
+    """A file from which any events are missing is read as a sound trace, and nothing else is called damage."""
     lost = data.draw(st.sets(st.integers(0, max(0, len(trace.events) - 1))))
     kept = [index for index in range(len(trace.events)) if index not in lost]
     less = dataclasses.replace(
@@ -99,7 +99,7 @@ def test_any_events_can_be_lost(trace, data):
 
 @given(traces(), st.integers(1, 3), st.integers(0, 12), st.booleans())
 def test_any_chunks_can_be_overwritten(trace, events_per_chunk, room, short_holds):
-    """With room for few chunks, what is read is sound, and from its start on has every event that is left."""
+    """With room for few chunks, the trace is sound, and has every remaining event from its start on."""
     metas = len(trace.gils)
     room += metas + len(trace.threads) + 1
     with written(trace, events_per_chunk=events_per_chunk, room=room, short_holds=short_holds) as path:
@@ -131,7 +131,7 @@ def test_any_cut_can_be_read(trace, events_per_chunk, short_holds, data):
 
 
 def interesting(size: int) -> st.SearchStrategy[int]:
-    """Draw an offset: more often one where there is something."""
+    """Draw an offset, more often one where there is data."""
     near = st.sampled_from([0, hwt.HEADER_DTYPE.itemsize, *range(CHUNKS_OFFSET, size, hwt.CHUNK_BYTES)])
     return st.one_of(
         st.builds(lambda base, more: min(base + more, size - 1), near, st.integers(0, 700)), st.integers(0, size - 1)
@@ -160,7 +160,7 @@ def test_any_bytes_can_change(trace, events_per_chunk, short_holds, data):
 
 @given(st.binary(max_size=200), st.integers(0, 2**31 - 1), st.lists(st.integers(-(2**31), 2**31 - 1), max_size=10))
 def test_any_location_table_can_be_read(table, first_line, offsets):
-    """Each offset has a line, be it the unknown one, whatever the bytes of the table."""
+    """Each offset has a line, or the unknown one, for any bytes of a location table."""
     found = lines(table, first_line, offsets)
 
     assert set(found) == set(offsets)

@@ -1,4 +1,4 @@
-"""Functions of all kinds, well behaved and not, that tests ask advice about; and on which interpreters."""
+"""Functions of all kinds, good and bad, that tests ask advice about; and the interpreters to ask on."""
 
 from headway.host.interpreters import discover, select
 from headway.host.machine import this_machine
@@ -84,7 +84,7 @@ def interpreter(name="3.13"):
 
 
 def made(folder, monkeypatch):
-    """Put the functions into a folder and go there."""
+    """Write the functions into `folder` and make it the working directory."""
     (folder / "app.py").write_text(APP)
     monkeypatch.chdir(folder)
     monkeypatch.delenv("PYTHONPATH", raising=False)

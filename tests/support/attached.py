@@ -1,4 +1,4 @@
-"""Attaching as `headway attach` does: a process is recorded, and what it records is collected, until that is closed."""
+"""Attaches to a process as `headway attach` does: records it, and collects its events, until closed."""
 
 import contextlib
 
@@ -7,7 +7,7 @@ from headway.live.collect import DEFAULT_MAX_BYTES, collecting
 
 
 class Attached:
-    """What holds a process recorded; closed, the trace is complete."""
+    """A process that is being recorded. Its trace is complete after `close`."""
 
     def __init__(self, target, file, *, max_bytes=DEFAULT_MAX_BYTES, patience_s=10.0):
         with contextlib.ExitStack() as stack:
@@ -21,7 +21,7 @@ class Attached:
         return self._held.ended
 
     def let_go(self):
-        """Renew the lease no more, but go on collecting."""
+        """Stop renewing the lease, but go on collecting."""
         self._held.close()
 
     def close(self):

@@ -1,4 +1,4 @@
-"""What tests of pages share."""
+"""Helpers that tests of pages share."""
 
 import time
 
@@ -8,7 +8,10 @@ PATIENCE_S = 30
 
 
 def until(page: Page, condition: str) -> None:
-    """Wait until a condition of the page's is true; the page's policy forbids Playwright's own way, which is `eval`."""
+    """Wait until a condition of the page is true.
+
+    Playwright's own way uses `eval`, which the page's policy forbids.
+    """
     end_s = time.monotonic() + PATIENCE_S
     while not page.evaluate(condition):
         assert time.monotonic() < end_s, f"never: {condition}"

@@ -20,7 +20,7 @@ def free_port(host="127.0.0.1"):
 
 
 def wait_for(condition, what):
-    """Wait until something is true; fail where it never is."""
+    """Wait until `condition` is true and return its value; fail if it never is."""
     deadline = time.monotonic() + LIMIT_S
     while not (found := condition()):
         assert time.monotonic() < deadline, what
@@ -29,7 +29,7 @@ def wait_for(condition, what):
 
 
 class Cluster:
-    """A scheduler and workers w1, w2, ... at 127.0.0.2, 127.0.0.3, ...; each is ended with the stack."""
+    """A scheduler and workers w1, w2, ... at 127.0.0.2, 127.0.0.3, ...; all end with the stack."""
 
     def __init__(self, python, folder, stack, *, workers=2, nannies=False, **variables):
         self.python = str(python)
@@ -78,7 +78,7 @@ class Cluster:
         return process
 
     def headway(self, *arguments):
-        """Run a command of headway's to its end."""
+        """Run a `headway` command to its end."""
         return subprocess.run(
             [self.python, "-m", "headway", *arguments],
             env=self.env,
@@ -90,6 +90,6 @@ class Cluster:
         )
 
     def look(self):
-        """Return what `headway dask --json` says once."""
+        """Return what one `headway dask --json` reports."""
         done = self.headway("dask", self.address, "--json", "--count", "1", "--interval", "1.5")
         return json.loads(done.stdout) if done.returncode == 0 else {"workers": []}

@@ -1,4 +1,4 @@
-"""Reads tables as the terminal has them."""
+"""Reads tables as the terminal shows them."""
 
 import re
 
@@ -8,9 +8,9 @@ __all__ = ["headings"]
 def headings(text: str) -> set[str]:
     """Return the columns' headings of every table in `text`, each on one line.
 
-    A heading is broken over lines where its widest figure is narrower, so how many it has depends on what was measured.
-    Columns of figures are flush right: what ends below each other belongs together. What begins a line is a title, or the
-    heading of the rows' names.
+    A heading that is wider than its widest figure is broken over lines, so the number of its lines depends on the
+    figures. Columns of figures are flush right, so parts that end at the same place belong to one heading. Text at the
+    beginning of a line is a title, or the heading of the rows' names.
     """
     lines = text.splitlines()
     found = set()

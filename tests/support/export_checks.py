@@ -1,4 +1,4 @@
-"""Small traces to export, and what every export must be, checked against the format's own schema where there is one."""
+"""Small traces to export, and checks that every export must pass: against the format's own schema where there is one."""
 
 import json
 from collections import defaultdict
@@ -24,7 +24,7 @@ ODD = 'é😀 \udcff"\\;\n\u2028'
 
 
 def small_trace(events, *, frames=(), process: Process | None = None, **changes) -> Trace:
-    """Return a trace of (time, thread, kind, value, flags); frame i is stack i, called by stack i - 1."""
+    """Return a trace of (time, thread, kind, value, flags) rows; frame i is stack i, and stack i - 1 calls it."""
     rows = [(time, value, thread, kind, 0, flags) for time, thread, kind, value, flags in events]
     values = {
         "process": process or made_process(),
@@ -52,7 +52,7 @@ HANDED_OVER = [
 
 
 def leaf(trace, stack: int, unknown: str) -> str:
-    """Return what a slice at a stack is called."""
+    """Return the name of a slice at a stack."""
     return location(trace.frames[trace.stack_frame[stack]]) if stack else unknown
 
 
@@ -84,7 +84,7 @@ def expected_stack(trace, stack: int) -> list[tuple[str, str, int]]:
 
 @dataclass
 class Sequence:
-    """What one process's packets say."""
+    """The contents of one process's packets."""
 
     interned: dict = field(default_factory=lambda: defaultdict(dict))
     tracks: dict = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Sequence:
 
 
 def read_perfetto(path: Path) -> tuple[dict[int, Sequence], object]:
-    """Return the sequences of a Perfetto trace and its clock snapshot, having checked what the format asks for."""
+    """Return the sequences of a Perfetto trace and its clock snapshot, after checking the format's requirements."""
     trace = perfetto_trace_pb2.Trace.FromString(path.read_bytes())
     no_unknown_fields(trace)
     sequences, snapshots, uuids = {}, [], set()
@@ -164,7 +164,7 @@ def no_unknown_fields(message) -> None:
 
 
 def read_event(sequence: Sequence, time_ns: int, event) -> None:
-    """Take in one packet: every number that it names is defined, and ends follow begins."""
+    """Add one packet to the sequence; check that every number in it is defined, and that ends follow begins."""
     interned = sequence.interned
     track = event.track_uuid
     assert track in sequence.tracks
@@ -213,7 +213,7 @@ def read_stack(sequence: Sequence, iid: int) -> list[tuple[str, str, int]]:
 
 
 def read_gecko(path: Path) -> dict:
-    """Return a profile, having checked it against the schema and every index in it."""
+    """Return a profile, after checking it against the schema, and every index in it."""
     profile = json.loads(path.read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator(SCHEMA).validate(profile)
     shared = profile["shared"]
@@ -258,12 +258,12 @@ def read_gecko(path: Path) -> dict:
 
 
 def equal_columns(table: dict) -> None:
-    """Assert that all columns of a table are as long as it says."""
+    """Assert that all columns of a table have the table's `length`."""
     assert {len(column) for column in table.values() if isinstance(column, list)} <= {table["length"]}
 
 
 def within(indices: list, length: int, *, least: int = 0) -> None:
-    """Assert that indices, where there are any, are of a table of that length."""
+    """Assert that all indices that are not None lie within a table of that length."""
     assert all(one is None or least <= one < length for one in indices)
 
 

@@ -1,6 +1,7 @@
-"""A stand-in for the simulator: figures and events that follow from the specification alone, in no way from physics.
+"""A stand-in for the simulator, whose figures and events follow from the specification alone.
 
-Threads of each GIL take turns: each waits, has it for 100 us, and lets it go. A client gets an answer every millisecond.
+The threads of each GIL take turns: each one waits, holds the GIL for 100 us, and releases it. A client gets an answer
+every millisecond.
 """
 
 import numpy as np
@@ -13,7 +14,7 @@ ANSWER_NS = 1_000_000
 
 
 class FakeSimulation:
-    """The same interface as headway.native_sim.Simulation."""
+    """A fake with the interface of headway.native_sim.Simulation."""
 
     def __init__(self, spec):
         self.spec = spec

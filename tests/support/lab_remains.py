@@ -1,4 +1,4 @@
-"""What the labs of a test have on this machine: processes, folders, semaphores. For tests that nothing of it is left."""
+"""Finds processes, folders and semaphores of a test's labs on this machine, so that tests can check that none is left."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ from headway.lab.beside.volumes import find_volumes
 
 
 def marked():
-    """Return {pid: command line} of every live process of this test's labs, by the store that their environment names."""
+    """Return {pid: command line} of every live process of this test's labs; their environment names the test's store."""
     mark = b"HEADWAY_STORE=" + os.environb[b"HEADWAY_STORE"] + b"\0"
     found = {}
     for entry in os.listdir("/proc"):
@@ -21,24 +21,24 @@ def marked():
 
 
 def processes_with(words):
-    """Return the ids of this test's labs' processes whose command line has these words in it."""
+    """Return the ids of the processes of this test's labs whose command line contains `words`."""
     return [pid for pid, command in marked().items() if words in command]
 
 
 def lab_folders(labs):
     """Return the folders of these labs, by process id, on every volume.
 
-    Other tests run labs at the same time, some within their own process, so the owner in a folder's name decides.
+    Other tests run labs at the same time, some of them in their own process, so the owner in a folder's name decides.
     """
     volumes = find_volumes().found.values()
     return {path for volume in volumes for lab in labs for path in volume.folder.glob(f"headway-lab-*-*-{lab}-*")}
 
 
 def semaphores(seen):
-    """Return multiprocessing's semaphores that are there, of those that a process of this test's labs was seen to have.
+    """Return the semaphores of multiprocessing that exist and that a process of this test's labs has been seen to have.
 
-    `seen` is the set of those, by inode, which grows with each call. Their names do not tell whose they are, and any other
-    program may have some. A process that made one has mapped it by another name.
+    `seen` is the set of all that were seen, by inode; each call adds to it. A semaphore's name does not tell its owner,
+    and any other program may have semaphores. A process that made a semaphore has mapped it under another name.
     """
     for pid in marked():
         with contextlib.suppress(OSError):

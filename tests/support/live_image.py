@@ -1,4 +1,4 @@
-"""A made image of live counters: header and slots as the recorder has them in shared memory."""
+"""A made-up image of live counters: header and slots as the recorder keeps them in shared memory."""
 
 import os
 
@@ -12,7 +12,7 @@ STATES = {"exited": hwt.SLOT_FREE, "idle": hwt.SLOT_IDLE, "waiting": hwt.SLOT_WA
 
 
 def make_header(slot_count=8, **fields):
-    """Return a header of this process, which records."""
+    """Return a header of this process that says it is recording."""
     header = np.zeros(1, hwt.HEADER_DTYPE)
     facts = {
         "magic": np.void(hwt.MAGIC),
@@ -31,7 +31,10 @@ def make_header(slot_count=8, **fields):
 
 
 def make_slots(*threads, slot_count=8):
-    """Return slots; a thread is a dict of fields, with a name as text, a state as a word, `waits_of` and `holds_of` as {bucket: n}."""
+    """Return slots for `threads`, each of which is a dict of a slot's fields.
+
+    The name is a text, the state a word, and `waits_of` and `holds_of` are {bucket: n}.
+    """
     slots = np.zeros(slot_count, hwt.SLOT_DTYPE)
     for slot, thread in zip(slots, threads, strict=False):
         facts = {"tid": 100 + thread["serial"], "state": "idle"} | thread
@@ -46,7 +49,7 @@ def make_slots(*threads, slot_count=8):
 
 
 def make_snapshot(time_ns, *threads, **fields) -> Snapshot:
-    """Return what the counters say at that time."""
+    """Return the counters' snapshot at `time_ns`."""
     fields = {"thread_count": max((thread["serial"] for thread in threads), default=0)} | fields
     return decode(make_header(**fields)[0], make_slots(*threads), time_ns)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 needs_apt = pytest.mark.skipif(not shutil.which("apt-get") or not shutil.which("dpkg-deb"), reason="no apt here")
-# To name in a program: it runs only where the library is in a folder that LD_LIBRARY_PATH names, as with a real one.
+# Goes into a program's text: the program runs only if the library is in a folder of LD_LIBRARY_PATH, like a real one.
 NEEDS_LIBRARY = (
     '[ -e "${LD_LIBRARY_PATH:-/nowhere}/libfake.so.1" ] || { echo "error while loading: libfake.so.1" >&2; exit 127; }'
 )
@@ -24,7 +24,7 @@ LDD = """\
 
 @dataclass(frozen=True)
 class Package:
-    """A package whose files are in <archive>/roots/<name>; `depends` are whole lines of its control file."""
+    """A package whose files are in <archive>/roots/<name>; `depends` has whole lines of its control file."""
 
     name: str
     depends: str = ""
@@ -38,11 +38,11 @@ def write_executable(path: Path, text: str) -> None:
 
 
 def set_up_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hidden: Sequence[str]) -> None:
-    """Make this a machine of the release `moon` without the programs `hidden`, with apt's configuration in tmp_path."""
+    """Make this a machine of the release `moon` without the programs `hidden`; apt's configuration is in tmp_path."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv("HEADWAY_PROVISION", raising=False)
     monkeypatch.setattr(platform, "freedesktop_os_release", lambda: {"VERSION_CODENAME": "moon"})
-    # This machine may have one; the rest of PATH is needed.
+    # This machine may have the programs; the rest of PATH is needed.
     real = shutil.which
     monkeypatch.setattr(shutil, "which", lambda name, *rest: None if name in hidden else real(name, *rest))
     write_executable(tmp_path / "bin/ldd", LDD)
@@ -70,7 +70,7 @@ def write_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packages: Seq
         f"Codename: moon\nDate: Thu, 01 Jan 2026 00:00:00 UTC\nComponents: main\nSHA256:\n {digest}\n"
     )
     (tmp_path / "apt/sources.list").write_text(f"deb file:{folder} moon main\n")
-    # Nobody signed it.
+    # The archive is not signed.
     insecure = 'Acquire::AllowInsecureRepositories "true"; APT::Get::AllowUnauthenticated "true";'
     (tmp_path / "insecure.conf").write_text(insecure)
     monkeypatch.setenv("APT_CONFIG", str(tmp_path / "insecure.conf"))
@@ -90,5 +90,5 @@ def _build(archive: Path, package: Package) -> str:
 
 
 def in_cache(tmp_path: Path) -> list[str]:
-    """The names in the cache."""
+    """Return the names of the cache's entries."""
     return sorted(path.name for path in (tmp_path / "cache/headway").iterdir())

@@ -1,4 +1,4 @@
-"""Traces of programs that are simulated, in milliseconds: what tests of predictions begin with."""
+"""Traces of simulated programs, with times in milliseconds, for tests of predictions."""
 
 from functools import cache
 

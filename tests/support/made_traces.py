@@ -1,7 +1,7 @@
 """Valid traces that no process recorded: `made_trace` for any number of events, `traces` for small odd ones.
 
-Both keep what a real recording keeps: one holder at a time per GIL, acquires and releases in turns, a wait that ends in
-an acquire, the thread's end or the trace's end, and the order that `Trace.events` promises.
+Both keep the invariants of a real recording: one holder at a time per GIL, alternating acquires and releases, a wait
+that ends in an acquire, in the thread's end or in the trace's end, and the order that `Trace.events` promises.
 """
 
 import numpy as np
@@ -73,7 +73,7 @@ def _holds(generator, count, of_gil, start_ns, cpu_bound, windows):
     gap[0] = 0
     acquire = start_ns + np.cumsum(gap) + np.concatenate([[0], np.cumsum(hold)[:-1]])
     release = acquire + hold
-    # A forced release hands over to another thread that waited.
+    # After a forced release, another thread that waited acquires the GIL.
     other = np.append((thread[1:] != thread[:-1]) & contended[1:], False)
     return thread, acquire, release, cpu & other, contended
 
@@ -95,12 +95,12 @@ def made_trace(
     stacks: bool = True,
     process: Process | None = None,
 ) -> Trace:
-    """Return a trace of exactly `events` events; the same for the same arguments.
+    """Return a trace of exactly `events` events; the same arguments give the same trace.
 
     Threads take the GILs in turn, so that thread i uses GIL i % gils, as workers in sub-interpreters do. The first
-    `cpu_share` of each GIL's threads hold for some 5 ms until they are forced, after a REQUEST; the others hold for
-    microseconds and let go of their own accord. Seven of ten holds had to be waited for. The last third of the threads
-    start late and exit early. The trace ends where the events do: with a hold, and often waits, that are open.
+    `cpu_share` of each GIL's threads hold it for some 5 ms until they are forced, after a REQUEST. The others hold it
+    for microseconds and release it by themselves. Seven of ten holds follow a wait. The last third of the threads start
+    late and exit early. The trace ends at its last event, with a hold, and often waits, that are open.
     """
     assert threads >= gils >= 1
     generator = np.random.default_rng(seed)
@@ -115,13 +115,14 @@ def made_trace(
     parts = []
     for gil in range(gils):
         of_gil = np.arange(gil, threads, gils)
-        # Two events a hold at least; each GIL makes enough for all, lest one end before the others.
+        # A hold has two events at least. Each GIL makes enough holds for all events, so that none ends before the
+        # others.
         start_ns = START_NS + gil * 37 * US
         thread, acquire, release, forced, contended = _holds(
             generator, events // (2 * gils) + 2, of_gil, start_ns, cpu_bound, windows
         )
         count = len(thread)
-        before = np.full(count, start_ns)  # the thread's release before
+        before = np.full(count, start_ns)  # the thread's previous release
         for one in of_gil:
             mine = np.flatnonzero(thread == one)
             before[mine[1:]] = release[mine[:-1]]
@@ -129,7 +130,7 @@ def made_trace(
         waited = contended & (room > 2)
         wait = acquire - 1 - (generator.random(count) * np.minimum(room - 2, 40 * MS)).astype(np.int64)
         wait = np.where(waited, np.maximum(np.minimum(wait, acquire - 1), before + 1), acquire)
-        forced[:-1] &= waited[1:] & (wait[1:] < release[:-1])  # forced by who waited already
+        forced[:-1] &= waited[1:] & (wait[1:] < release[:-1])  # forced by a thread that was already waiting
         asked = np.flatnonzero(forced)
         request = np.maximum(np.maximum(release[asked] - 20 * US, wait[asked + 1]), acquire[asked])
         where = generator.integers(0, len(stack_parent), 2 * count)
@@ -188,7 +189,7 @@ def made_trace(
 
 
 def small(rows, *, threads=2, gils=1, ended=True, end=100, **changes):
-    """Return a trace of rows (time_ns from START_NS, kind, thread[, gil[, value[, flags]]]), valid if they are."""
+    """Return a trace of rows (time_ns from START_NS, kind, thread[, gil[, value[, flags]]]); valid if the rows are."""
     events = np.zeros(len(rows), dtype=EVENT_DTYPE)
     for event, row in zip(events, rows, strict=True):
         time, kind, thread, gil, value, flags = (*row, 0, 0, 0)[:6]
@@ -215,7 +216,7 @@ _STEPS_NS = st.sampled_from([0, 0, 0, 1, 1, 2, 50 * US, 5 * MS, 6 * MS])
 
 @st.composite
 def _stacks(draw):
-    """Draw stacks in any shape, of distinct frames, some of whose lines are unknown."""
+    """Draw stacks of any shape, of distinct frames; the lines of some frames are unknown."""
     frames = [UNKNOWN_FRAME]
     for number in range(draw(st.integers(0, 4))):
         first_line = draw(st.integers(1, 3000))
@@ -231,7 +232,7 @@ def _stacks(draw):
 
 @st.composite
 def traces(draw, *, max_events: int = 40, parks: bool = True) -> Trace:
-    """Draw a small valid trace: any order of what can happen, equal times, open ends, or nothing at all."""
+    """Draw a small valid trace, with events in any possible order, equal times, open ends, or no events at all."""
     gils = draw(st.integers(1, 3))
     threads = draw(st.integers(1, 5))
     stack_parent, stack_frame, frames = draw(_stacks())

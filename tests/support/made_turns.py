@@ -1,4 +1,4 @@
-"""Traces of a few turns, small enough to reckon by hand."""
+"""Traces of a few turns, small enough to compute by hand."""
 
 import numpy as np
 from made_traces import made_process
@@ -10,7 +10,7 @@ FRAMES = (Frame("", 0, "?"), Frame("app.py", 1, "one"), Frame("app.py", 2, "two"
 
 
 def trace_of(rows, *, names=("main", "other"), until_ns=1000 * MS, frames=FRAMES, has_gil=True, **process):
-    """Return a trace of (time in us, thread, kind, stack, forced) rows, sorted."""
+    """Return a trace of (time in us, thread, kind, stack, forced) rows, sorted by time."""
     events = np.zeros(len(rows), dtype=EVENT_DTYPE)
     for event, (time_us, thread, kind, stack, *forced) in zip(
         events, sorted(rows, key=lambda row: row[0]), strict=True
@@ -31,12 +31,12 @@ def trace_of(rows, *, names=("main", "other"), until_ns=1000 * MS, frames=FRAMES
 
 
 def ran(share):
-    """Return the flags that say for which share of a time a thread was running."""
+    """Return the flags that tell for which share of a time the thread was running."""
     return 1 + round(share * RAN_ALL) << RAN_SHIFT
 
 
 def turn(at_us, thread, *, waits_us=0, holds_us, stack):
-    """Return the rows of one turn, which begins to wait at that time."""
+    """Return the rows of one turn, whose wait begins at `at_us`."""
     rows = [(at_us, thread, Kind.WAIT, stack)] if waits_us else []
     got = at_us + waits_us
     return [*rows, (got, thread, Kind.ACQUIRE, 0), (got + holds_us, thread, Kind.RELEASE, stack)]

@@ -1,4 +1,4 @@
-"""Suites that real pytest runs take: what users write, short."""
+"""Short suites, as users write them, for real pytest runs."""
 
 EVERY_KIND = """
 import asyncio
@@ -141,7 +141,7 @@ def test_third(headway):
 
 
 def tables(result):
-    """Return the text below the heading of our section."""
+    """Return the text below the heading of Headway's section."""
     text = result.stdout.str()
     assert "benchmarks (Headway)" in text, text
     return text.partition("benchmarks (Headway)")[2]

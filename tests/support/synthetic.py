@@ -1,4 +1,4 @@
-"""Things that exist only on paper: interpreters, machines, cells."""
+"""Interpreters, machines and cells that exist only on paper."""
 
 from headway.host.interpreters import Interpreter
 from headway.host.machine import Machine
@@ -48,7 +48,7 @@ def make_machine(cores: int = 2) -> Machine:
 
 
 def make_cell(experiment: str, label: str, interpreter: str, placement: str = "free", **changes: object) -> Cell:
-    """Return a cell of an experiment; `changes` are of its variant, but for `group`."""
+    """Return a cell of an experiment; `changes` are of its variant, except `group`."""
     group = changes.pop("group", f"{experiment}|{placement}|{interpreter}")
     if isinstance(changes.get("setting"), str):
         changes["setting"] = tuple(changes["setting"].split(", ")) if changes["setting"] else ()  # type: ignore[attr-defined]

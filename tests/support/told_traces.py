@@ -1,4 +1,4 @@
-"""Traces told event by event, in milliseconds, for tests with exact figures."""
+"""Traces written event by event, in milliseconds, for tests with exact figures."""
 
 import numpy as np
 from made_traces import MS, START_NS, UNKNOWN_FRAME, made_process
@@ -30,7 +30,7 @@ class Script:
         return self.add(end_ms, thread, Kind.RELEASE, stack, gil, Flag.FORCED if forced else 0)
 
     def wait(self, thread, start_ms, *, stack=AT_RECV, asks_ms=None, gil=0):
-        """Add the beginning of a wait, and when it asks the holder to let go."""
+        """Add the beginning of a wait, and with `asks_ms` the time of its request to the holder."""
         self.add(start_ms, thread, Kind.WAIT, stack, gil)
         return self if asks_ms is None else self.add(asks_ms, thread, Kind.REQUEST, gil=gil)
 
@@ -40,7 +40,7 @@ class Script:
         return self.add(end_ms, thread, Kind.UNPARK, of, flags=park << 8)
 
     def trace(self, end_ms, *threads, gils=1, types=("",), loss=None, stacks=True, **process):
-        """Return the trace of these events; `threads` are names. At equal times releases stand before acquires."""
+        """Return the trace of these events; `threads` are names. At equal times, releases come before acquires."""
         rows = sorted(self.rows, key=lambda row: (row[0], row[3] == Kind.ACQUIRE))
         extra = {} if loss is None else {"loss": loss}
         return Trace(
@@ -62,7 +62,7 @@ class Script:
 
 
 def convoy(rounds=20, waiters=("reader",), work_ms=0.02, **process):
-    """Return a trace of a thread that computes and of others that wait for it in turns, an interval each time."""
+    """Return a trace of a thread that computes, and of others that wait for it in turn, an interval each time."""
     script, now = Script(), 0.0
     for number in range(rounds):
         waiter = 1 + number % len(waiters)

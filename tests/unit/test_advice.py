@@ -1,4 +1,4 @@
-"""Advice without launches: how functions are named, what the verdict says, what is to be pasted, where a pool pays."""
+"""Advice without launches: the names of functions, the verdict, the code to paste, and the size at which a pool pays."""
 
 import json
 import math
@@ -61,7 +61,7 @@ def contender(model, speed_up, *, workers=2, spread=0.02, interpreter="3.13"):
 
 
 def between(*contenders):
-    """What each takes over what each other takes."""
+    """Return the ratio of each contender's time to each other one's."""
     found = {}
     for one in contenders:
         for other in contenders:
@@ -79,7 +79,7 @@ def verdict(*contenders, function=FUNCTION, holds=HOLDS, refusals=(), pays=(), e
 
 
 def test_a_function_of_a_module_a_file_and_a_package(tmp_path, monkeypatch):
-    """With what it is imported by, and the folder for the import path."""
+    """A target has the name to import the function by, and the folder for the import path."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
     (tmp_path / "app.py").write_text("def resize(): pass\ndef _own(): pass\n")
     package = tmp_path / "src" / "pack"
@@ -110,7 +110,7 @@ def test_a_function_of_a_module_a_file_and_a_package(tmp_path, monkeypatch):
     ],
 )
 def test_what_names_no_function_is_told(text, words, tmp_path):
-    """What was wrong, and a hint."""
+    """A text that names no function gives an error that says what was wrong, and a hint."""
     (tmp_path / "two.py").write_text("def a(): pass\nasync def b(): pass\n")
     (tmp_path / "none.py").write_text("x = 1\n")
     (tmp_path / "broken.py").write_text("def (:\n")
@@ -121,7 +121,7 @@ def test_what_names_no_function_is_told(text, words, tmp_path):
 
 
 def test_inputs_are_named_or_json(tmp_path):
-    """And what is neither is told."""
+    """Inputs are a name or JSON, and anything else is an error."""
     target = parse_target("app:resize", cwd=tmp_path)
     assert with_inputs(target, ":examples").inputs["module"] == "app"
     assert with_inputs(target, "data:examples").inputs["name"] == "examples"
@@ -137,7 +137,7 @@ def test_inputs_are_named_or_json(tmp_path):
 
 
 def test_calls_that_wait_get_more_workers_and_long_ones_fewer_tasks():
-    """By what a call takes and computes."""
+    """Calls that mostly wait get more workers, and long calls fewer tasks."""
     computing, waiting = sizes_of(FUNCTION, 2, None), sizes_of(replace(FUNCTION, cpu_share=0.01), 2, None)
     long = sizes_of(replace(FUNCTION, call_s=1.0), 2, None)
     assert computing.workers["threads"] == 2
@@ -153,7 +153,7 @@ def test_calls_that_wait_get_more_workers_and_long_ones_fewer_tasks():
 
 
 def test_the_quickest_model_is_named_with_its_interval():
-    """With the size and the number of tasks from which it pays, and why threads give nothing."""
+    """The verdict has the model's size and number of tasks from which it pays, and why threads gain nothing."""
     found = verdict(
         contender("serial", 1),
         contender("threads", 1),
@@ -171,7 +171,7 @@ def test_the_quickest_model_is_named_with_its_interval():
 
 
 def test_of_models_that_are_no_different_the_simpler_one():
-    """Within 5 %, by the whole interval."""
+    """The simpler of two models is advised if their whole interval is within 5 %."""
     found = verdict(
         contender("serial", 1), contender("threads", 1.79, spread=0.01), contender("processes-forkserver", 1.8)
     )
@@ -180,20 +180,20 @@ def test_of_models_that_are_no_different_the_simpler_one():
 
 
 def test_a_quicker_model_is_not_given_up_for_a_simpler_one_that_is_slower():
-    """Simplicity is worth no more than 5 %."""
+    """A simpler model is not advised if it is slower by more than 5 %."""
     found = verdict(contender("serial", 1), contender("threads", 1.5), contender("processes-forkserver", 1.8))
     assert found.model == "processes-forkserver"
 
 
 def test_nothing_is_faster():
-    """Then there is no runner-up either."""
+    """Without a faster model, serial is advised, and there is no runner-up."""
     found = verdict(contender("serial", 1), contender("threads", 0.9), contender("processes-forkserver", 0.5))
     assert (found.outcome, found.model) == ("no difference", "serial")
     assert found.runner_up == ""
 
 
 def test_what_no_code_can_be_given_for_is_told_and_not_advised():
-    """Sub-interpreters of 3.12 and 3.13 have no pool of the standard library's."""
+    """Sub-interpreters of 3.12 and 3.13, which have no pool in the standard library, are mentioned and not advised."""
     one = [contender("serial", 1), contender("interpreters", 1.9), contender("processes-forkserver", 1.5)]
     found = decide(
         one, (), between(*one), FUNCTION, HOLDS, (), (), "3.13", without={"interpreters": "it came with 3.14"}
@@ -203,7 +203,7 @@ def test_what_no_code_can_be_given_for_is_told_and_not_advised():
 
 
 def test_a_wide_interval_is_no_nothing():
-    """A model that may be half as quick again is not said to give nothing; threads that must take turns are."""
+    """A model with a wide interval is not said to gain nothing, but threads that must take turns are."""
     wide = contender("threads", 0.99, spread=0.5)
     found = verdict(contender("serial", 1), wide, contender("processes-forkserver", 1.8), holds=None)
     assert any("2 threads are not shown to help" in line for line in found.lines)
@@ -212,33 +212,33 @@ def test_a_wide_interval_is_no_nothing():
 
 
 def test_what_was_measured_once_is_said_to_be():
-    """One launch has no interval."""
+    """A model with one launch has no interval, and the advice says so."""
     once = replace(contender("threads", 1.5), speed_up=Interval(1.5, 0.0, math.inf, "one launch"))
     found = verdict(contender("serial", 1), once, contender("processes-forkserver", 1.8), holds=None)
     assert "2 threads: 1.50 times, measured once only" in found.lines
 
 
 def test_tasks_alone_are_said_in_words():
-    """Where no size is known."""
+    """The number of tasks stands alone where no size is known."""
     pays = [BreakEven("processes-forkserver", None, interval(2.5), "the time was up")]
     found = verdict(contender("serial", 1), contender("processes-forkserver", 1.8), pays=pays)
     assert found.sentence.endswith("; it pays from 3 tasks on")
 
 
 def test_results_that_are_large_are_few():
-    """All results of a sample are there at a time."""
+    """Large results reduce the number of tasks, because all results of a sample exist at a time."""
     assert sizes_of(replace(FUNCTION, call_s=1e-7, result_bytes=100 << 20), 2, None).tasks == 2
 
 
 def test_what_cannot_be_told_is_not_said_as_if_it_were():
-    """An interval that holds 1 is no gain."""
+    """An interval that contains 1 is no gain."""
     found = verdict(contender("serial", 1), contender("threads", 1.3, spread=0.6))
     assert found.outcome == "unsure"
     assert "--budget" in found.sentence
 
 
 def test_smaller_inputs_would_flip_it_and_larger_ones_too():
-    """From the size that a pool pays from."""
+    """The verdict names the size from which a pool pays, for smaller inputs and for larger ones."""
     pays = [BreakEven("processes-forkserver", interval(0.008), interval(3))]
     faster = verdict(contender("serial", 1), contender("processes-forkserver", 1.2), pays=pays)
     slower = verdict(
@@ -252,7 +252,7 @@ def test_smaller_inputs_would_flip_it_and_larger_ones_too():
 
 
 def test_the_module_in_the_way_and_side_effects_are_told():
-    """Beside a verdict for another model."""
+    """A verdict for another model also names the module in the way, and side effects."""
     found = verdict(
         contender("serial", 1),
         contender("threads", 1.8),
@@ -266,7 +266,7 @@ def test_the_module_in_the_way_and_side_effects_are_told():
 
 
 def test_another_interpreter_is_told_beside_it():
-    """Its quickest model."""
+    """The quickest model of another interpreter is mentioned."""
     found = verdict(
         contender("serial", 1),
         contender("threads", 1),
@@ -279,7 +279,7 @@ def test_another_interpreter_is_told_beside_it():
 
 
 def pooled(overhead_s, workers=2):
-    """A launch of a pool whose tasks cost so much besides: what `find_size` is given."""
+    """Return a launch, as `find_size` takes it, of a pool whose tasks cost `overhead_s` in addition."""
 
     def launch(variant, _block):
         samples = {}
@@ -297,28 +297,31 @@ def sized(sizes_s):
 
 @pytest.mark.parametrize("overhead_s", [50e-6, 0.4e-3, 3e-3])
 def test_the_size_where_a_pool_pays_is_found(overhead_s):
-    """With two workers the pool is as quick as one after the other where a task takes as long as its cost."""
+    """A pool of two workers breaks even where a task takes as long as its overhead."""
     size, why = find_size("processes", sized, FUNCTION, pooled(overhead_s))
     assert why == ""
     assert size.value == pytest.approx(overhead_s, rel=0.02)
 
 
 def test_what_the_function_takes_longer_than_its_stand_in_is_added():
-    """The stand-in is twice as quick in two workers; the function is not, because its workers wait for each other."""
+    """The time that the function takes beyond its stand-in is added.
+
+    The stand-in is twice as quick with two workers. The function is not, because its workers wait for each other.
+    """
     size, _ = find_size("threads", sized, FUNCTION, pooled(100e-6), measured=0.8)
     assert size.value == pytest.approx(100e-6 / (1 - 2 * (0.8 - 0.505 - 0.1)), rel=0.05)
     assert find_size("threads", sized, FUNCTION, pooled(100e-6), measured=1.1)[0] is None
 
 
 def test_where_no_size_pays_it_says_so():
-    """Two times with larger sizes, then no more."""
+    """Larger sizes are tried twice, and then the answer is that no size pays."""
     size, why = find_size("threads", sized, FUNCTION, pooled(0.0, workers=1))
     assert size is None
     assert "gain nothing" in why
 
 
 def test_a_failed_launch_of_the_stand_in_is_its_reason():
-    """Nothing is made up."""
+    """The reason of a launch that failed is the result, and no size is made up."""
     size, why = find_size("threads", sized, FUNCTION, lambda _variant, _block: Launch(reason="killed"))
     assert (size, why) == (None, "killed")
 
@@ -330,7 +333,7 @@ def result(model, work_s, start_s, first_s):
 
 
 def test_the_number_of_tasks_that_pay_for_the_start():
-    """0.1 s to start and 0.05 s more in the first sample, 5 ms won with each call: 30 calls."""
+    """A pool that costs 0.1 s to start and 0.05 s in the first sample, and gains 5 ms a call, needs 30 calls."""
     serial, pool = result("serial", 1.0, 1e-9, 1.0), result("processes", 0.5, 0.1, 0.55)
     tasks, why = find_tasks(pool, serial, 100)
     assert why == ""
@@ -339,18 +342,18 @@ def test_the_number_of_tasks_that_pay_for_the_start():
 
 
 def test_shares_without_a_look_at_the_gil():
-    """All computing holds it then."""
+    """Without a trace of the GIL, all computing counts as holding it."""
     assert break_even.parts_of(HOLDS, FUNCTION)["shares"] == {"held": 0.97, "released": 0.03, "asleep": 0.0}
     assert break_even.parts_of(None, replace(FUNCTION, cpu_share=0.25))["shares"]["asleep"] == 0.75
 
 
-# ---------------------------------------------------------------- what is pasted
+# ---------------------------------------------------------------- the code to paste
 
 
 @pytest.mark.parametrize("kind", ["plain", "generator", "async", "async generator"])
 @pytest.mark.parametrize("model", ["serial", "asyncio", "threads", "interpreters", "processes-forkserver"])
 def test_code_is_python(kind, model, tmp_path):
-    """Each kind of function in each model."""
+    """The code is valid Python for each kind of function in each model."""
     if model == "asyncio" and not kind.startswith("async"):
         return
     target = parse_target("app:resize", cwd=tmp_path)
@@ -360,7 +363,7 @@ def test_code_is_python(kind, model, tmp_path):
 
 
 def test_the_test_that_guards_it(tmp_path):
-    """With the arguments that are known; none where there is nothing to guard."""
+    """The guard has the known arguments, and there is none if there is nothing to guard."""
     target = with_json(parse_target("app:resize", cwd=tmp_path), '["cat.png", 0.5]')
     text = guard_for(target, FUNCTION, "processes-forkserver", 4, 2.6)
     compile(text, "test", "exec")
@@ -374,14 +377,14 @@ def test_the_test_that_guards_it(tmp_path):
 
 
 def test_releases_in_words():
-    """By the share of time without the GIL."""
+    """Whether a function releases the GIL depends on its share of time without the GIL."""
     assert [released_of(one) for one in (0.99, 0.5, 0.01)] == ["yes", "in part", "no"]
     assert HOLDS.releases == "no"
     assert HOLDS.longest is SPOT
 
 
 def test_advice_as_json():
-    """Infinity is null."""
+    """Infinity is null in JSON."""
     found = Advice(
         target="app:resize",
         run="r",

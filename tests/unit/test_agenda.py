@@ -1,4 +1,4 @@
-"""What a run launches next, with and without a budget."""
+"""The order of a run's launches, with and without a budget."""
 
 import itertools
 
@@ -21,7 +21,7 @@ def plan(budget_s=None, launches=3, cells=CELLS):
 
 
 def walked(agenda, wall_s=1.0):
-    """Return the steps of an agenda whose launches take a second each."""
+    """Return the steps of an agenda whose launches take `wall_s` each."""
     found = []
     for step in agenda.steps():
         found.append(step)
@@ -32,7 +32,7 @@ def walked(agenda, wall_s=1.0):
 
 
 def launched(steps, *cells):
-    """Return how many launches each of the cells has among steps."""
+    """Return how many launches among `steps` each of the cells has."""
     return [sum(isinstance(one, Step) and cell in one.cells for one in steps) for cell in cells]
 
 
@@ -45,7 +45,7 @@ def none_open(_experiment):
 
 
 class Undecided:
-    """Claims that are decided after so many launches of their cells."""
+    """Claims that are decided after a given number of launches of their cells."""
 
     telling = KEYS
 
@@ -68,7 +68,7 @@ class Undecided:
 
 
 def test_without_a_budget_every_cell_has_its_launches_and_nobody_is_asked():
-    """The plan's own order, an experiment told after its last launch."""
+    """The order is the plan's, an experiment finishes after its last launch, and no claim is examined."""
 
     def asked(_experiment):
         raise AssertionError("asked")
@@ -81,21 +81,21 @@ def test_without_a_budget_every_cell_has_its_launches_and_nobody_is_asked():
 
 
 def test_what_is_decided_gets_no_more():
-    """With a budget for a hundred launches, and no open claim, there is only the first look."""
+    """A budget for a hundred launches is spent only on the first looks if no claim is open."""
     steps = walked(Agenda(plan(budget_s=100.0), none_open, KEYS))
 
     assert launched(steps, *CELLS) == [3] * 5
 
 
 def test_an_open_claim_gets_launches_of_its_cells_until_it_is_decided():
-    """And no other cell gets any."""
+    """The cells of an open claim get launches until it is decided, and no other cell gets any."""
     steps = Undecided(open=((A, B), 8)).walk(100.0)
 
     assert launched(steps, *CELLS) == [8, 8, 3, 3, 3]
 
 
 def test_the_budget_ends_what_is_open():
-    """Fifteen launches are the first looks; five more fit, of two cells: two blocks."""
+    """A budget of 20 launches allows the 15 first looks and five more, which is two blocks of two cells."""
     steps = Undecided(open=((A, B), 8)).walk(20.0)
 
     assert sum(launched(steps, *CELLS)) <= 20
@@ -103,21 +103,21 @@ def test_the_budget_ends_what_is_open():
 
 
 def test_first_looks_come_before_more_of_the_first_experiment():
-    """A claim of the first experiment takes nothing that the second one's first look needs."""
+    """A claim of the first experiment takes no time that the second one's first look needs."""
     steps = Undecided(open=((A, B), 28)).walk(16.0)
 
     assert launched(steps, D, E) == [3, 3]
 
 
 def test_no_claim_gets_more_than_the_error_is_stated_for():
-    """However much time is left."""
+    """No cell gets more than MOST_LAUNCHES, for which the error is stated, however much time is left."""
     steps = Undecided(open=((A, B), 1000)).walk(10_000.0)
 
     assert max(launched(steps, *CELLS)) <= MOST_LAUNCHES
 
 
 def test_a_claim_that_cannot_be_decided_in_time_leaves_the_time_to_others():
-    """What is left goes to the claim that needs least."""
+    """The remaining time goes to the claim that needs least."""
     steps = Undecided(much=((A, B), 28), little=((D, E), 12)).walk(50.0)
 
     assert launched(steps, D, E) == [12, 12]
@@ -125,7 +125,7 @@ def test_a_claim_that_cannot_be_decided_in_time_leaves_the_time_to_others():
 
 
 def test_a_claim_that_further_launches_decide_is_told():
-    """With its experiment, after the first looks of all."""
+    """A claim that further launches decide finishes its experiment again, after the first looks of all."""
     needs = Undecided(late=((A, B), 11), never=((D, E), 1000))
     steps = needs.walk(60.0)
 
@@ -137,14 +137,14 @@ def test_a_claim_that_further_launches_decide_is_told():
 
 
 def test_launches_that_always_fail_come_to_an_end():
-    """A claim whose launches never count is not tried for ever."""
+    """A claim whose launches never count is given up."""
     agenda = Agenda(plan(budget_s=10_000.0), lambda name: [claim("x", (A, B), 3, 5)] if name == "first" else [], KEYS)
 
     assert max(launched(walked(agenda), *CELLS)) <= MOST_LAUNCHES
 
 
 def test_without_time_for_the_first_look_an_experiment_is_left_out():
-    """Half a budget is a run of half of the experiments, and the rest is not told as finished."""
+    """Half a budget runs half of the experiments, and the others are not reported as finished."""
     steps = walked(Agenda(plan(budget_s=9.0), none_open, KEYS))
 
     assert launched(steps, *CELLS) == [3, 3, 3, 0, 0]
@@ -152,26 +152,27 @@ def test_without_time_for_the_first_look_an_experiment_is_left_out():
 
 
 def test_a_cell_that_no_claim_is_about_gets_one_launch_and_what_is_left():
-    """The time that it would take goes to open claims first."""
+    """The time for cells without a claim goes to open claims first."""
     needs = Undecided(open=((A, B), 8))
     needs.telling = [A.key, B.key, D.key]
 
     assert launched(needs.walk(100.0), *CELLS) == [8, 8, 3, 3, 3]
-    # Eleven launches are the first looks, ten more decide the claim; one is left, and the others of the first experiment need one each.
+    # Eleven launches are the first looks, and ten more decide the claim. One is left, and the others of the first
+    # experiment need one each.
     steps = needs.walk(22.5)
     assert launched(steps, *CELLS) == [8, 8, 2, 3, 1]
     assert [one.cells for one in steps if isinstance(one, Step)][-1] == (C,)
 
 
 def test_the_same_launches_give_the_same_agenda_again():
-    """So a run that was cut short goes on where it was."""
+    """The same launches give the same agenda, so that an interrupted run goes on where it was."""
     once, again = (Undecided(one=((A, B), 9), other=((D, E), 12)).walk(80.0) for _ in range(2))
 
     assert once == again
 
 
 def test_blocks_of_an_experiment_are_numbered_on():
-    """Two launches of a cell never have the same block, and launches of one block stand together."""
+    """Two launches of a cell never have the same block, and the launches of a block are consecutive."""
     steps = [one for one in Undecided(one=((A, B), 9), other=((B, C), 7)).walk(90.0) if isinstance(one, Step)]
 
     pairs = [(cell.key, one.block) for one in steps for cell in one.cells]
@@ -185,5 +186,5 @@ def test_blocks_of_an_experiment_are_numbered_on():
     [(3, 5, 2), (3, None, 97), (3, 900, 97), (6, 900, 0), (6, None, 94), (100, 130, 0), (100, None, 0), (5, 5, 1)],
 )
 def test_what_a_claim_needs(launches, to_decide, need):
-    """Few launches hardly know their spread; many are believed."""
+    """A claim's need is estimated cautiously from few launches, and taken as it is from many."""
     assert claim("x", (A,), launches, to_decide).need == need

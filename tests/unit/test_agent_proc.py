@@ -1,4 +1,4 @@
-"""What an agent reads of the kernel's count of busy time."""
+"""The agent's reading of the kernel's busy time."""
 
 import os
 
@@ -9,7 +9,7 @@ HERTZ = os.sysconf("SC_CLK_TCK")
 
 
 def stat(*cores):
-    """Return /proc/stat with (user, system, idle) ticks of each core; guest and steal time are no work of ours."""
+    """Return /proc/stat with (user, system, idle) ticks of each core; guest and steal time are not our work."""
     lines = ["cpu  1 2 3 4 5 6 7 8 9 10"]
     lines += [f"cpu{core} {user} 0 {system} {idle} 0 0 0 7 3 0" for core, (user, system, idle) in enumerate(cores)]
     return "\n".join([*lines, "intr 12345", "ctxt 99"])
@@ -17,7 +17,7 @@ def stat(*cores):
 
 @pytest.fixture
 def said(monkeypatch):
-    """What /proc/stat says at each moment, and the clock: a second from one to the next."""
+    """Return a function that sets successive contents of /proc/stat, and a clock that advances by a second each time."""
 
     def said(*texts):
         answers, clock = iter(texts), iter(range(10**9, 10**12, 10**9))
@@ -28,7 +28,7 @@ def said(monkeypatch):
 
 
 def test_each_stretch_has_the_busy_time_of_the_allowed_cores(said):
-    """The third core is somebody else's."""
+    """The busy time of a phase includes the allowed cores only; the third core is not ours."""
     second = HERTZ
     said(
         stat((0, 0, 0), (0, 0, 0), (0, 0, 0)),
@@ -49,7 +49,7 @@ def test_each_stretch_has_the_busy_time_of_the_allowed_cores(said):
 
 
 def test_without_proc_there_is_no_course(monkeypatch):
-    """A launch goes on."""
+    """A launch goes on without /proc, and has no course."""
 
     def refuse(path):
         raise PermissionError(path)

@@ -1,4 +1,4 @@
-"""How bench/predictions.py judges: errors, groups, coverage, order and the naive laws, on figures that are made up."""
+"""The judging of bench/predictions.py: errors, groups, coverage, order and the naive laws, on made-up figures."""
 
 import math
 
@@ -14,7 +14,7 @@ from headway.sim.whatif import RolePrediction
 
 
 def outcome(value, launches, low=None, high=None, bound=judged.RATE_BOUND):
-    """A prediction beside its launches."""
+    """Return a prediction with its launches."""
     return Outcome(Span(value, low or 0.9 * value, high or 1.1 * value), tuple(launches), bound)
 
 
@@ -22,12 +22,12 @@ def outcome(value, launches, low=None, high=None, bound=judged.RATE_BOUND):
     ("one", "other", "expected"), [(2, 1, 2), (1, 2, 2), (3, 3, 1), (0, 0, 1), (0, 5, math.inf), (5, 0, math.inf)]
 )
 def test_an_error_is_a_factor_either_way(one, other, expected):
-    """Twice as much is as wrong as half as much."""
+    """A prediction of twice as much is as wrong as one of half as much."""
     assert judged.factor(one, other) == expected
 
 
 def test_a_cell_is_judged_by_its_error_where_its_launches_keep_together():
-    """Within 6 % of their median: so should the prediction be."""
+    """A cell is judged by its error if all its launches are within 6 % of their median."""
     steady = outcome(110, (98, 100, 103))
     rough = outcome(110, (80, 100, 103))
 
@@ -41,25 +41,25 @@ def test_a_cell_is_judged_by_its_error_where_its_launches_keep_together():
     [(80, 125, True), (95, 125, False), (80, 115, False), (10, 1000, False)],
 )
 def test_coverage_is_to_hold_every_launch_and_not_to_be_too_wide(low, high, expected):
-    """At most twice as wide, as logarithms."""
+    """A range covers the launches if it holds every one, and is at most twice as wide in logarithms."""
     assert outcome(100, (85, 100, 120), low, high).covers is expected
 
 
 def test_launches_that_are_all_alike_are_covered_by_no_range_of_some_width():
-    """Nor is one without a lower end."""
+    """A range of any width does not cover equal launches, and neither does one without a lower end."""
     assert not outcome(100, (100, 100)).covers
     assert not outcome(100, (0, 100)).covers
 
 
 def test_the_interval_holds_the_median_launch():
-    """Whatever the others do."""
+    """The interval must hold the median launch, whatever the others are."""
     assert outcome(100, (50, 105, 400)).held
     assert not outcome(100, (50, 115, 400)).held
 
 
 @pytest.mark.parametrize("law", [judged.amdahl, judged.usl])
 def test_a_law_goes_through_its_points(law):
-    """Of figures that follow Amdahl's law both are exact, between the points and beyond."""
+    """Both laws are exact for figures that follow Amdahl's law, between the points and beyond."""
 
     def rate(threads):
         return 100 * threads / (1 + 0.3 * (threads - 1))
@@ -70,7 +70,7 @@ def test_a_law_goes_through_its_points(law):
 
 
 def test_only_the_universal_law_knows_of_costs_that_grow_with_pairs():
-    """It is exact there, and Amdahl's is not."""
+    """The universal law is exact for costs that grow with pairs of threads, and Amdahl's is not."""
 
     def rate(threads):
         return 100 * threads / (1 + 0.1 * (threads - 1) + 0.05 * threads * (threads - 1))
@@ -82,12 +82,12 @@ def test_only_the_universal_law_knows_of_costs_that_grow_with_pairs():
 
 
 def test_a_law_that_gives_no_rate_gives_none():
-    """A rate that grows faster than threads has no such parabola."""
+    """A law that fits no curve, because a rate grows faster than its threads, gives 0."""
     assert judged.amdahl([(2, 1.0), (4, 10.0), (7, 100.0)], 20) == 0
 
 
 def test_order_is_of_pairs_whose_launches_do_not_overlap():
-    """Two that overlap tell nothing."""
+    """Two cells whose launches overlap do not count for the order."""
     wrong, told = judged.order(
         {"none": (1.0, (10, 11)), "fair": (3.0, (50, 60)), "priority": (4.0, (20, 55)), "other": (0.5, (12, 13))}
     )
@@ -96,7 +96,7 @@ def test_order_is_of_pairs_whose_launches_do_not_overlap():
 
 
 def test_the_summary_tells_both_groups_and_the_laws():
-    """Each in figures of its own."""
+    """The summary has figures for each group and for the laws."""
     cells = [
         Cell("echo", "fair", outcome(100, (99, 100, 101)), outcome(10, (9, 10, 10.5), bound=judged.P99_BOUND)),
         Cell("echo", "4 compute", outcome(150, (99, 100, 101)), None, {"Amdahl's law": 400.0}),
@@ -120,7 +120,7 @@ def test_the_summary_tells_both_groups_and_the_laws():
 
 
 def test_losses_stand_first():
-    """What was not predicted before all."""
+    """Cells without a prediction come first, then those with the largest error."""
     cells = [Cell("a", "x", outcome(100, (100, 100)), None), Cell("b", "x", outcome(300, (100, 100)), None)]
     cells.append(Cell("c", "x", None, None, outside=("no such role",)))
 
@@ -131,7 +131,7 @@ def test_losses_stand_first():
 
 
 def test_there_are_sixty_cells_and_none_is_its_program_unchanged():
-    """Options choose among them."""
+    """There are sixty cells or more, none repeats its unchanged program, and options choose among them."""
     found = predictions.cells()
 
     assert len(found) >= 60
@@ -143,7 +143,7 @@ def test_there_are_sixty_cells_and_none_is_its_program_unchanged():
 
 
 def test_predictions_are_in_the_unit_of_the_program():
-    """What the change does to the model's turns, times what the traced program told; the p99 is that of a turn."""
+    """A predicted rate is the model's change times the traced program's rate, and the p99 is that of a turn."""
     seen = Measured(5_000, 1_000.0, 0.01, 1e5, 2e6, 0.1)
     role = RolePrediction("main", seen, Span(2_100, 1_900, 2_300), None, Span(3e6, 2e6, 4e6), None, {})
     traced, after = {"rate": 200, "pieces": 500}, [{"rate": one, "pieces": 900} for one in (390, 400, 410)]
@@ -165,7 +165,7 @@ def test_predictions_are_in_the_unit_of_the_program():
 
 @pytest.mark.parametrize(("figure", "expected"), [("pieces", 376), ("left", 48), ("lost", 52)])
 def test_a_published_figure_is_told_in_its_unit(figure, expected):
-    """Work is a share of what the spinning thread does alone."""
+    """A figure of work is a share of the work that the spinning thread does alone."""
     case = published_cases.Case("rustypot", 0.005, figure, "")
 
     assert published_cases.figure(case, {"pieces": 376.0, "work": 24.0}, 50.0) == pytest.approx(expected)
@@ -176,7 +176,7 @@ def test_a_published_figure_is_told_in_its_unit(figure, expected):
     [(0, 550, 650), (1, 300, 400), (3, 140, 155), (4, 95, 100), (5, 25, 50), (8, 0, 5)],
 )
 def test_the_scenarios_have_the_mechanisms_that_were_published(place, low, high):
-    """With costs that are the same everywhere; what is off is said in their files."""
+    """The scenarios show the published mechanisms, with the preset's costs; deviations are named in their files."""
     case = published_cases.CASES[place]
     costs = machine.load(machine.PRESET)
 

@@ -1,4 +1,4 @@
-"""What bench programs make of their figures: losses, violations and misses, from figures that are made up."""
+"""The verdicts of bench programs (losses, violations and misses), on made-up figures."""
 
 import argparse
 import dataclasses
@@ -15,7 +15,7 @@ from headway.lab.stats import Interval
 
 
 def interval(value, low, high):
-    """An interval."""
+    """Return an interval."""
     return Interval(value, low, high, "paired t")
 
 
@@ -23,7 +23,7 @@ def interval(value, low, high):
 
 
 def row(new, again=(1.0, 0.98, 1.02)):
-    """A row of a figure."""
+    """Return a row of one figure."""
     return against.Row("3.13", "trace: echo-1", "rate", 5, interval(*again), interval(*new))
 
 
@@ -42,7 +42,7 @@ def test_a_loss_is_below_old_beyond_doubt_and_noise(new, again, expected):
 
 
 def test_losses_stand_first():
-    """A small loss stands above a wider interval with a lower middle."""
+    """A small loss comes before a wider interval with a lower middle."""
     rows = [row((1.2, 1.1, 1.3)), row((0.8, 0.5, 1.2)), row((0.95, 0.94, 0.96))]
 
     lines = against.table(rows).splitlines()[1:]
@@ -58,7 +58,7 @@ OPTIONS = argparse.Namespace(duration=7200.0, bound=10.0)
 
 
 def course(count=8, **last):
-    """The reports of a run in which all was well, but for what the last one says."""
+    """Return the reports of a good run, with the given changes to the last one."""
     made = Course()
     made.reports = [
         {"s": 10 * i, "anon_kib": 1000, "done": {"sums": i}, "wrong": [], "wrongs": 0, "worst_wait_s": 1.0}
@@ -69,12 +69,12 @@ def course(count=8, **last):
 
 
 def missed(made, exit_code=chaos_soak.CODE):
-    """What of it does not hold."""
+    """Return the violations of a run."""
     return chaos_soak.course_held(made, {"exit_code": exit_code, "longest_pause_s": 2.0}, OPTIONS)
 
 
 def test_a_run_in_which_all_was_well_holds():
-    """Nothing is missed."""
+    """A good run has no violations."""
     assert missed(course()) == []
 
 
@@ -87,12 +87,12 @@ def test_a_run_in_which_all_was_well_holds():
     ],
 )
 def test_what_the_program_found_is_a_violation(last, said):
-    """Wrong results, a wait beyond our pauses and the bound, and a program that did not come to its end."""
+    """Wrong results, a wait beyond our pauses and the bound, and a program that did not finish are violations."""
     assert missed(course(**last)) == [said]
 
 
 def test_memory_that_grows_is_a_violation():
-    """Its own pages, from the middle to the end."""
+    """Growth of the program's own memory from the middle to the end is a violation."""
     made = course()
     for number, one in enumerate(made.reports):
         one["anon_kib"] = 1000 + 50 * number
@@ -101,7 +101,7 @@ def test_memory_that_grows_is_a_violation():
 
 
 def test_a_load_that_stood_still_for_a_minute_is_a_violation():
-    """Less is none: the machine may have had no time for it."""
+    """A load without progress for a minute is a violation; a shorter time is not, because the machine may be busy."""
     made = course()
     for number, one in enumerate(made.reports):
         one["done"]["waits"] = min(number + 1, 3)
@@ -113,7 +113,7 @@ def test_a_load_that_stood_still_for_a_minute_is_a_violation():
 
 
 def test_a_load_that_never_began_is_a_violation():
-    """Also in a run that is shorter than a minute."""
+    """A load that never began is a violation, also in a run that is shorter than a minute."""
     made = course(4)
     for one in made.reports:
         one["done"]["waits"] = 0
@@ -122,12 +122,12 @@ def test_a_load_that_never_began_is_a_violation():
 
 
 def test_another_exit_code_is_a_violation():
-    """That of a signal, too."""
+    """An exit by a signal is a violation, too."""
     assert missed(course(), exit_code=-7) == ["it ended with -7, expected 42"]
 
 
 def test_a_trace_that_is_gone_is_a_violation(tmp_path, monkeypatch):
-    """One that is under none of its names, or is none."""
+    """A trace that is under none of its names, or cannot be read, is a violation."""
     monkeypatch.setattr(chaos_soak, "SETTLING_S", 0.0)
     assert chaos_soak.trace_held([tmp_path / "a.hwt"], {}) == ["there is no trace"]
     (tmp_path / "a.hwt").write_bytes(b"no trace")
@@ -137,13 +137,13 @@ def test_a_trace_that_is_gone_is_a_violation(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("text", "seconds"), [("60s", 60), ("1.5m", 90), ("2h", 7200)])
 def test_durations_have_units(text, seconds):
-    """Seconds, minutes, hours."""
+    """A duration is in seconds, minutes or hours."""
     assert chaos_soak.seconds_of(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["60", "s", "-1s", "1d"])
 def test_a_duration_without_a_unit_is_refused(text):
-    """It is named, with what was expected."""
+    """The error names the duration, and says what was expected."""
     with pytest.raises(argparse.ArgumentTypeError, match="is no duration, expected one as 60s"):
         chaos_soak.seconds_of(text)
 
@@ -152,14 +152,14 @@ def test_a_duration_without_a_unit_is_refused(text):
 
 
 def test_percentiles_come_from_the_histogram():
-    """Each is the end of its bin, and none is beyond the longest."""
+    """A percentile is the end of its bin, and none exceeds the longest."""
     found = {"bin_ns": 16, "longest_ns": 5000, "counts": {"1": 9900, "4": 98, "65535": 2}}
 
     assert disk_hooks.percentiles(found) == {"p50": 32, "p99": 32, "p99.99": 5000, "max": 5000}
 
 
 def hooks(p9999, longest):
-    """A launch with such hooks."""
+    """Return a launch with these hooks."""
     return disk_hooks.Launch(1000, {"p50": 100, "p99": 1000, "p99.99": p9999, "max": longest}, 1.0, {})
 
 
@@ -173,7 +173,7 @@ def hooks(p9999, longest):
     ],
 )
 def test_a_hook_that_waits_for_the_disk_is_a_miss(memory, slow, expected, is_missed):
-    """A slow p99.99 counts beyond that in memory only; one hook as long as a write always does."""
+    """A slow p99.99 counts only beyond that in memory; a hook as long as a write always counts."""
     said, missed = disk_hooks.verdict({disk_hooks.MEMORY: [memory], disk_hooks.SLOW: [slow]}, 0.5)
 
     assert said.startswith(expected)
@@ -202,7 +202,7 @@ CORPUS = {one.name: one for one in policy_corpus.corpus()}
 
 
 def test_the_corpus_is_broad_and_each_program_is_in_one_half():
-    """Servers and others, each name once, both halves filled."""
+    """The corpus has servers and other programs, unique names, and programs in both halves."""
     assert len(CORPUS) == len(policy_corpus.corpus()) > 60
     assert sum(bool(one.server) for one in CORPUS.values()) > 20
     assert {one.half for one in CORPUS.values()} == {"a", "b"}
@@ -223,7 +223,7 @@ def test_the_corpus_is_broad_and_each_program_is_in_one_half():
     ],
 )
 def test_a_loss_is_beyond_the_bounds(program, figure, value, lost, doubtless):
-    """Of the middle, and of the whole interval; what computes beside is shown and not judged."""
+    """The middle decides a loss, and the whole interval a doubtless one; the CPU work beside a server is not judged."""
     blocks = [{"none": {figure: 2.0}, "fair": {figure: 2.0 * value}} for _ in range(6)]
     row = policy_corpus.judged(CORPUS[program], "fair", blocks)
 
@@ -233,7 +233,7 @@ def test_a_loss_is_beyond_the_bounds(program, figure, value, lost, doubtless):
 
 
 def test_blocks_without_a_launch_of_none_are_left_out():
-    """A launch that failed has no ratio."""
+    """A block in which a launch failed gives no ratio."""
     blocks = [{"none": {"rate": 1.0}, "fair": {"rate": 2.0}}, {"fair": {"rate": 9.0}}]
 
     assert policy_corpus.judged(CORPUS["map"], "fair", blocks)["ratios"]["rate"].value == 2.0

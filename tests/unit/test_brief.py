@@ -1,4 +1,4 @@
-"""A run in short: an experiment when it is done, and the last screen."""
+"""The short report of a run: each experiment when it is done, and the last screen."""
 
 import io
 
@@ -35,7 +35,10 @@ def run(make_run):
 
 
 def test_an_experiment_is_its_question_its_figures_and_its_claims(run):
-    """A line for the question, one for its figures (of several, the first where claims are many), and one for each claim with its verdict and figure."""
+    """An experiment has a line for its question, one for its figures, and one for each claim.
+
+    Of several lines of figures, the first is shown if there are many claims. A claim's line has its verdict and figure.
+    """
     lines = lines_of(render_experiment(run, experiment("cpu-bound")))
 
     assert lines[0] == "cpu-bound: Which model makes four CPU-bound tasks quicker?"
@@ -51,7 +54,7 @@ def test_an_experiment_is_its_question_its_figures_and_its_claims(run):
 
 
 def test_swept_settings_stand_in_a_line_for_each_series(make_run):
-    """On the newest interpreter with a GIL."""
+    """Each series of a sweep has a line, on the newest interpreter with a GIL."""
     cells = [
         cell("convoy", "threads", [rate] * 3, metric="requests_per_s", setting=f"{tasks} CPU tasks")
         for tasks, rate in ((0, 60_000.0), (2, 70.0))
@@ -63,7 +66,7 @@ def test_swept_settings_stand_in_a_line_for_each_series(make_run):
 
 
 def test_counts_have_no_ratios(make_run):
-    """Lost increments are numbers, with a baseline or without."""
+    """Lost increments are shown as numbers, with or without a baseline."""
     cells = [
         cell("race", label, [value] * 2, metric="lost", params={"threads": 4, "k": 9})
         for label, value in (("lock, 5 ms", 3.0), ("+= 1, 5 ms", 9.0))
@@ -73,19 +76,19 @@ def test_counts_have_no_ratios(make_run):
 
 
 def test_where_nothing_succeeded_that_is_said(make_run):
-    """Instead of figures."""
+    """An experiment without a successful launch says so instead of figures."""
     assert list(figures(make_run([cell("sleep", "serial", [])], [GIL]), experiment("sleep"))) == ["no launch succeeded"]
 
 
 def test_claims_that_were_decided_later_are_told_with_their_experiment(run):
-    """Only those."""
+    """Only the claims that were decided later are shown, with their experiment."""
     (line,) = lines_of(render_decided(run, experiment("cpu-bound"), frozenset({"cpu-bound/asyncio-equal"})))
 
     assert line.startswith("  supported     cpu-bound: asyncio is equal to serial")
 
 
 def test_an_interval_that_says_nothing_is_not_shown(make_run):
-    """Its ends would only look like figures."""
+    """An interval without information is not shown, because its ends would look like figures."""
     cells = [cell("cpu-bound", "serial", [1.0, 1.0]), cell("cpu-bound", "threads", [0.1, 9.0])]
 
     text = "\n".join(lines_of(render_experiment(make_run(cells, [GIL]), experiment("cpu-bound"))))
@@ -93,7 +96,7 @@ def test_an_interval_that_says_nothing_is_not_shown(make_run):
 
 
 def test_the_last_screen_fits_one(run):
-    """Counts, what is open, findings, and where the rest is: fifty lines at most."""
+    """The last screen has counts, open claims, findings, and where the rest is, in at most fifty lines."""
     lines = lines_of(render_end(run, ["the page is there"]))
 
     assert len(lines) <= 50
@@ -107,7 +110,10 @@ def found(name, claim="", advice=""):
 
 
 def test_findings_with_advice_come_first_one_of_each_experiment():
-    """Then second ones, then those of claims without advice; five in all, and none that no claim asks for."""
+    """Five findings are chosen: one with advice of each experiment, then second ones, then those without advice.
+
+    A finding that follows from no claim is not chosen.
+    """
     several = [
         found("a"),
         found("a", "a/1", "do"),

@@ -68,9 +68,9 @@ RAW_NS = {
 """Measurements that have no spread."""
 
 COSTS_NS = {
-    # Half of what is left of 3020 without the clock, less a yield of its own.
+    # Half of 3020 without the clock, less a yield of its own.
     "switch": 1000,
-    # The rest of half a round trip, 2000 - 1000 - 300 - 200, goes to wait and wake alike: 550 and 450.
+    # The rest of half a round trip, 2000 - 1000 - 300 - 200, is divided evenly between wait and wake: 550 and 450.
     "preempt_other": 10000 - (180 + 1000 + 220 + 20),
     "wake_idle": 20000 - (3000 + 1000 + 750 + 20),
     "wake_idle_middle": 50000 - (3000 + 1000 + 750 + 20) - 1800,
@@ -119,7 +119,7 @@ def middle(values):
 
 
 def test_costs_are_those_of_the_header():
-    """The names and their order are those of enum hw_sim_cost; the preset has them all."""
+    """The names and their order are those of enum hw_sim_cost, and the preset has all of them."""
     header = (ROOT / "native/include/headway/simulate.h").read_text()
     names = [name.lower() for name in re.findall(r"^    HW_SIM_COST_(\w+),", header, re.MULTILINE)]
 
@@ -148,7 +148,7 @@ def test_every_cost_follows_from_the_measurements():
 
 
 def test_what_is_beyond_other_programs_interference_is_cut():
-    """Of the quantiles those from 5 % to 90 % stay, but for those from four times the median on."""
+    """The quantiles from 5 % to 90 % are kept, except those of four times the median or more."""
     raw = flat(RAW_NS)
     raw["receive_none"] = (20.0, *(100.0 + step for step in range(15)), 300.0, 440.0, 9e3, 9e4, 9e5)
 
@@ -158,7 +158,7 @@ def test_what_is_beyond_other_programs_interference_is_cut():
 
 
 def test_no_cost_is_below_nothing():
-    """Where a part was measured as longer than the whole, what is left is nothing, or the least that there is."""
+    """A cost whose part was measured as longer than the whole is 0, or the least possible."""
     raw = flat({**RAW_NS, "pair_yield": 30, "socket_idle": 100, "timer_busy": 100, "pair_futex_timed": 10})
 
     found = costs.model_costs(raw, timer_slack_ns=50000.0)
@@ -204,7 +204,7 @@ def test_digests_and_their_combination():
 
 
 def test_a_tick_is_the_longest_interruption_at_it():
-    """Interruptions at no tick do not count, and several at one tick count once."""
+    """Interruptions that are at no tick do not count, and several at one tick count once."""
     gaps = [(0, 500.0, True), (20_000, 8000.0, True), (1_000_000, 9e4, False), (4_000_000, 7000.0, True)]
 
     assert costs.tick_lengths([*gaps, (4_020_000, 450.0, True)]) == [8000.0, 7000.0]
@@ -212,7 +212,7 @@ def test_a_tick_is_the_longest_interruption_at_it():
 
 
 def here(**changes):
-    """Return a calibration that is of this machine and new."""
+    """Return a new calibration of this machine."""
     machine = this_machine()
     facts = {"cpu": machine.cpu, "cores": len(machine.cores), "kernel": machine.kernel}
     now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
@@ -221,7 +221,7 @@ def here(**changes):
 
 @pytest.fixture
 def measured(monkeypatch):
-    """Let `measure` give a calibration of this machine at once; return how often it did."""
+    """Replace `measure` by a fake that returns at once; return the list of its calls."""
     calls = []
 
     def measure(progress, *, seconds):
@@ -234,7 +234,7 @@ def measured(monkeypatch):
 
 
 def test_a_calibration_is_kept_and_read_again(tmp_path, monkeypatch):
-    """What is saved is what is loaded, by default in the cache folder, and nothing else is left there."""
+    """A calibration that is loaded is the saved one, in the cache folder by default, and no other file is left there."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert calibration.load() is None
 
@@ -250,7 +250,7 @@ def os_names(folder):
 
 
 def test_a_kept_calibration_is_used_where_it_fits(tmp_path, measured):
-    """Nothing is measured, and nothing said, where a calibration of this machine is there."""
+    """A kept calibration of this machine is used without measuring, and without a message."""
     said = []
     calibration.save(here(), tmp_path / "c.json")
 
@@ -270,7 +270,7 @@ OLD = (dt.datetime.now(dt.UTC) - dt.timedelta(days=31)).isoformat(timespec="seco
     ],
 )
 def test_one_of_another_machine_or_day_is_measured_anew(tmp_path, measured, changes, why):
-    """A calibration of another kernel or number of cores, or an old one, is replaced, and why is said."""
+    """A calibration of another kernel or number of cores, or an old one, is replaced, with a message that says why."""
     said = []
     calibration.save(here(**changes), tmp_path / "c.json")
 
@@ -306,7 +306,7 @@ def damaged(**changes):
     ],
 )
 def test_a_damaged_file_is_measured_anew(tmp_path, measured, text):
-    """What is no calibration counts as none, and one line says so."""
+    """A file that is no calibration counts as none, and one line says so."""
     said = []
     path = tmp_path / "c.json"
     path.write_text(text)
@@ -319,7 +319,7 @@ def test_a_damaged_file_is_measured_anew(tmp_path, measured, text):
 
 
 def test_a_calibration_that_cannot_be_kept_is_used_all_the_same(tmp_path, measured):
-    """A folder that is not there costs a line, not the simulation."""
+    """A calibration that cannot be saved costs a line of message, and the simulation goes on."""
     said = []
 
     made = calibration.load_or_measure(said.append, path=tmp_path / "missing" / "c.json")
@@ -329,7 +329,7 @@ def test_a_calibration_that_cannot_be_kept_is_used_all_the_same(tmp_path, measur
 
 
 def test_rounds_give_medians_and_their_spread():
-    """Costs are of the medians over rounds, the spread of the rounds' own, and what is missing is the preset's."""
+    """Costs are medians over rounds, the spread is that of the rounds, and missing costs are the preset's."""
     rounds = []
     for switch, loop in ((3020, 40.0), (4020, 50.0), (5020, 90.0)):
         raw = flat({**RAW_NS, "pair_yield": switch, "pair_futex": 9020})
@@ -353,7 +353,7 @@ def test_rounds_give_medians_and_their_spread():
 
 @pytest.mark.parametrize(("round_s", "rounds"), [(0.0, 5), (15.0, 3), (9.0, 4)])
 def test_slow_rounds_are_fewer(monkeypatch, round_s, rounds):
-    """Where rounds take longer than planned there are fewer of them, but three in any case."""
+    """There are fewer rounds if they take longer than planned, but at least three."""
     clock, made = [0.0], []
 
     def measure_round(cores, interpreters, *, scale):
@@ -370,13 +370,13 @@ def test_slow_rounds_are_fewer(monkeypatch, round_s, rounds):
 
 
 def test_too_little_time_is_refused():
-    """Less than a second gives no calibration."""
+    """A calibration of less than a second is refused."""
     with pytest.raises(UsageError, match="too few"):
         calibration.measure(seconds=0.5)
 
 
 def test_the_command_shows_and_keeps_what_was_measured(tmp_path, monkeypatch, measured, capsys):
-    """`headway calibrate` prints each cost with its range and spread, and where it is kept; what it does goes to stderr."""
+    """`headway calibrate` prints each cost with its range and spread, and the file; its progress goes to stderr."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     assert main(["calibrate"]) == 0
@@ -391,7 +391,7 @@ def test_the_command_shows_and_keeps_what_was_measured(tmp_path, monkeypatch, me
 
 
 def test_the_command_as_json_in_a_file(tmp_path, measured, capsys):
-    """`--json -o FILE` prints what it keeps in FILE; a second time needs `--force`."""
+    """`--json -o FILE` prints what it saves in FILE; a second time needs `--force`."""
     path = tmp_path / "c.json"
     words = ["calibrate", "--json", "--seconds", "3", "-o", str(path)]
     assert main(words) == 0
@@ -405,7 +405,7 @@ def test_the_command_as_json_in_a_file(tmp_path, measured, capsys):
 
 @pytest.mark.parametrize("seconds", ["0", "-3", "x", "1e9", "nan"])
 def test_no_such_time(seconds, measured, capsys):
-    """A time that is none, or out of reach, is refused before anything is measured."""
+    """A time that is no number, or out of range, is refused before anything is measured."""
     with pytest.raises(SystemExit):
         main(["calibrate", "--seconds", seconds])
     assert "hint:" in capsys.readouterr().err
@@ -413,7 +413,7 @@ def test_no_such_time(seconds, measured, capsys):
 
 
 def test_one_core_is_measured_without_another(monkeypatch):
-    """With one core what needs two is left out; nothing fails."""
+    """A measurement with one core leaves out what needs two, and does not fail."""
     monkeypatch.setattr(measuring, "_LONG_GAP_S", 1e-3)
 
     found = measuring.measure_round([this_machine().cores[0]], [], scale=0.001)
@@ -424,7 +424,7 @@ def test_one_core_is_measured_without_another(monkeypatch):
 
 
 def test_an_interpreter_that_fails_is_left_out(tmp_path):
-    """An interpreter whose program does not run leaves a reason and no figures."""
+    """An interpreter whose program fails has a reason and no figures."""
     broken = dataclasses.replace(interpreter(), executable="/bin/false")
 
     found = measuring.Round()
@@ -462,7 +462,7 @@ def interpreter():
 
 
 def test_the_interpreters_program_names_what_costs_are_derived_from():
-    """Each measurement that a cost takes from Python is one that the program gives."""
+    """Each measurement that a cost takes from Python is given by the program."""
     program = runpy.run_path(str(measuring._PROGRAM))
     found = {"loop", *program["pending"](1), *program["messages"](1)}
 

@@ -1,4 +1,4 @@
-"""ccbench's measures: the units of work themselves, and what the experiments make of them."""
+"""ccbench's measures: the units of work, and the experiments' cells."""
 
 import bz2
 import decimal
@@ -22,7 +22,10 @@ def cells(name, size, interpreter=None):
 
 
 def test_pidigits_are_pis():
-    """All 500 digits are right: near pi the sine is what is missing to pi, here less than one of the last digit."""
+    """All 500 digits of pi are right.
+
+    Near pi, the sine is the distance to pi, which must be less than one of the last digit.
+    """
     digits = UNITS["pidigits"]()
     assert len(str(digits)) == 500
     assert digits // 10**484 == int(math.pi * 10**15)
@@ -38,20 +41,20 @@ def test_pidigits_are_pis():
 
 
 def test_regex_finds_every_word_with_a_letter_twice():
-    """As many as there are, counted another way."""
+    """The unit finds as many words as another way of counting does."""
     words = re.findall(r"\w+", _TEXT)
 
     assert len(UNITS["regex"]()) == sum(len(set(word)) < len(word) for word in words) > 400
 
 
 def test_bz2_compresses():
-    """What comes back is the whole input."""
+    """The compressed data gives back the whole input."""
     assert len(bz2.decompress(UNITS["bz2"]())) == 20_480
 
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_every_policy_there_is_stands_beside_none(name):
-    """At standard size the policies are none and all that are built in; quick has none and `fair`."""
+    """The standard size has no policy and all built-in ones; the quick size has none and `fair`."""
     built_in = {one.name for one in native.policies()[0]}
 
     assert {cell.variant.params["policy"] for cell in cells(name, "standard")} == {"", *built_in}
@@ -60,20 +63,20 @@ def test_every_policy_there_is_stands_beside_none(name):
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_without_a_gil_there_is_nothing_to_schedule(name):
-    """On a free-threaded interpreter only the cells without a policy run."""
+    """A free-threaded interpreter has only the cells without a policy."""
     assert {cell.variant.params["policy"] for cell in cells(name, "standard", FREE_THREADED)} == {""}
 
 
 @pytest.mark.parametrize("name", MEASURES)
 def test_every_task_is_a_unit_of_the_agent(name):
-    """All three of ccbench's tasks run, by names that the agent knows."""
+    """All three of ccbench's tasks run, under names that the agent knows."""
     tasks = {cell.variant.params["unit"] for cell in cells(name, "standard") if cell.variant.params["cpu"]}
 
     assert tasks == {"pidigits", "regex", "bz2"} <= UNITS.keys()
 
 
 def test_quick_size_stays_quick():
-    """The three measure for no more than ten seconds a block, and have no more than 40 launches in it."""
+    """The three measures take at most ten seconds a block, with at most 40 launches."""
     launches = [cell for name in MEASURES for cell in cells(name, "quick")]
 
     assert len(launches) <= 40
@@ -84,7 +87,7 @@ def test_quick_size_stays_quick():
 
 
 def test_pings_come_as_often_as_ccbench_sends_them():
-    """Ten a second, 20 in all at published size; the bandwidth is of 1 KiB."""
+    """Pings come ten a second, 20 in all at published size, and the bandwidth is measured with 1 KiB."""
     (ping,) = {
         (one.variant.params["rate_per_s"], one.variant.params["duration_s"])
         for one in cells("ccbench-latency", "published")

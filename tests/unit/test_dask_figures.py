@@ -1,4 +1,4 @@
-"""What a cluster's workers say of themselves: figures between heartbeats, the table, the log of stalls, tasks' sums."""
+"""The reports of a cluster's workers: figures between heartbeats, the table, the log of stalls, and tasks' sums."""
 
 import json
 import threading
@@ -33,7 +33,7 @@ def worker(name, time_s, *, waited=0.0, held=0.0, pid=7, knocked=None, **more):
 
 
 def test_shares_are_between_two_heartbeats():
-    """A look without a new heartbeat keeps the shares of before, and those whose loops waited longest come first."""
+    """A look without a new heartbeat keeps the previous shares, and the workers whose loops waited longest come first."""
     looks = Looks({"a": worker("a", 10.0), "b": worker("b", 10.0)})
     new = {"a": worker("a", 14.0, waited=1.0, held=2.0, knocked=0.75), "b": worker("b", 12.0, waited=1.0)}
     for _ in range(2):
@@ -44,7 +44,7 @@ def test_shares_are_between_two_heartbeats():
 
 
 def test_a_worker_that_is_another_process_now_begins_anew():
-    """Counters of a process that is gone are not taken away from those of the next one."""
+    """The counters of a process that is gone are not subtracted from those of the next one."""
     looks = Looks({"a": worker("a", 10.0, waited=100.0)})
     (one,) = looks.look({"a": worker("a", 14.0, waited=1.0, pid=8)})
 
@@ -52,7 +52,7 @@ def test_a_worker_that_is_another_process_now_begins_anew():
 
 
 def test_the_table_names_the_task_and_says_who_is_without():
-    """The prefix with the longest hold stands beside its worker; a worker without the plugin is named."""
+    """The prefix with the longest hold is beside its worker, and a worker without the plugin is named."""
     told = worker("w1", 1.0, tasks={"keeps": TASK, "small": TASK | {"longest_hold_s": 0.001}}, stalls={"GIL": [2, 5.0]})
     told["metrics"]["headway"]["last_stall"] = "event loop late by 2.5 s"
     found = Looks({}).look({"x": told, "y": {"name": "w2", "metrics": {}}})
@@ -68,13 +68,13 @@ def test_the_table_names_the_task_and_says_who_is_without():
 
 @pytest.fixture
 def counting():
-    """The process may be counted, and is not afterwards."""
+    """Allow counting in this process, and stop the recorder afterwards."""
     yield
     the_recorder().stop()
 
 
 def test_tasks_are_measured_in_their_thread(counting):
-    """Sums by prefix, also of a task that fails; one prefix too many is `other`."""
+    """Tasks are summed by prefix, also if they fail; prefixes beyond the limit are `other`."""
     times = TaskTimes()
     assert times.measured("good", lambda: sum(range(200_000))) == sum(range(200_000))
     with pytest.raises(ZeroDivisionError):
@@ -95,7 +95,7 @@ def test_tasks_are_measured_in_their_thread(counting):
 
 
 def test_the_log_is_followed(tmp_path):
-    """Rows of this process that are over count, whole lines only, also when the log is turned over."""
+    """Only whole rows of this process's finished stalls count, also when the log is rotated."""
     path = tmp_path / "dask.stalls.jsonl"
     old = {"pid": 7, "goes_on": False, "cause": "GIL", "length_s": 9.0, "line": "old"}
     path.write_text(json.dumps(old) + "\n")

@@ -4,7 +4,7 @@ from headway.host import doctor
 
 
 def test_every_named_check_answers_in_order():
-    """Each check gives one answer under its name, with a fact; a warning has a remedy and nothing else has one."""
+    """Each check gives one answer under its name, with a fact; a warning has a remedy, and no other status has one."""
     checks = doctor.examine()
 
     assert [check.name for check in checks] == list(doctor.CHECKS)
@@ -29,7 +29,7 @@ def test_a_check_that_cannot_read_is_skipped(monkeypatch):
 
 
 def test_a_quota_is_a_warning(monkeypatch, tmp_path):
-    """A cgroup's CPU quota is told in cores."""
+    """A cgroup's CPU quota is a warning that gives it in cores."""
     (tmp_path / "cpu.max").write_text("150000 100000\n")
     monkeypatch.setattr(doctor, "_own_cgroup", lambda: tmp_path)
 
@@ -39,14 +39,14 @@ def test_a_quota_is_a_warning(monkeypatch, tmp_path):
 
 
 def test_a_busy_machine_is_a_warning(monkeypatch):
-    """Load over half a core warns."""
+    """A load of more than half a core is a warning."""
     monkeypatch.setattr(doctor.os, "getloadavg", lambda: (3.0, 1.0, 1.0))
 
     assert doctor._load("load").status == "warning"
 
 
 def test_one_core_is_a_warning(monkeypatch):
-    """On one core nothing runs in parallel, and the check says so."""
+    """One core is a warning, because nothing runs in parallel there."""
     monkeypatch.setattr(doctor.os, "sched_getaffinity", lambda _pid: {0})
 
     assert doctor._cores("cores").status == "warning"

@@ -1,4 +1,4 @@
-"""What a run tells: findings of claims, the quickest model, and where the order of series turns."""
+"""Findings of a run: those of claims, the quickest model, and where the order of series turns."""
 
 import pytest
 from synthetic import make_cell, make_interpreter
@@ -30,7 +30,7 @@ def claim(**changes):
 
 @pytest.fixture
 def declare(monkeypatch):
-    """Return a function that makes an experiment on paper the only one that there is."""
+    """Return a function that makes an experiment on paper the only one."""
 
     def declare(*claims, **changes):
         values = {"name": "paper", "question": "?", "method": "-", "included": "-", "baseline": "serial"}
@@ -50,7 +50,7 @@ def cell(series, values, interpreter=GIL, *, setting="", metric="work_s", placem
 
 
 def around(value):
-    """Five launches with little noise."""
+    """Return five launches with little noise."""
     return [value * noise for noise in (0.99, 1.0, 1.01, 1.0, 0.995)]
 
 
@@ -63,7 +63,7 @@ def of_claims(run):
 
 
 def test_a_supported_claim_says_so_with_its_figure_and_advice(make_run, declare):
-    """The placeholders hold the ratio and its inverse, both with their intervals."""
+    """The placeholders are filled with the ratio and its inverse, both with their intervals."""
     declare(claim())
     (one,) = of_claims(make_run([cell("serial", around(1.0)), cell("threads", around(0.5))], [GIL]))
 
@@ -73,7 +73,7 @@ def test_a_supported_claim_says_so_with_its_figure_and_advice(make_run, declare)
 
 
 def test_a_refuted_claim_is_denied_without_advice(make_run, declare):
-    """What its author advised does not follow from the opposite."""
+    """A refuted claim has no advice, because the advice does not follow from the opposite."""
     declare(claim())
     (one,) = of_claims(make_run([cell("serial", around(1.0)), cell("threads", around(2.0))], [GIL]))
 
@@ -82,7 +82,7 @@ def test_a_refuted_claim_is_denied_without_advice(make_run, declare):
 
 
 def test_an_undecided_claim_tells_nothing(make_run, declare):
-    """Neither side is taken where the interval crosses the threshold, nor where a claim is no news."""
+    """A claim gives no finding if its interval crosses the threshold, or if it is no news."""
     declare(claim(), claim(id="paper/no-news", says="", denies=""))
     run = make_run([cell("serial", [1.0, 1.2, 0.9, 1.1]), cell("threads", [1.1, 0.9, 1.2, 0.9])], [GIL], launches=4)
 
@@ -90,7 +90,7 @@ def test_an_undecided_claim_tells_nothing(make_run, declare):
 
 
 def test_the_mean_speaks_and_interpreters_that_differ_take_the_advice_away(make_run, declare):
-    """Over two interpreters the mean has the word; one that shows the opposite leaves neither finding nor advice."""
+    """The mean over interpreters gives the finding; interpreters that show opposites leave no finding and no advice."""
     declare(claim())
     agreed = [
         cell(series, around(level), one)
@@ -107,7 +107,7 @@ def test_the_mean_speaks_and_interpreters_that_differ_take_the_advice_away(make_
 
 
 def test_where_no_mean_speaks_the_least_favourable_does(make_run, declare):
-    """Levels have no mean over interpreters: one that refutes is told, with those that do not."""
+    """Levels have no mean over interpreters: a refuting interpreter is reported, with those that do not refute."""
     share = Level(label="serial", relation=above(0.5), metric="of_bound")
     declare(claim(evidence=lambda _: [share], denies="It stays below: {ratio}."))
     run = make_run(
@@ -125,7 +125,7 @@ def test_where_no_mean_speaks_the_least_favourable_does(make_run, declare):
 
 
 def test_one_launch_carries_no_advice(make_run, declare):
-    """A count may support a claim from one launch; what to do about it waits for more."""
+    """A count from one launch may support a claim, but advice needs more launches."""
     count = Count(labels=("serial",), metric="lost", expect="some")
     declare(claim(evidence=lambda _: [count], says="{ratio} got lost."))
 
@@ -138,7 +138,7 @@ def test_one_launch_carries_no_advice(make_run, declare):
 
 
 def test_the_quickest_model_is_named_by_kind_of_interpreter(make_run, declare):
-    """With those that cannot be told apart from it; series that do other work do not count."""
+    """The quickest model is named with those that cannot be told from it; series with other work do not count."""
     declare()
     cells = [
         cell("serial", around(1.0), times=3),
@@ -157,7 +157,7 @@ def test_the_quickest_model_is_named_by_kind_of_interpreter(make_run, declare):
 
 
 def test_where_nothing_is_quicker_that_is_said_by_setting(make_run, declare):
-    """An interval that contains 1 makes no winner."""
+    """A model whose interval contains 1 is no winner."""
     declare()
     cells = [
         cell("serial", around(1.0), setting="disk"),
@@ -172,7 +172,7 @@ def test_where_nothing_is_quicker_that_is_said_by_setting(make_run, declare):
 
 
 def test_one_launch_makes_no_winner(make_run, declare):
-    """Without intervals nothing is quicker, and that is no finding either."""
+    """Without intervals no model is quicker, and that is no finding either."""
     one = declare()
     run = make_run([cell("serial", [1.0]), cell("threads", [0.5])], [GIL], launches=1)
 
@@ -180,7 +180,7 @@ def test_one_launch_makes_no_winner(make_run, declare):
 
 
 def swept(ratios, *, metric="work_s", interpreter=GIL, unsure=()):
-    """Return cells by size in which threads take `ratios` of serial's value."""
+    """Return cells by size, in which threads take `ratios` of serial's value."""
     cells = []
     for size, value in zip(SIZES, ratios, strict=True):
         setting = f"{sized(size, 'size_bytes')}, disk"
@@ -196,7 +196,7 @@ def crossing(run):
 
 
 def test_threads_that_begin_to_pay_are_found_with_their_size(make_run, declare):
-    """The crossing lies between the two sizes on either side of 1, read on logs."""
+    """The crossing lies between the two sizes on either side of 1, interpolated on a logarithmic scale."""
     declare(sweep="size_bytes")
     run = make_run(swept((4.0, 2.0, 0.5, 0.25)), [GIL])
 
@@ -208,7 +208,7 @@ def test_threads_that_begin_to_pay_are_found_with_their_size(make_run, declare):
 
 
 def test_both_directions_are_reported(make_run, declare):
-    """Threads may pay and stop paying again, past what the device can take."""
+    """Threads may begin to pay and stop again beyond what the device can take, and both crossings are reported."""
     declare(sweep="size_bytes")
 
     assert crossing(make_run(swept((2.0, 0.5, 0.5, 2.0)), [GIL])).endswith(
@@ -218,14 +218,14 @@ def test_both_directions_are_reported(make_run, declare):
 
 
 def test_of_rates_more_is_better(make_run, declare):
-    """The same ratios the other way round, where the metric is a rate."""
+    """A rate turns the same ratios the other way round."""
     declare(sweep="size_bytes", metric="writes_per_s", unit="per_s")
 
     assert "ahead up to about 510 KiB" in crossing(make_run(swept((4.0, 2.0, 0.5, 0.25), metric="writes_per_s"), [GIL]))
 
 
 def test_an_order_that_never_turns_is_said_with_its_winner(make_run, declare):
-    """The same on two interpreters is said once."""
+    """An order that never turns is reported with its winner, once for two interpreters that agree."""
     declare(sweep="size_bytes")
     ratios = (0.5, 0.5, 0.4, 0.4)
     run = make_run(swept(ratios) + swept(ratios, interpreter=FREE), [GIL, FREE])
@@ -236,7 +236,7 @@ def test_an_order_that_never_turns_is_said_with_its_winner(make_run, declare):
 
 
 def test_sizes_that_cannot_tell_decide_nothing(make_run, declare):
-    """An unsure size widens the bracket of a crossing; it makes none, and all of them make no finding but that."""
+    """A size that cannot tell widens a crossing's bracket and makes none; if none can tell, the finding says so."""
     declare(sweep="size_bytes")
 
     assert "(between 256 KiB and 4 MiB)" in crossing(make_run(swept((4.0, 2.0, 1.0, 0.5), unsure=(2**20,)), [GIL]))
@@ -249,7 +249,7 @@ def test_sizes_that_cannot_tell_decide_nothing(make_run, declare):
 
 
 def test_curves_are_kept_apart_by_their_setting(make_run, declare):
-    """Another file system is another curve, and a size measured once is none; fewer of the largest files are not."""
+    """Another file system is another curve, a size measured once is none, and fewer files of one size make no new one."""
     one = declare(sweep="size_bytes")
     cells = []
     for volume, sizes in (("disk", SIZES), ("tmpfs", SIZES[:2]), ("second", SIZES[:1])):
@@ -266,7 +266,7 @@ def test_curves_are_kept_apart_by_their_setting(make_run, declare):
 
 
 def test_where_settings_name_no_size_other_parameters_tell_curves_apart(make_run, declare):
-    """Then nothing else is known of what the cells have in common."""
+    """Other parameters tell curves apart if the settings name no size."""
     one = declare(sweep="n")
     cells = []
     for n, kind in ((10, "a"), (100, "a"), (10, "b"), (1000, "c")):
@@ -277,7 +277,7 @@ def test_where_settings_name_no_size_other_parameters_tell_curves_apart(make_run
 
 
 def test_findings_go_into_the_json(make_run, declare):
-    """With the claim they follow from and the advice, after the verdicts."""
+    """The JSON has findings after the verdicts, with the claim and the advice."""
     declare(claim())
     exported = run_to_json(make_run([cell("serial", around(1.0)), cell("threads", around(0.5))], [GIL]))
 
@@ -288,7 +288,7 @@ def test_findings_go_into_the_json(make_run, declare):
 
 
 def test_interpreters_in_a_row_are_a_span(make_run):
-    """Three or more of a kind with none between left out; else one by one."""
+    """Three or more interpreters of a kind without a gap are a span; others are listed one by one."""
     versions = [make_interpreter(f"3.{minor}.0") for minor in (12, 13, 14, 15)]
     run = make_run([cell("serial", [1.0])], [*versions, FREE])
 
@@ -298,7 +298,7 @@ def test_interpreters_in_a_row_are_a_span(make_run):
 
 
 def test_small_ratios_and_sizes_keep_their_digits():
-    """A hundredth is not shown as nought, and bytes are shown in the unit that fits."""
+    """A hundredth is not shown as 0, and bytes have the unit that fits."""
     assert [number(value) for value in (0.00329, 0.0, 0.5)] == ["0.0033", "0.00", "0.50"]
     assert [sized(value, "size_bytes") for value in (512, 2**16, 500 * 2**10, 3 * 2**20)] == [
         "512 B",
@@ -310,7 +310,7 @@ def test_small_ratios_and_sizes_keep_their_digits():
 
 
 def test_a_gil_that_came_back_is_told_with_what_brought_it(make_run):
-    """Cells of a free-threaded interpreter that ran with the GIL on are named; those of others are not."""
+    """The cells of a free-threaded interpreter that ran with the GIL on are named; those of others are not."""
     free, stock = make_interpreter("3.13.5", free_threaded=True), make_interpreter("3.13.0")
     labels = [("serial", free.id), ("serial, hiredis", free.id), ("serial, hiredis", stock.id)]
     cells = [(make_cell("redis-set", label, key), {"requests_per_s": [[1.0], [1.1]]}) for label, key in labels]

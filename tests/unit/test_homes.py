@@ -1,4 +1,4 @@
-"""Which stacks are an event loop's or a pool's place to wait."""
+"""The stacks at which an event loop or a pool's thread waits."""
 
 from headway.live.homes import Homes
 from headway.native import HOME_LOOP, HOME_NONE
@@ -12,7 +12,7 @@ ELSEWHERE = (Frame("/app/app.py", 12, "compute", 10),)
 
 
 class Told:
-    """A collection that gives stacks, and the stacks of its file."""
+    """A fake collection that gives new stacks, and the stacks of its file."""
 
     def __init__(self):
         self.fresh_ones = []
@@ -35,7 +35,11 @@ class Told:
 
 
 def test_a_stack_whose_frames_come_later_is_settled_then():
-    """An event may be copied a pass before the frames of its stack: taken for no home, a loop would never be seen."""
+    """A stack whose frames come later is settled then.
+
+    An event may be copied a pass before its stack's frames. If the stack were settled as no home, its loop would never
+    be seen.
+    """
     told = Told()
     homes = Homes(told, told)
     told.fresh_ones = [1, 2]
@@ -50,7 +54,7 @@ def test_a_stack_whose_frames_come_later_is_settled_then():
 
 
 def test_stacks_that_never_come_are_bounded():
-    """Of a hostile process's thousands of stacks without frames most are settled as no home."""
+    """Most of a hostile process's thousands of stacks without frames are settled as no home."""
     told = Told()
     homes = Homes(told, told)
     told.fresh_ones = list(range(1, 3001))

@@ -66,7 +66,7 @@ def test_includes_run_one_way():
 
 @pytest.fixture
 def native(tmp_path):
-    """A small native/ in which all includes are right; gives a function that writes one more file."""
+    """Return a function that writes a file into a small native/ folder with correct includes."""
 
     def write(name, text):
         path = tmp_path / name
@@ -100,12 +100,12 @@ def native(tmp_path):
     ],
 )
 def test_includes_against_the_tables_are_found(native, name, line):
-    """The check finds an include in the wrong direction, of a folder or of a system header, also through a header."""
+    """The check finds an include in the wrong direction, of a folder or a system header, also through a header."""
     assert len(check_layers.native_violations(native(name, line))) == 1
 
 
 def test_an_include_through_a_header_is_told_at_its_line(native):
-    """What is wrong is told where the file itself includes the header that leads there."""
+    """A wrong include is reported at the line where the file itself includes the header that leads there."""
     native("base/low.h", '#include "gil/gil.h"')
     root = native("elf/x.c", '#include <stdint.h>\n#include "base/low.h"')
 
@@ -127,7 +127,7 @@ def test_an_include_through_a_header_is_told_at_its_line(native):
     ],
 )
 def test_includes_that_the_tables_allow(native, name, line):
-    """Tests may include anything; the top may include both sides; a comment is no include."""
+    """Tests may include anything, the top may include both sides, and a comment is no include."""
     assert check_layers.native_violations(native(name, line)) == []
 
 
@@ -145,7 +145,7 @@ def sources():
 
 
 def test_modules_stay_small():
-    """No module is over 800 lines, and one over 500 says in its docstring why it is one thing."""
+    """No module is over 800 lines, and one over 500 says in its docstring why it is one file."""
     for path in sources():
         lines = path.read_text().count("\n")
         assert lines <= 800, path
@@ -154,7 +154,7 @@ def test_modules_stay_small():
 
 
 def test_only_the_command_line_prints():
-    """`print` stands in cli/ and nowhere else in the package."""
+    """`print` is used in cli/ and nowhere else in the package."""
     for path in PACKAGE.rglob("*.py"):
         calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
         printing = any(isinstance(call.func, ast.Name) and call.func.id == "print" for call in calls)
@@ -170,7 +170,7 @@ def test_tests_state_their_fact():
 
 
 def test_the_agent_imports_the_standard_library_only():
-    """Nothing in the agent imports headway, and libraries only where the lab installs them: inside a workload's functions."""
+    """The agent never imports headway, and imports libraries only in a workload's functions, where the lab has them."""
     standard = sys.stdlib_module_names | {"_interpreters", "_xxsubinterpreters"}
     installed = set(LIBRARIES) | {"caio"}
     for path in AGENT.rglob("*.py"):
@@ -189,7 +189,7 @@ def test_the_agent_imports_the_standard_library_only():
 
 
 def test_the_startup_archive_is_what_its_source_makes():
-    """agent/startup.zip is of agent/startup as it stands."""
+    """The archive agent/startup.zip matches agent/startup."""
     assert startup_archive.ARCHIVE.read_bytes() == startup_archive.made()
 
 
@@ -248,7 +248,7 @@ def test_make_help_lists_every_target():
 
 
 def test_no_registry_host_is_named():
-    """Nothing that is committed names a package registry's host."""
+    """No committed file names the host of a package registry."""
     files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     hosts = re.compile(
         "|".join(["pypi" + r"\.org", "pythonhosted" + r"\.org", "debian" + r"\.org/debian", "npmjs" + r"\.org"])

@@ -1,4 +1,4 @@
-"""A run's page: it says what the terminal says, and its plots have what was measured."""
+"""A run's page has what the terminal shows, and plots of the measured values."""
 
 import io
 import json
@@ -61,7 +61,7 @@ def test_the_page_says_all_that_the_terminal_says(countdown):
 
 
 def test_a_swept_parameter_gives_lines_with_the_ideal(countdown):
-    """One line over the threads, as the label without its count; the ideal, as the work is divided."""
+    """A swept parameter gives one line, with its label without the count, and the ideal of divided work."""
     countdown_experiment = experiment("countdown")
     first, *others = plots_of(countdown, countdown_experiment)
 
@@ -73,7 +73,7 @@ def test_a_swept_parameter_gives_lines_with_the_ideal(countdown):
 
 
 def test_two_swept_parameters_give_a_heat_map(make_run):
-    """The switch interval is one axis, the threads are the other."""
+    """The switch interval is one axis, and the threads are the other."""
     cells = [
         (cell("countdown-switch-interval", f"{n} threads", words, threads=n, switch_interval_s=s), {"work_s": [[1.0]]})
         for n in (1, 2)
@@ -89,7 +89,7 @@ def test_two_swept_parameters_give_a_heat_map(make_run):
 
 
 def test_a_point_without_a_line_keeps_its_whole_name(make_run):
-    """`2 threads, 1 MiB, disk` is no point of the line of `serial, ..., disk`."""
+    """A point of `2 threads, 1 MiB, disk` is not on the line of `serial, ..., disk`."""
     sizes = (("4 KiB", 4096), ("64 KiB", 65536), ("1 MiB", 1 << 20))
     cells = [
         (cell("file-io", series, f"{words}, disk", size_bytes=size), {"work_s": [[1.0]]})
@@ -104,7 +104,7 @@ def test_a_point_without_a_line_keeps_its_whole_name(make_run):
 
 
 def test_latencies_give_percentiles_and_cores_their_share(make_run):
-    """From the lowest percentile to the largest latency."""
+    """The percentiles go from the lowest to the largest latency."""
     names = ("p50", "p90", "p99", "p999", "max")
     metrics = {f"latency_{name}_s": [[0.001 * (place + 1)]] for place, name in enumerate(names)}
     cells = [
@@ -119,7 +119,7 @@ def test_latencies_give_percentiles_and_cores_their_share(make_run):
 
 
 def test_a_test_session_has_histograms_of_its_rounds(make_run):
-    """All rounds of all launches; the lab's own runs have launches as points alone."""
+    """A session has histograms of all rounds of all launches; the lab's own runs show only launches, as points."""
     cells = [(cell("sleep", "serial"), {"work_s": [[1.0, 1.1], [1.2, 1.3]]})]
     lab, session = make_run(cells), make_run(cells, size=SESSION)
 
@@ -130,7 +130,7 @@ def test_a_test_session_has_histograms_of_its_rounds(make_run):
 
 
 def test_the_course_is_the_launches_mean(make_run):
-    """Stretches that are too short even together tell nothing; a failed launch has no part in it."""
+    """The course is the launches' mean, without phases that are too short even together, and without failed launches."""
     run = make_run([(cell("sleep", "serial"), {"work_s": [[1.0], [1.0]]})])
     courses = [
         [("set-up", 0.01, 0.01), ("timed", 0.41, 0.4), ("timed", 1.01, 1.2)],
@@ -158,7 +158,7 @@ def test_the_course_is_the_launches_mean(make_run):
 
 
 def test_a_value_of_nought_has_no_level(make_run):
-    """It has no logarithm; JSON has no infinity, either."""
+    """A value of 0 has no level, because it has no logarithm and JSON has no infinity."""
     run = make_run([(cell("race", "lock, 5 ms", threads=4, k=10), {"lost": [[0.0], [0.0]]})])
     (found,) = cells_of(run, experiment("race"))
 
@@ -167,7 +167,7 @@ def test_a_value_of_nought_has_no_level(make_run):
 
 
 def test_a_single_launch_has_no_interval(make_run):
-    """Its half-width is infinite: the page has none."""
+    """A single launch has no interval on the page, because its half-width is infinite."""
     run = make_run([(cell("sleep", "serial"), {"work_s": [[1.0]]})])
     (found,) = cells_of(run, experiment("sleep"))
 
@@ -175,7 +175,7 @@ def test_a_single_launch_has_no_interval(make_run):
 
 
 def test_the_page_asks_nothing_of_a_network(countdown):
-    """No address but those in the data, and a policy that forbids all."""
+    """The page has no address but those in the data, and a policy that forbids all requests."""
     page = render_page(lab_page(countdown))
 
     assert "default-src 'none'" in page
@@ -184,7 +184,7 @@ def test_the_page_asks_nothing_of_a_network(countdown):
 
 
 def test_names_are_only_text(make_run):
-    """What would end the data's element stands there as an escape."""
+    """Text that would end the data's element is escaped there."""
     page = lab_page(make_run([(cell("sleep", "serial"), {"work_s": [[1.0]]})]))
     hostile = "</script><img src=x onerror=alert(1)><!--\u2028"
     page = replace(page, title=hostile, costs=Table(hostile, (hostile,), ((hostile,),)))

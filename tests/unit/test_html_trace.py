@@ -45,7 +45,7 @@ def intervals(view, columns, kind):
 
 
 def test_the_timeline_has_every_hold_and_wait():
-    """Of the convoy told in milliseconds: who, when, for how long, at which stack."""
+    """The timeline has the thread, time, length and stack of every hold and wait of the convoy."""
     trace = convoy()
     page, blocks = page_of(trace)
     (view,) = page.views
@@ -70,7 +70,7 @@ def test_the_timeline_has_every_hold_and_wait():
 @settings(max_examples=60)
 @given(traces())
 def test_nothing_is_lost_in_the_columns(trace):
-    """Of any trace: as much time in holds and waits as the analysis has, in each stack, and rows where lanes say."""
+    """The columns of any trace have all time held and waited, in each stack, and the rows that the lanes name."""
     page, blocks = page_of(trace)
     (view,) = page.views
     columns = unpacked(view, blocks[view.block])
@@ -90,7 +90,7 @@ def test_nothing_is_lost_in_the_columns(trace):
 
 
 def test_waits_for_locks_have_lanes_of_their_own():
-    """On a build without a GIL: nobody held, and the wait is as long as the park."""
+    """On a build without a GIL no thread held it, and a wait is as long as its park."""
     script = Script().park(0, 10, 35, Park.LOCK, stack=AT_SERVE).park(1, 20, 30, Park.OBJECT)
     trace = script.trace(50, "one", "two", gils=0, free_threaded=True, gil_enabled=False)
     page, blocks = page_of(trace)
@@ -105,7 +105,7 @@ def test_waits_for_locks_have_lanes_of_their_own():
 
 
 def test_a_long_trace_is_shares_and_its_longest(monkeypatch):
-    """More intervals than fit: bins that add up to the whole time, and single rows for the longest only."""
+    """A trace with more intervals than fit has bins that add up to the whole time, and rows for the longest only."""
     monkeypatch.setattr(packing, "LONGEST", 50)
     trace = made_trace(events=4000, threads=3, seed=2)
     found = recorded(trace)
@@ -124,7 +124,7 @@ def test_a_long_trace_is_shares_and_its_longest(monkeypatch):
 
 
 def test_thousands_of_lanes_have_fewer_bins():
-    """All lanes' together are bounded: a thread a request is no reason for gigabytes."""
+    """The number of bins is bounded over all lanes, so that a thread for each request does not cost gigabytes."""
     trace = made_trace(events=20_000, threads=2_000, seed=3)
     found = recorded(trace)
     lanes = [(0, thread) for thread in range(2_000)]
@@ -136,7 +136,7 @@ def test_thousands_of_lanes_have_fewer_bins():
 
 
 def test_a_launch_of_several_processes_has_one_title():
-    """Its program, and how many there are."""
+    """The title has the program's name and the number of processes."""
     other = convoy(pid=4243, parent_pid=4242)
     page, _ = page_of(convoy(), other)
 
@@ -145,7 +145,7 @@ def test_a_launch_of_several_processes_has_one_title():
 
 
 def test_a_window_is_cut_and_begins_at_nought():
-    """Only what lies in it, in times of its own."""
+    """A window has only what lies in it, in times from its own start."""
     trace = convoy()
     window = (trace.start_ns + 20 * MS, trace.start_ns + 40 * MS)
     analysis = analyse(trace, since_ns=window[0], until_ns=window[1])
@@ -159,7 +159,7 @@ def test_a_window_is_cut_and_begins_at_nought():
 
 
 def test_a_thread_is_only_text():
-    """Named like the end of a script, it is in the page as an escape."""
+    """A thread with a name like the end of a script is escaped in the page."""
     trace = convoy()
     hostile = "</script><img src=x onerror=alert(1)>"
     trace = replace(trace, threads=tuple(replace(one, name=hostile) for one in trace.threads))

@@ -40,13 +40,13 @@ def test_names_choose(wanted, ids):
 
 
 def test_an_unknown_name_lists_what_is_there():
-    """The error names the wish and what was found."""
+    """The error names what was wanted and what was found."""
     with pytest.raises(UsageError, match=r"`3\.7`; found: 3\.8, 3\.11, 3\.13t"):
         select(FOUND, ["3.7"])
 
 
 def test_an_interpreter_survives_json():
-    """Stored and read back, an interpreter is the same."""
+    """An interpreter that is stored and read back is unchanged."""
     for one in FOUND:
         assert Interpreter.from_json(one.to_json()) == one
 
@@ -63,7 +63,7 @@ def test_builds_of_one_version_get_ids_of_their_own():
 
 @pytest.fixture
 def bare_machine(tmp_path, monkeypatch):
-    """A machine whose only python folders are below tmp_path."""
+    """Return the only folder of PATH on a machine whose python folders are all below tmp_path."""
     for variable in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "PYENV_ROOT", "HEADWAY_INTERPRETERS", "UV_PYTHON_INSTALL_DIR"):
         monkeypatch.setenv(variable, str(tmp_path / variable))
     folder = tmp_path / "bin"
@@ -75,7 +75,7 @@ def bare_machine(tmp_path, monkeypatch):
 
 
 def test_links_to_one_interpreter_are_one(bare_machine):
-    """python3, python3.11 and a link elsewhere are found once."""
+    """An interpreter is found once through python3, python3.11 and a link elsewhere."""
     for name in ("python3", "python3.11", "python3.12"):
         (bare_machine / name).symlink_to(os.path.realpath(sys.executable))
 
@@ -86,7 +86,7 @@ def test_links_to_one_interpreter_are_one(bare_machine):
 
 
 def test_what_is_no_cpython_is_passed_over_with_a_reason(bare_machine):
-    """A script called python3.9 is reported, not taken, and asked again next time: it may have been mended."""
+    """A script called python3.9 is reported and not used, and tried again later, because it may have been fixed."""
     script = bare_machine / "python3.9"
     script.write_text("#!/bin/sh\necho run >> $0.log\necho surprise >&2\nexit 3\n")
     script.chmod(0o755)
@@ -101,7 +101,7 @@ def test_what_is_no_cpython_is_passed_over_with_a_reason(bare_machine):
 
 @pytest.mark.parametrize("output", ["1", "[]", '{"minor": "x"}', "\\377\\376"])
 def test_odd_answers_are_passed_over(bare_machine, output):
-    """Whatever a file called python3 prints, it stops nothing."""
+    """A file called python3 that prints anything is skipped, and stops nothing."""
     script = bare_machine / "python3"
     script.write_text(f"#!/bin/sh\nprintf '{output}'\n")
     script.chmod(0o755)
@@ -112,7 +112,7 @@ def test_odd_answers_are_passed_over(bare_machine, output):
 
 
 def test_final_releases_come_before_their_candidates():
-    """Of one minor version the newest is chosen, and a final release is newer than its pre-releases."""
+    """The newest of one minor version is chosen, and a final release is newer than its pre-releases."""
     versions = ["3.15.0a3", "3.15.0r1", "3.15.0b2", "3.15.0"]
     ordered = sorted((make_interpreter(version) for version in versions), key=lambda one: one.order)
 
@@ -142,7 +142,7 @@ def test_private_interpreters_count_only_when_complete(bare_machine, monkeypatch
 
 
 def test_probe_tells_what_this_interpreter_is():
-    """The probe of our own interpreter agrees with what we see from inside."""
+    """The probe of our own interpreter agrees with what the interpreter itself reports."""
     found = probe(sys.executable)
 
     assert found.version.startswith(".".join(map(str, sys.version_info[:3])))

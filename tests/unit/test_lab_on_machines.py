@@ -1,4 +1,4 @@
-"""What several machines' runs say together, and what the coordinator does when workers die."""
+"""The common verdicts of several machines' runs, and the coordinator's reaction when workers die."""
 
 from types import SimpleNamespace
 
@@ -30,12 +30,12 @@ def over(*machines):
     ],
 )
 def test_on_how_many_machines_a_claim_holds(outcomes, sentence):
-    """Decided and open machines are told apart."""
+    """The sentence counts decided and open machines separately."""
     assert over(*(on(f"h{number}", outcome) for number, outcome in enumerate(outcomes))).sentence == sentence
 
 
 def test_machines_differ_where_intervals_do_not_overlap():
-    """The two that are farthest apart are named; figures of other comparisons are not held against each other."""
+    """The two machines that are farthest apart are named; figures of different comparisons are not compared."""
     same = over(on("a", "supported", 1.0), on("b", "supported", 1.05))
     differ = over(on("a", "supported", 1.0), on("b", "refuted", 0.5), on("c", "supported", 1.4))
     other = over(on("a", "supported", 1.0), on("b", "refuted", 0.5, what="8 threads / 1 thread"))
@@ -45,12 +45,12 @@ def test_machines_differ_where_intervals_do_not_overlap():
 
 
 def test_a_machine_without_a_figure_says_nothing():
-    """A claim that was not measured somewhere has no effect."""
+    """A machine on which a claim was not measured has no effect."""
     assert over(on("a", "supported"), OnMachine("b", "not measured", None)).effect == ""
 
 
 class Host:
-    """A host whose workers die so many times."""
+    """A host whose workers die `deaths` times."""
 
     def __init__(self, deaths, error=lab_run._WorkerDiedError):
         self.host = "h1"
@@ -66,7 +66,7 @@ class Host:
 
 @pytest.mark.parametrize("error", [lab_run._WorkerDiedError, lab_worker.NotBegunError])
 def test_a_block_is_launched_again_where_a_worker_died(error):
-    """It begins anew on the host's next worker; the launch says who it was."""
+    """A block is launched again on the host's next worker, and the launch names the worker."""
     begun = []
     host = Host(2, error)
     (one,) = lab_run._Launcher(host, "token", lambda: begun.append(1), lab_run.contextlib.nullcontext())(["cell"], 0)
@@ -75,7 +75,7 @@ def test_a_block_is_launched_again_where_a_worker_died(error):
 
 
 def test_what_kills_each_worker_is_a_failed_launch():
-    """The run goes on after the third: one cell cannot hold up all others."""
+    """A launch fails after the third worker died, so that one cell cannot hold up all others."""
     host = Host(99)
     found = lab_run._Launcher(host, "token", lambda: None, lab_run.contextlib.nullcontext())(["cell", "other"], 0)
 

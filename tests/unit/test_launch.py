@@ -1,4 +1,4 @@
-"""What the launcher knows before it becomes a program: the command, its reach, and the environment."""
+"""The launcher's knowledge before it becomes a program: the command, its reach, and the environment."""
 
 import os
 import sys
@@ -26,14 +26,14 @@ from headway.live.launch import environment, original_environment, out_of_reach,
     ],
 )
 def test_the_users_path_is_kept_to_the_letter(before, after):
-    """Ours is put in front, once; an empty entry is the current folder."""
+    """Our path comes first, once, and the user's is unchanged; an empty entry is the current folder."""
     base = {} if before is None else {"PYTHONPATH": before}
 
     assert scheduled_environment(None, base=base)["PYTHONPATH"] == f"{STARTUP_PATH}{after}"
 
 
 def test_arguments_are_recorded_only_where_asked():
-    """A launch below another one does not inherit the wish."""
+    """A launch below another one does not inherit the setting."""
     doors = [Door(record_arguments=True), Door()]
     asked = environment(doors[0].environment(), base={})
 
@@ -46,7 +46,7 @@ def test_arguments_are_recorded_only_where_asked():
 
 
 def test_the_original_environment_is_the_process_own(monkeypatch):
-    """Not what Python, or anybody here, has made of it."""
+    """The original environment is the process's own, without later changes by Python or anyone else."""
     monkeypatch.setenv("HEADWAY_TEST_MADE_LATER", "1")
 
     assert "HEADWAY_TEST_MADE_LATER" not in original_environment()
@@ -74,7 +74,7 @@ def test_the_original_environment_is_the_process_own(monkeypatch):
     ],
 )
 def test_options_that_shut_us_out_are_found(words, option):
-    """Only those of the interpreter itself: not of the program's, nor an option's argument."""
+    """Only options of the interpreter itself count, not the program's, and not an option's argument."""
     found = out_of_reach(words)
 
     assert (found is None) == (option is None)
@@ -83,7 +83,7 @@ def test_options_that_shut_us_out_are_found(words, option):
 
 @pytest.mark.parametrize("line", ["#!{} -I", "#!/usr/bin/env -S {} -I", "#! {} -I"])
 def test_a_first_line_that_shuts_us_out_is_found(tmp_path, line):
-    """The interpreter and its option stand in the script."""
+    """The interpreter and its option in a script's first line are found."""
     script = tmp_path / "tool"
     script.write_text(line.format(sys.executable) + "\nprint(1)\n")
     script.chmod(0o755)

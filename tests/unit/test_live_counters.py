@@ -1,4 +1,4 @@
-"""Counters of threads: what a snapshot says, and what two of them say about the time between."""
+"""Counters of threads: the contents of a snapshot, and the rates between two of them."""
 
 import math
 
@@ -18,7 +18,7 @@ def rates_of(rates, serial):
 
 
 def test_what_goes_on_counts():
-    """A hold and a wait in progress are in the times, and in nothing that ended."""
+    """A hold and a wait in progress count in the times, and in nothing that ended."""
     snapshot = make_snapshot(
         500,
         {"serial": 1, "state": "holding", "since_ns": 400, "hold_ns": 1000, "holds": 3},
@@ -31,14 +31,14 @@ def test_what_goes_on_counts():
 
 
 def test_a_state_that_begins_after_the_reading_has_lasted_no_time():
-    """Counters newer than the clock's reading give no negative times."""
+    """A state that begins after the clock's reading has lasted 0, and never a negative time."""
     (thread,) = make_snapshot(500, {"serial": 1, "state": "holding", "since_ns": 501, "hold_ns": 7}).threads
 
     assert (thread.state_ns, thread.hold_ns) == (0, 7)
 
 
 def test_names_are_kept_as_they_are():
-    """What shows them takes care of what is in them; a thread without a name has its id."""
+    """Names are kept as they are, because the display escapes them; a thread without a name has its id."""
     named, nameless = make_snapshot(
         1, {"serial": 1, "name": "a\x1b[2Jb\n"}, {"serial": 2, "name": "", "tid": 42}
     ).threads
@@ -47,7 +47,7 @@ def test_names_are_kept_as_they_are():
 
 
 def test_rates_are_of_the_time_between():
-    """Shares and rates are differences divided by the wall time, whoever holds last has the GIL."""
+    """Shares and rates are differences divided by the wall time, and the last holder has the GIL."""
     old = make_snapshot(1 * S, {"serial": 1, "hold_ns": 5 * S, "holds": 10, "waits": 4, "wait_ns": S, "forced": 1})
     new = make_snapshot(
         3 * S,
@@ -86,7 +86,7 @@ def test_two_gils_are_two():
 
 
 def test_of_two_holders_the_later_one_holds():
-    """When the end of one hold and the beginning of the next were read together, the GIL is the later one's."""
+    """The GIL belongs to the later holder if one hold's end and the next one's beginning were read together."""
     both = [
         {"serial": 1, "state": "holding", "since_ns": 10, "holds": 1},
         {"serial": 2, "state": "holding", "since_ns": 20, "holds": 1},
@@ -98,7 +98,7 @@ def test_of_two_holders_the_later_one_holds():
 
 
 def test_a_slot_with_another_serial_is_another_thread():
-    """The thread that took an old one's slot begins at nothing; one came, one went."""
+    """A thread that took an ended thread's slot starts at 0; one thread came and one went."""
     old = make_snapshot(0, {"serial": 1, "hold_ns": 9 * S, "holds": 900})
     new = make_snapshot(S, {"serial": 2, "hold_ns": S // 10, "holds": 5})
 
@@ -110,7 +110,7 @@ def test_a_slot_with_another_serial_is_another_thread():
 
 
 def test_threads_that_ended_count_while_their_counters_stand():
-    """A GIL's utilisation has what threads did before they ended, also of those that came and went in between."""
+    """A GIL's utilisation includes threads that ended, also those that came and went in between."""
     old = make_snapshot(0, {"serial": 1, "hold_ns": 5}, {"serial": 2, "state": "exited", "hold_ns": 77})
     new = make_snapshot(
         1000,
@@ -124,7 +124,7 @@ def test_threads_that_ended_count_while_their_counters_stand():
 
 
 def test_counters_that_went_back_make_no_negative_rates():
-    """What was read torn gives 0, never less."""
+    """A torn reading gives rates of 0, and never less."""
     old = make_snapshot(0, {"serial": 1, "hold_ns": 100, "wait_ns": 100, "holds": 9, "waits": 9, "forced": 9})
     new = make_snapshot(S, {"serial": 1, "hold_ns": 50, "wait_ns": 50, "holds": 8, "waits": 8, "forced": 8})
 
@@ -133,7 +133,7 @@ def test_counters_that_went_back_make_no_negative_rates():
 
 
 def test_buckets_wrap_around():
-    """A 32-bit bucket that went past its end has counted on."""
+    """A 32-bit bucket that overflowed has counted on."""
     old = make_snapshot(0, {"serial": 1, "waits_of": {10: 2**32 - 1}, "worst_wait_ns": 1000})
     new = make_snapshot(S, {"serial": 1, "waits_of": {10: 3}, "worst_wait_ns": 1000})
 
@@ -148,11 +148,11 @@ def test_percentiles_are_of_the_waits_between():
     one = rates_of(difference(old, new), 1)
     assert 2**10 <= one.wait_p50_ns < 2**11
     assert 2**10 <= one.wait_p99_ns <= 2**11
-    assert one.worst_wait_ns == 2**21  # not the worst ever: its bucket's upper end
+    assert one.worst_wait_ns == 2**21  # not the worst ever, so the upper end of its bucket
 
 
 def test_the_worst_wait_is_exact_where_it_is_the_worst_ever():
-    """A new worst wait is told as it was, and no percentile is above it."""
+    """A new worst wait is exact, and no percentile exceeds it."""
     old = make_snapshot(0, {"serial": 1, "worst_wait_ns": 600, "waits_of": {10: 1}})
     new = make_snapshot(S, {"serial": 1, "worst_wait_ns": 1100, "waits_of": {10: 1, 11: 1}})
 
@@ -161,21 +161,21 @@ def test_the_worst_wait_is_exact_where_it_is_the_worst_ever():
 
 
 def test_a_wait_in_progress_is_the_worst():
-    """Who has waited longer than anyone before is seen before the wait ends."""
+    """A wait that is longer than all before is the worst even before it ends."""
     new = make_snapshot(9 * S, {"serial": 1, "state": "waiting", "since_ns": S, "worst_wait_ns": 5})
 
     assert rates_of(difference(make_snapshot(0), new), 1).worst_wait_ns == 8 * S
 
 
 def test_who_waits_not_has_no_percentiles():
-    """Without waits there is nothing to tell."""
+    """A thread without waits has no percentiles."""
     one = rates_of(difference(make_snapshot(0), make_snapshot(S, {"serial": 1})), 1)
 
     assert (one.wait_p50_ns, one.wait_p99_ns, one.worst_wait_ns) == (None, None, 0)
 
 
 def test_snapshots_of_two_recordings_have_no_difference():
-    """Serials of another recording are other threads: there is an error, no wrong figure."""
+    """Serials of another recording are other threads, so the difference is an error."""
     with pytest.raises(ValueError, match="two recordings"):
         difference(make_snapshot(0), make_snapshot(S, start_ns=5))
 

@@ -1,4 +1,4 @@
-"""Which trace files belong together, and what is done to them."""
+"""The trace files that belong together, and what is done to them."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def traced(path, family, pid):
 
 
 def test_only_traces_of_the_same_launch_belong_together(tmp_path):
-    """A file of a like name that is of another launch is no child's, and is not removed with --force."""
+    """A file with a similar name of another launch is not a child's, and is not removed with --force."""
     mine = traced(tmp_path / "app.hwt", 1, 10)
     child = traced(tmp_path / "app.11.hwt", 1, 11)
     kept = traced(tmp_path / "app.before.hwt", 2, 12)
@@ -34,7 +34,7 @@ def test_only_traces_of_the_same_launch_belong_together(tmp_path):
 
 
 def test_what_is_read_of_a_header_is_there():
-    """The file's first bytes are read without numpy; what they are is said in traces.format."""
+    """The header's first bytes, which are read without numpy, agree with traces.format."""
     header = np.zeros(1, fmt.HEADER_DTYPE)
     header["magic"] = np.frombuffer(fmt.MAGIC, header["magic"].dtype)
     header["version"] = header["header_bytes"] = 0xFFFFFFFF

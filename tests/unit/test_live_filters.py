@@ -1,4 +1,4 @@
-"""Whether a process has a seccomp filter of its own: what the kernel says of it, of its container and of us."""
+"""Whether a process has a seccomp filter of its own, by the kernel's data of it, its container and ourselves."""
 
 import re
 
@@ -12,7 +12,7 @@ OURS, THEIRS = "pid:[4026531836]", "pid:[4026532187]"
 
 @pytest.fixture
 def proc(tmp_path):
-    """A folder as /proc, in which we ourselves live under no filter."""
+    """Return a folder that stands for /proc, in which we ourselves have no filter."""
     made(tmp_path, "self", 0, space=OURS)
     return tmp_path
 
@@ -23,7 +23,7 @@ def said(count, mode=None, numbers="77", *, counted=True):
 
 
 def made(proc, pid, count, mode=None, numbers=None, *, space=None, counted=True):
-    """Make what /proc has of a process with one thread."""
+    """Write the /proc entries of a process with one thread."""
     folder = proc / str(pid)
     text = said(count, mode, str(pid) if numbers is None else numbers, counted=counted)
     for place in (folder, folder / "task" / str(pid)):
@@ -36,14 +36,14 @@ def made(proc, pid, count, mode=None, numbers=None, *, space=None, counted=True)
 
 @pytest.mark.parametrize("counted", [True, False])
 def test_no_filter(proc, counted):
-    """A process without a filter has none of its own, whatever else is or is not to be seen."""
+    """A process without a filter has none of its own, whatever else can be seen."""
     made(proc, 77, 0, counted=counted)
 
     assert filters.own_filter(77, proc) == ""
 
 
 def test_a_kernel_without_seccomp(proc):
-    """Where the kernel says nothing of filters there are none."""
+    """A kernel that reports nothing of filters has none."""
     (proc / "77").mkdir()
     (proc / "77" / "status").write_text("Name:\tpython\nNSpid:\t77\n")
 
@@ -52,7 +52,7 @@ def test_a_kernel_without_seccomp(proc):
 
 @pytest.mark.parametrize(("first", "count", "own"), [(0, 1, True), (1, 1, False), (1, 2, True), (2, 1, False)])
 def test_beside_the_first_process_of_this_namespace(proc, first, count, own):
-    """What counts is what the process has beyond the first one, whose links need not be readable for that."""
+    """Only filters beyond those of the first process count, and that process's links need not be readable."""
     made(proc, 1, first)
     made(proc, 77, count)
 
@@ -63,12 +63,12 @@ def test_beside_the_first_process_of_this_namespace(proc, first, count, own):
 
 @pytest.mark.parametrize(("first", "count", "own"), [(1, 1, False), (1, 2, True)])
 def test_beside_the_first_process_of_its_own_namespace(proc, first, count, own):
-    """From outside a container its first process is found by the link of its namespace, and not another one's."""
+    """A container's first process is found from outside by the link of its own namespace."""
     made(proc, 1, 0, space=OURS)
     made(proc, 60, 3, numbers="60 1", space="pid:[4026532999]")
     made(proc, 70, first, numbers="70 1", space=THEIRS)
     made(proc, 77, count, numbers="77 8", space=THEIRS)
-    (proc / "80").mkdir()  # one that has just ended
+    (proc / "80").mkdir()  # a process that has just ended
     (proc / "version").write_text("Linux")
 
     assert bool(filters.own_filter(77, proc)) is own
@@ -77,7 +77,7 @@ def test_beside_the_first_process_of_its_own_namespace(proc, first, count, own):
 @pytest.mark.parametrize(("ours", "count", "own"), [(0, 1, True), (1, 1, False), (1, 2, True)])
 @pytest.mark.parametrize("why", ["hidden", "no link", "the first itself"])
 def test_beside_us(tmp_path, why, ours, count, own):
-    """Where there is no first process to be seen, or it is the very process, our own filters are those of the container."""
+    """Our own filters count as the container's if the first process is hidden, or is the very process."""
     made(tmp_path, "self", ours)
     numbers, space = {"hidden": ("77", None), "no link": ("77 8", None), "the first itself": ("77 1", THEIRS)}[why]
     made(tmp_path, 77, count, numbers=numbers, space=space)
@@ -87,7 +87,7 @@ def test_beside_us(tmp_path, why, ours, count, own):
 
 @pytest.mark.parametrize(("first", "own"), [(0, True), (1, False)])
 def test_before_linux_5_9(proc, first, own):
-    """Where filters are not counted, one is the process's own if the first process has none."""
+    """A filter is the process's own if filters are not counted and the first process has none."""
     made(proc, 1, first, counted=False)
     made(proc, 77, 1, counted=False)
 
@@ -104,7 +104,7 @@ def test_strict_mode(proc):
 
 @pytest.mark.parametrize(("mode", "own"), [(1, "strict mode"), (2, "a seccomp filter of its own (1 in all, 0 of")])
 def test_a_thread_of_it(proc, mode, own):
-    """A thread may have a filter that the main thread has not; one that ends meanwhile is passed over."""
+    """A thread may have a filter that the main thread does not have; a thread that ends meanwhile is skipped."""
     made(proc, 1, 0)
     made(proc, 77, 0)
     thread = proc / "77" / "task" / "78"
@@ -124,7 +124,7 @@ def test_a_thread_of_it(proc, mode, own):
     ],
 )
 def test_what_cannot_be_read_is_said(monkeypatch, error, message):
-    """A process that has ended, or may not be looked at, is refused with that."""
+    """A process that has ended, or may not be read, is refused with a message that says so."""
 
     def refuse(pid, proc=None):
         raise error
@@ -136,7 +136,7 @@ def test_what_cannot_be_read_is_said(monkeypatch, error, message):
 
 
 def test_the_refusal_has_the_hint(monkeypatch):
-    """Who is refused is told what to do."""
+    """A refusal has a hint that tells what to do."""
     monkeypatch.setattr(filters, "own_filter", lambda pid: "a filter")
 
     with pytest.raises(RecordingError, match="process 77 has a filter, which may end it") as caught:

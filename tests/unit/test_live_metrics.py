@@ -1,4 +1,4 @@
-"""Metrics by role: names, totals that never go back, and what Prometheus is given."""
+"""Metrics by role: names, totals that never decrease, and the text for Prometheus."""
 
 import warnings
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ from headway.live.roles import OTHER, Roles, cumulative, normalised
     ],
 )
 def test_roles_are_names_without_numbers(name, role):
-    """What numbers a thread is no part of its role."""
+    """Numbers in a thread's name are not part of its role."""
     assert normalised(name) == role
 
 
@@ -40,7 +40,7 @@ def totals(roles):
 
 
 def test_threads_of_one_role_add_up():
-    """A role has the sum of its threads; the hold in progress is no release yet."""
+    """A role has the sum of its threads, and a hold in progress does not count as a release."""
     roles = Roles(normalised, 20)
     add(
         roles,
@@ -55,7 +55,7 @@ def test_threads_of_one_role_add_up():
 
 
 def test_totals_stay_when_a_thread_goes():
-    """The totals of a thread that ended stay its role's, and the next in its slot adds to them."""
+    """A thread that ended leaves its totals to its role, and the next thread in its slot adds to them."""
     roles = Roles(normalised, 20)
     add(roles, make_snapshot(100, {"serial": 1, "name": "w-1", "hold_ns": 50, "holds": 3}))
     add(roles, make_snapshot(200, {"serial": 1, "name": "w-1", "hold_ns": 70, "holds": 5, "state": "exited"}))
@@ -66,7 +66,7 @@ def test_totals_stay_when_a_thread_goes():
 
 
 def test_totals_never_go_back():
-    """A torn reading, another name and another recording take nothing away, and nothing is counted twice."""
+    """A torn reading, a new name and another recording decrease nothing, and nothing is counted twice."""
     roles = Roles(normalised, 20)
     for hold, name, start in [(50, "a", 1), (40, "a", 1), (55, "a", 1), (60, "b", 1), (10, "a", 2)]:
         add(roles, make_snapshot(100, {"serial": 1, "name": name, "hold_ns": hold}, start_ns=start))
@@ -75,7 +75,7 @@ def test_totals_never_go_back():
 
 
 def test_there_are_only_so_many_roles():
-    """Threads with one role too many are `other`, which is one of the allowed."""
+    """Threads beyond the allowed number of roles are `other`, which is one of the allowed."""
     roles = Roles(lambda name: name, 3)
     add(roles, make_snapshot(100, *({"serial": n, "name": f"n{n}", "hold_ns": 1} for n in range(1, 8))))
 
@@ -83,7 +83,7 @@ def test_there_are_only_so_many_roles():
 
 
 def test_the_histograms_are_cumulative():
-    """Buckets have bounds in seconds, each with all below; sums leave out what is in progress."""
+    """Buckets have bounds in seconds and include all smaller ones; sums leave out what is in progress."""
     roles = Roles(normalised, 20)
     waiting = {"wait_ns": 900, "state": "waiting", "since_ns": 0, "waits_of": {10: 2, 11: 1, 35: 1}}
     add(roles, make_snapshot(1000, {"serial": 1, "name": "w", "holds_of": {34: 3}, **waiting}))
@@ -98,7 +98,7 @@ def test_the_histograms_are_cumulative():
 
 
 def test_gils_are_told_apart():
-    """A pool's threads in two interpreters, each with a GIL of its own, are two series."""
+    """The threads of one pool in two interpreters with own GILs are two series."""
     roles = Roles()
     threads = [{"serial": n, "name": "w", "gil": n % 2, "hold_ns": n} for n in range(1, 5)]
     add(roles, make_snapshot(100, *threads))
@@ -118,7 +118,7 @@ class Counted:
 
 
 def test_a_service_has_the_sum_of_its_processes_the_ended_ones_too():
-    """Totals of a service do not go back when one of its workers ends, whose ring is not read again."""
+    """A service's totals do not decrease when a worker ends, whose ring is not read again."""
     first = Counted({"serial": 1, "name": "w", "hold_ns": 7, "holds_of": {20: 1}}, laps=[2])
     second = Counted({"serial": 1, "name": "w", "hold_ns": 5}, laps=[1, 4])
     service = ServiceTotals()
@@ -132,7 +132,7 @@ def test_a_service_has_the_sum_of_its_processes_the_ended_ones_too():
 
 
 def test_a_service_has_so_many_series():
-    """Workers that come and go, each with threads of other names, are `other` from the hundredth on; nothing is lost."""
+    """Threads of other names are `other` from the hundredth series on, and nothing is lost."""
     service = ServiceTotals()
     for worker in range(30):
         ring = Counted(*({"serial": n, "name": f"w{worker}x{n}y", "hold_ns": 1} for n in range(1, 9)))
@@ -146,7 +146,7 @@ def test_a_service_has_so_many_series():
 
 
 def test_the_text_is_what_prometheus_reads():
-    """All samples come back from the text, of labels with quotes and line ends too, and each has its type."""
+    """All samples come back from the text, also with quotes and line ends in labels, and each has its type."""
     totals = Totals(stalls={('a "b"\n', "GIL"): (2, 0.5)}, laps=[0] * 22 + [3], laps_ns=9_000_000, processes=1)
     roles = Roles()
     add(roles, make_snapshot(100, {"serial": 1, "name": "w\\", "holds": 3, "forced": 1, "holds_of": {12: 3}}))
@@ -170,7 +170,7 @@ def test_the_text_is_what_prometheus_reads():
 
 
 def test_old_names_stay_for_one_release():
-    """They are given with a warning, unless they are not wanted."""
+    """Old names are given with a warning, unless they are switched off."""
     with pytest.warns(DeprecationWarning, match="python_gil_"):
         both = {one.name for one in metrics.GilCollector().describe()}
     with warnings.catch_warnings():
@@ -192,6 +192,6 @@ def test_old_names_stay_for_one_release():
 
 
 def test_no_role_at_all_is_an_error():
-    """There must be room for one role."""
+    """A limit of no roles is an error."""
     with pytest.raises(ValueError, match="max_roles is 0"):
         metrics.GilCollector(max_roles=0)

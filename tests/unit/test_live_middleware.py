@@ -1,4 +1,4 @@
-"""Middleware with a clock of ours instead of the GIL's: what is added up, and what passes through untouched."""
+"""Middleware with a fake clock instead of the GIL's: the sums, and what passes through unchanged."""
 
 import asyncio
 import logging
@@ -17,14 +17,14 @@ MS = 1_000_000
 
 @pytest.fixture
 def gil(monkeypatch):
-    """The thread's times, in milliseconds, for tests to move on."""
+    """Return the thread's times, in milliseconds, which tests advance."""
     times = SimpleNamespace(held=0, waited=0)
     monkeypatch.setattr(middleware, "gil_times", lambda: GilTimes(times.held * MS, times.waited * MS))
     return times
 
 
 def serve(application, **environ):
-    """Have a WSGI application serve one request; returns its headers and its body."""
+    """Serve one request with a WSGI application; return its headers and its body."""
     setup_testing_defaults(environ)
     started = []
     body = application(environ, lambda status, headers, *exc_info: started.append((status, headers, exc_info)))
@@ -32,7 +32,7 @@ def serve(application, **environ):
 
 
 def test_wsgi_tells_what_came_before_the_response(gil, caplog):
-    """The header covers the time until the response begins, the log the whole with the iteration."""
+    """The header covers the time until the response begins, and the log all of it, with the iteration."""
 
     def application(environ, start_response):
         gil.waited, gil.held = 3, 5
@@ -57,7 +57,7 @@ def test_wsgi_tells_what_came_before_the_response(gil, caplog):
 
 
 def test_wsgi_logs_only_over_the_threshold(gil, caplog):
-    """A request that waited less is not logged; a list keeps its length, and is closed."""
+    """A request that waited for less than the threshold is not logged, and a list keeps its length and is closed."""
 
     def application(environ, start_response):
         gil.waited = 9
@@ -73,7 +73,7 @@ def test_wsgi_logs_only_over_the_threshold(gil, caplog):
 
 
 def test_wsgi_leaves_a_body_alone_that_it_need_not_watch(gil):
-    """Without a log the application's own iterable is returned; so is one that the server sends by itself."""
+    """The application's own iterable is returned if there is no log, or if the server sends it by itself."""
     file = FileWrapper(None)
     body = [b"a"]
 
@@ -85,7 +85,7 @@ def test_wsgi_leaves_a_body_alone_that_it_need_not_watch(gil):
 
 
 def test_wsgi_passes_the_error_on(gil):
-    """start_response is given exc_info where the application gave it."""
+    """The application's exc_info reaches start_response."""
     error = (ValueError, ValueError("x"), None)
 
     def application(environ, start_response):
@@ -98,7 +98,7 @@ def test_wsgi_passes_the_error_on(gil):
 
 
 def test_what_cannot_be_measured_is_served(monkeypatch, caplog):
-    """Without a recorder requests are served as they would be, and the log says so once."""
+    """Requests are served without a recorder as they would be, and the log says so once."""
 
     def cannot():
         raise RecordingError("this process cannot be recorded: x")
@@ -120,7 +120,7 @@ def test_what_cannot_be_measured_is_served(monkeypatch, caplog):
 
 
 async def request(app, *, kind="http", path="/"):
-    """Have an ASGI application serve one request; returns what it sent."""
+    """Serve one request with an ASGI application; return what it sent."""
     sent = []
 
     async def send(message):
@@ -134,7 +134,7 @@ START = {"type": "http.response.start", "status": 200, "headers": [(b"x", b"y")]
 
 
 def test_asgi_counts_the_steps_of_its_own_task(gil):
-    """What others do while the task is suspended is not the request's, but in what the loop waited."""
+    """The work of others while the task is suspended counts only in the time that the loop waited."""
     suspended, gate = asyncio.Event(), asyncio.Event()
 
     async def app(scope, receive, send):
@@ -161,7 +161,7 @@ def test_asgi_counts_the_steps_of_its_own_task(gil):
 
 
 def test_asgi_logs_the_whole_request(gil, caplog):
-    """The log covers what comes after the response began, and a request that failed."""
+    """The log covers what follows the response's beginning, and a request that failed."""
 
     async def app(scope, receive, send):
         await send(START)
@@ -176,7 +176,7 @@ def test_asgi_logs_the_whole_request(gil, caplog):
 
 
 def test_asgi_passes_exceptions_in_and_out(gil):
-    """What is thrown into the task arrives in the application: cancellation and failed awaits."""
+    """Exceptions that are thrown into the task (cancellation, failed awaits) arrive in the application."""
     caught = []
     suspended = asyncio.Event()
 
@@ -207,7 +207,7 @@ def test_asgi_passes_exceptions_in_and_out(gil):
 
 
 def test_asgi_measures_http_only(gil):
-    """Lifespan and websockets get the server's own send."""
+    """Lifespan and websockets get the server's own `send`."""
     seen = []
 
     async def app(scope, receive, send):

@@ -1,4 +1,4 @@
-"""Finding and reading counters, on an image that this process maps."""
+"""Finding and reading counters, in an image that this process maps."""
 
 import mmap
 import os
@@ -16,7 +16,7 @@ from headway.traces import format as hwt
 
 @pytest.fixture
 def mapped():
-    """Return a function that maps an image of counters in a memfd and returns a path to it; its end unmaps them."""
+    """Return a function that maps an image of counters in a memfd and returns a path to it."""
     kept = []
 
     def make(*threads, **fields):
@@ -42,7 +42,7 @@ def change(path, **fields):
 
 
 def test_the_counters_of_a_process_are_read(mapped):
-    """A process that maps a memory of the recorder is watched by its id alone."""
+    """A process that maps a recorder's memory is watched by its id alone."""
     mapped({"serial": 1, "name": "MainThread", "holds": 5})
 
     with Watch(os.getpid()) as one:
@@ -58,7 +58,7 @@ def test_the_counters_of_a_process_are_read(mapped):
     "fields", [{"pid": 1}, {"end_ns": 7}, {"magic": np.void(b"no trace")}], ids=["a parent's", "ended", "no magic"]
 )
 def test_what_is_not_this_process_now_is_passed_over(mapped, fields):
-    """A file that was inherited by fork, whose recording ended, or that is none is not watched."""
+    """A file that was inherited by fork, whose recording ended, or that is no recording, is not watched."""
     mapped({"serial": 1}, **fields)
 
     with pytest.raises(RecordingError, match="is not recorded"):
@@ -85,7 +85,7 @@ def test_another_format_is_an_error(mapped):
     ids=str,
 )
 def test_counters_that_cannot_be_are_an_error(mapped, fields):
-    """What a header says is not believed: 1.3 TB were allocated, or an offset overflowed."""
+    """A header's values are checked, because they could demand 1.3 TB or make an offset overflow."""
     mapped({"serial": 1}, **{"thread_count": 2**32 - 1} | fields)
 
     with pytest.raises(RecordingError, match="make no sense") as found:
@@ -95,7 +95,7 @@ def test_counters_that_cannot_be_are_an_error(mapped, fields):
 
 
 def test_counters_without_a_descriptor_are_read(mapped):
-    """Where a collector writes the file the process keeps no descriptor: its memory is read as its own."""
+    """The counters are read from the process's memory if it has no descriptor, as when a collector writes the file."""
     memory = os.open(mapped({"serial": 1, "holds": 4}), os.O_RDWR)
     mapping = mmap.mmap(memory, 0)
     os.close(memory)
@@ -109,7 +109,7 @@ def test_counters_without_a_descriptor_are_read(mapped):
 
 
 def test_watchers_know_of_each_other(mapped):
-    """Who leaves learns whether others still count on the counting; a watch that is closed does not count."""
+    """A watcher that leaves learns whether others still need the counters; a closed watch does not count."""
     mapped({"serial": 1})
     with Watch(os.getpid()) as one, Watch(os.getpid()) as other:
         assert not one.join()
@@ -133,13 +133,13 @@ def test_a_memfd_is_found():
 
 
 def test_a_process_that_is_not_there_is_an_error():
-    """No process, no watch: the error says so."""
+    """A process that does not exist is an error that says so."""
     with pytest.raises(RecordingError, match="there is no process"):
         Watch(2**22 + 1)
 
 
 def test_the_end_of_a_recording_ends_the_watch(mapped):
-    """When the recording ends, so does the watch, with a word why."""
+    """The end of a recording ends the watch, with a reason."""
     path = mapped({"serial": 1})
     with Watch(os.getpid()) as one:
         one.snapshot()
@@ -158,7 +158,7 @@ def test_the_end_of_a_recording_ends_the_watch(mapped):
     ],
 )
 def test_a_process_is_there_until_it_exits(field, value, there):
-    """The fields are numbered as in proc(5); the program's name may hold anything."""
+    """The fields are numbered as in proc(5), and the program's name may contain anything."""
     before, _, after = Path("/proc/self/stat").read_text().rpartition(")")
     fields = after.split()
     fields[field - 3] = value
@@ -168,7 +168,7 @@ def test_a_process_is_there_until_it_exits(field, value, there):
 
 
 def test_exec_ends_the_watch(mapped, monkeypatch):
-    """Another program in the same process is another process to us."""
+    """Another program in the same process counts as another process."""
     mapped({"serial": 1})
     with Watch(os.getpid()) as one:
         started, code, stack = watch._incarnation(os.getpid())
@@ -181,7 +181,7 @@ def test_exec_ends_the_watch(mapped, monkeypatch):
 
 
 def test_a_file_cut_short_kills_nobody(mapped):
-    """Counters that are cut off while we read are those of no thread."""
+    """Counters that are cut off while they are read give no thread."""
     path = mapped({"serial": 1}, {"serial": 2})
     with Watch(os.getpid()) as one:
         with path.open("r+b") as file:
@@ -190,7 +190,7 @@ def test_a_file_cut_short_kills_nobody(mapped):
 
 
 def test_a_torn_slot_is_read_again(mapped, monkeypatch):
-    """A slot that changed between two readings is read until it stands."""
+    """A slot that changed between two readings is read again until it is stable."""
     mapped({"serial": 1, "holds": 5})
     with Watch(os.getpid()) as one:
         whole = one._read(1)
@@ -203,7 +203,7 @@ def test_a_torn_slot_is_read_again(mapped, monkeypatch):
 
 
 def test_a_slot_that_never_stands_is_the_last_seen(mapped, monkeypatch):
-    """Reading gives up after some times, and takes a live thread as it was last, an exited one not at all."""
+    """Reading gives up after some attempts, and uses the last state of a live thread and nothing of an exited one."""
     mapped({"serial": 1}, {"serial": 2})
     with Watch(os.getpid()) as one:
         slots = one._read(2)
@@ -223,7 +223,7 @@ def test_a_slot_that_never_stands_is_the_last_seen(mapped, monkeypatch):
 
 
 def test_a_history_is_as_long_as_its_window():
-    """The window reaches back at least so far, the interval is that of the last two snapshots."""
+    """The window spans at least `window_s`, and the interval is that of the last two snapshots."""
     history = History(window_s=2.0)
     assert history.interval() is history.window() is None
     for second in range(10):
@@ -234,7 +234,7 @@ def test_a_history_is_as_long_as_its_window():
 
 
 def test_a_history_begins_anew_with_another_recording():
-    """Nothing is told across two recordings."""
+    """A history does not span two recordings."""
     history = History()
     history.add(make_snapshot(1))
     history.add(make_snapshot(2, start_ns=77))
@@ -243,7 +243,7 @@ def test_a_history_begins_anew_with_another_recording():
 
 
 def test_a_monitor_goes_on_with_the_next_recording(mapped):
-    """Where a recording ended and the next began, the monitor changes over by itself."""
+    """The monitor switches by itself to the next recording when one has ended."""
     first = mapped({"serial": 1, "name": "first"})
     monitor = Monitor(os.getpid())
     assert monitor.sample() == []

@@ -1,4 +1,4 @@
-"""Cores for launches and for the runner."""
+"""The cores for launches and for the runner."""
 
 import pytest
 
@@ -16,14 +16,14 @@ from headway.host import machine
     ids=["two", "two with hyper-threads", "four", "four with hyper-threads"],
 )
 def test_the_runner_keeps_a_physical_core_where_there_are_enough(monkeypatch, siblings, launches, runner):
-    """From four physical cores on, one of them with all its hyper-threads is the runner's."""
+    """One of four or more physical cores, with all its hyper-threads, is the runner's."""
     monkeypatch.setattr(machine, "_siblings", siblings.__getitem__)
 
     assert machine.split_off_runner(tuple(siblings)) == (launches, runner)
 
 
 def test_split_uses_different_physical_cores(monkeypatch):
-    """The two cores of `split` are not hyper-threads of one, where that can be had."""
+    """The two cores of `split` are not hyper-threads of one core, if possible."""
     monkeypatch.setattr(machine, "_siblings", {0: "a", 1: "a", 2: "b", 3: "b"}.__getitem__)
 
     found = machine.this_machine((0, 1, 2, 3))
@@ -32,5 +32,5 @@ def test_split_uses_different_physical_cores(monkeypatch):
 
 
 def test_one_core_cannot_be_split():
-    """With one core there is no `split`."""
+    """A machine with one core has no `split`."""
     assert machine.this_machine((0,)).split == ()

@@ -1,4 +1,4 @@
-"""Two benchmarks that are asked to be compared take turns; what cannot take turns is not told."""
+"""Two benchmarks that are compared take turns; those that cannot take turns are not compared."""
 
 import asyncio
 import itertools
@@ -15,7 +15,7 @@ QUICK = Options(seconds=0.01)
 
 
 class Noted:
-    """Functions that note when they are called."""
+    """Functions that record their calls."""
 
     def __init__(self):
         self.seen = []
@@ -38,7 +38,7 @@ def bench(journal=None, **options):
 
 
 def test_two_calls_one_after_the_other_take_turns_when_they_are_compared():
-    """Their own rounds share no moment; the ones that decide do."""
+    """Two calls are measured apart at first, and in turns when they are compared."""
     noted, journal = Noted(), Journal(test="test", group="file")
     headway = bench(journal, rounds=6, calls=1)
     one, two = headway(noted.one), headway(noted.two)
@@ -46,7 +46,7 @@ def test_two_calls_one_after_the_other_take_turns_when_they_are_compared():
     decision = two.faster_than(one)
 
     assert apart == "1" * 7 + "2" * 7
-    # Each is called once before anything is timed, the one that ratios refer to first.
+    # Each is called once before anything is timed, and the one that ratios refer to comes first.
     assert "".join(noted.seen)[14:] == "12" + "122112211221"
     assert decision.evidence.interval is not None
     assert decision.evidence.what == "time of test (2) / test"
@@ -54,7 +54,7 @@ def test_two_calls_one_after_the_other_take_turns_when_they_are_compared():
 
 
 def test_they_take_turns_once():
-    """Whichever way and how often they are compared."""
+    """Two benchmarks take turns once, whichever way and how often they are compared."""
     noted = Noted()
     headway = bench(rounds=5, calls=1)
     one, two = headway(noted.one), headway(noted.two)
@@ -68,7 +68,7 @@ def test_they_take_turns_once():
 
 
 def test_each_is_measured_again_with_its_own_set_up():
-    """Not with that of the one that it is compared with."""
+    """Each benchmark is measured again with its own set-up, not with the other one's."""
     seen = []
     headway = bench(rounds=5)
     one = headway.options(setup=lambda: ((["one"],), {}))(seen.extend)
@@ -80,7 +80,7 @@ def test_each_is_measured_again_with_its_own_set_up():
 
 
 def test_alternatives_of_a_comparison_are_not_measured_again():
-    """They took turns."""
+    """Alternatives of a comparison are not measured again, because they took turns."""
     noted = Noted()
     found = bench(rounds=5, calls=1).compare({"a": noted.one, "b": noted.two})
     calls = len(noted.seen)
@@ -90,7 +90,7 @@ def test_alternatives_of_a_comparison_are_not_measured_again():
 
 
 def test_async_ones_take_turns_where_the_decision_is_awaited():
-    """Else it says that it cannot tell, and what to write."""
+    """Async benchmarks take turns if the decision is awaited; otherwise it is undecided and says what to write."""
 
     async def test():
         noted = Noted()
@@ -112,7 +112,7 @@ def test_async_ones_take_turns_where_the_decision_is_awaited():
 
 
 def test_async_ones_of_a_plain_test_take_turns_at_once():
-    """No loop runs that would have to wait."""
+    """Async benchmarks of a plain test take turns at once, because no running loop would have to wait."""
     noted = Noted()
     headway = bench(rounds=5, calls=1)
     one, two = headway(noted.later_one), headway(noted.later_two)
@@ -121,7 +121,7 @@ def test_async_ones_of_a_plain_test_take_turns_at_once():
 
 
 def test_loads_take_turns():
-    """Two clients at so many tasks each, too."""
+    """Two loads with a number of tasks each take turns, too."""
     headway = bench(rounds=5, calls=2)
     noted = Noted()
     one, two = headway.concurrent(noted.one, tasks=3), headway.concurrent(noted.two, tasks=3)
@@ -135,7 +135,7 @@ def test_loads_take_turns():
 
 
 def test_results_of_two_tests_cannot_be_compared():
-    """No interval of one sequence bounds the drift between two."""
+    """Results of two tests are not compared, because no interval of one sequence bounds the drift between two."""
     noted = Noted()
     one, two = (bench(rounds=5, calls=1)(noted.one) for _ in range(2))
 
@@ -146,7 +146,7 @@ def test_results_of_two_tests_cannot_be_compared():
 
 
 def test_a_plain_function_that_gives_an_awaitable_is_awaited():
-    """As methods of clients do, which are no coroutine functions."""
+    """A plain function that returns an awaitable, as clients' methods do, is awaited."""
 
     async def test():
         noted = Noted()
@@ -166,7 +166,7 @@ def test_a_plain_function_that_gives_an_awaitable_is_awaited():
 
 
 def test_an_async_generator_is_refused():
-    """Its figure would be of making it."""
+    """An async generator is refused, because the figure would be that of creating it."""
 
     async def count():
         yield 1
@@ -176,7 +176,7 @@ def test_an_async_generator_is_refused():
 
 
 def test_what_the_function_returned_is_kept():
-    """By the first call, which is a test's."""
+    """The value of the first call, which is the test's, is kept."""
     numbers = itertools.count()
 
     async def later():
@@ -188,7 +188,7 @@ def test_what_the_function_returned_is_kept():
 
 
 def test_the_collector_can_be_off_while_a_round_is_timed():
-    """And is on again after it."""
+    """The garbage collector is off while a round is timed, and on again after it."""
     import gc
 
     seen = set()
@@ -199,7 +199,7 @@ def test_the_collector_can_be_off_while_a_round_is_timed():
 
 
 def test_a_benchmark_goes_on_until_it_is_precise():
-    """Up to ten times as long."""
+    """A benchmark goes on until it is precise, up to ten times as long."""
     often = bench(seconds=0.05, precision=1e-9)(lambda: None)
     soon = bench(seconds=0.05, precision=100.0)(lambda: None)
     took_s = [sum(one.values_s) * one.calls for one in (often.launches[0], soon.launches[0])]

@@ -1,4 +1,4 @@
-"""Two processes that pass the turn to and fro; which paths of a tree are the other one's."""
+"""Two processes that pass the turn to each other, and the paths of a tree that become the other one's."""
 
 import sys
 import types
@@ -32,7 +32,10 @@ if name == "D":
 
 @pytest.fixture
 def taken(tmp_path, monkeypatch):
-    """Returns what runs children by name and number of rounds, and gives the order of their rounds and their exit codes."""
+    """Return a function that runs children and returns the order of their rounds and their exit codes.
+
+    It takes each child's name and number of rounds.
+    """
     monkeypatch.chdir(tmp_path)
 
     def run(*children):
@@ -56,18 +59,18 @@ def taken(tmp_path, monkeypatch):
 
 
 def test_two_processes_have_their_rounds_forth_and_back(taken):
-    """One at a time; what is left of one alone comes last."""
+    """Two processes take turns, one at a time, and the remaining rounds of one come last."""
     assert taken(("A", 4), ("B", 6)) == ("ABBAABBABB", [0, 0])
 
 
 def test_one_that_hangs_is_killed(taken, monkeypatch):
-    """And the other one goes on."""
+    """A child that hangs is killed, and the other one goes on."""
     monkeypatch.setattr(against, "LIMIT_S", 1.0)
     assert taken(("A", 3), ("D", 1)) == ("ADAA", [0, -9])
 
 
 def test_a_child_that_has_the_pipe_does_not_hold_up_the_end(taken, monkeypatch):
-    """A process that has ended has ended, whoever holds its descriptors."""
+    """A child that has ended counts as ended, even if another process holds its descriptors."""
     monkeypatch.setattr(against, "_LOOK_S", 0.05)
     monkeypatch.setattr(against, "LIMIT_S", 20.0)
     seen, codes = taken(("C", 1), ("A", 2))
@@ -76,7 +79,7 @@ def test_a_child_that_has_the_pipe_does_not_hold_up_the_end(taken, monkeypatch):
 
 
 def test_paths_of_this_tree_are_the_other_ones(tmp_path, monkeypatch):
-    """Also where an editable installation maps a name to a folder; not what is installed in an environment inside it."""
+    """Paths of this tree become the other's, also of editable installations, but not an environment's inside it."""
     here, there = tmp_path / "here", tmp_path / "there"
     tree = Worktree(here, there)
     monkeypatch.setattr(
@@ -91,7 +94,7 @@ def test_paths_of_this_tree_are_the_other_ones(tmp_path, monkeypatch):
 
 
 def test_a_test_comes_along_with_its_conftests(tmp_path):
-    """Whether or not the other tree has them; nothing else does."""
+    """A test and its conftests are copied, whether or not the other tree has them, and nothing else is."""
     here, there = tmp_path / "here", tmp_path / "there"
     for name in ("conftest.py", "bench/conftest.py", "bench/test_it.py", "bench/helper.py"):
         (here / name).parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +106,7 @@ def test_a_test_comes_along_with_its_conftests(tmp_path):
 
 
 def test_only_rounds_that_both_have_had_took_turns():
-    """What one of them went on with alone is left out."""
+    """Rounds that one process ran alone do not count."""
     sides = Sides()
     mine, other = (Measured(values_s=(1.0,) * rounds, calls=1) for rounds in (5, 7))
     against._keep(sides, Launched({"a": (mine,), "b": (mine,)}), Launched({"a": (other,)}, ["exit code 3"]), "turns")

@@ -1,4 +1,4 @@
-"""Stored sessions: what is stored, and what a ratio to them knows of drift."""
+"""Stored sessions: their contents, and the drift that a ratio to them includes."""
 
 import json
 import math
@@ -18,7 +18,7 @@ from headway.report.benchmarks import Shown, benchmark_tables, regressions, sess
 
 
 def session(level, mood=1.0, seed=1, rounds=50):
-    """Return what a session measured of a benchmark, on a machine that is so much slower than usual."""
+    """Return what a session measured of a benchmark, on a machine that is slower than usual by `mood`."""
     noise = random.Random(seed)
     beside = [mood * 0.01 * math.exp(noise.gauss(0, 0.01)) for _ in range(rounds)]
     values = [mood * level * math.exp(noise.gauss(0, 0.01)) for _ in range(rounds)]
@@ -30,7 +30,7 @@ def result(level, **changes):
 
 
 def stored(*sessions):
-    """Return sessions as they come back from their file."""
+    """Return sessions as they are read from their file."""
     entries = [{"f": [Entry(Result(name="it", model="serial", launches=(one,)), "f", "it")]} for one in sessions]
     values = {"sessions": [session_to_json(one, None) for one in entries]}
     return Stored.from_json("base", json.loads(json.dumps(values)))
@@ -42,7 +42,7 @@ def _no_repository(monkeypatch):
 
 
 def test_a_slower_machine_is_no_regression():
-    """What makes everything slower makes the reference slower."""
+    """A slower machine is no regression, because it makes the reference slower, too."""
     found = stored(session(0.001)).ratio("f", "it", result(0.001, mood=1.3, seed=2))
 
     assert found.low < 1 < found.high
@@ -50,7 +50,7 @@ def test_a_slower_machine_is_no_regression():
 
 
 def test_a_real_difference_is_one():
-    """Ten percent, beyond a limit of five."""
+    """A difference of ten percent is a regression beyond a limit of five."""
     earlier = stored(session(0.001))
     groups = {"f": [Entry(result(0.0011, mood=0.8, seed=2), "f", "it")]}
     told, compared = regressions(groups, earlier, 1.05)
@@ -58,13 +58,13 @@ def test_a_real_difference_is_one():
     assert compared == 1
     assert told[0].startswith("f: it takes 1.10 [")
     assert regressions(groups, earlier, 1.2) == ([], 1)
-    # Three percent more are above the limit, and not beyond doubt.
+    # Three percent more exceed the limit, but not beyond doubt.
     nearly = {"f": [Entry(result(0.00103, seed=2), "f", "it")]}
     assert regressions(nearly, earlier, 1.01) == ([], 1)
 
 
 def test_several_sessions_tell_how_they_drift():
-    """Where they differ by more than is usual, the interval is wider; where they agree, narrower."""
+    """Sessions that differ by more than usual widen the interval, and sessions that agree narrow it."""
     noise = random.Random(3)
     wild = [session(0.001 * math.exp(noise.gauss(0, 0.1)), seed=place) for place in range(8)]
     calm = [session(0.001, seed=place) for place in range(8)]
@@ -76,7 +76,7 @@ def test_several_sessions_tell_how_they_drift():
 
 
 def test_launches_tell_how_processes_differ():
-    """Those of all sessions together."""
+    """The launches of all sessions together show how processes differ."""
 
     def launched(deviation, seed):
         noise = random.Random(seed)
@@ -96,7 +96,7 @@ def test_launches_tell_how_processes_differ():
 
 
 def test_without_a_reference_there_is_no_ratio():
-    """As of a file that `--headway-json` wrote."""
+    """A session without a reference, as `--headway-json` writes it, gives no ratio."""
     bare = replace(session(0.001), reference_s=())
 
     assert stored(bare).ratio("f", "it", result(0.001)) is None
@@ -104,7 +104,7 @@ def test_without_a_reference_there_is_no_ratio():
 
 
 def test_what_is_stored_of_a_session_is_small():
-    """Whatever the number of calls; levels and ratios stay."""
+    """A stored session is small for any number of calls, and keeps its levels and ratios."""
     full = replace(session(0.001, rounds=1000), latencies_s=(0.001,) * 100_000, lags_s=(0.1,) * 1000)
     kept = Measured.from_json(json.loads(json.dumps(summary(full))))
 
@@ -117,25 +117,25 @@ def test_what_is_stored_of_a_session_is_small():
 
 @pytest.mark.parametrize("text", ["5", "five%", "-5%", "nan%", "inf%", ""])
 def test_a_limit_is_a_percentage(text):
-    """Anything else is refused before anything runs."""
+    """A limit that is no percentage is refused before anything runs."""
     with pytest.raises(UsageError, match="is no limit"):
         baseline.limit_of(text)
 
 
 def test_a_limit_in_percent_is_a_factor():
-    """Of what it took."""
+    """A limit in percent is a factor of the earlier time."""
     assert baseline.limit_of("5%") == 1.05
 
 
 def test_ratios_stand_only_beside_what_took_turns():
-    """Not in a table of benchmarks that have nothing to do with each other."""
+    """Ratios are shown only for benchmarks that took turns."""
     one, other = (Entry(result(level), "f", name) for level, name in ((0.001, "a"), (0.002, "b")))
     (table,) = benchmark_tables({"f": [one, other]})
     assert not [heading for heading in table.columns if heading.startswith("ratio")]
 
 
 def test_tables_are_as_they_are_wanted():
-    """Columns, order and unit."""
+    """Tables have the columns, the order and the unit that were asked for."""
     entries = [Entry(result(level), "f", name) for level, name in ((0.002, "b"), (0.001, "c"), (0.003, "a"))]
 
     def labels(how):
@@ -152,7 +152,7 @@ def test_tables_are_as_they_are_wanted():
 
 
 def test_a_figure_of_what_was_not_to_be_measured_is_below_and_above_everything():
-    """So that a session that measures nothing has nothing against a test."""
+    """A figure that was not to be measured passes every limit, so that such a session fails no test."""
     figure = Result(name="it", model="serial", why_not="`--headway-disable`", provisional=True).percentile_s(0.99)
 
     assert isinstance(figure, Figure)
@@ -164,7 +164,7 @@ def test_a_figure_of_what_was_not_to_be_measured_is_below_and_above_everything()
 
 
 def test_a_percentile_may_be_asserted():
-    """With its interval: of order statistics, of blocks, of launches."""
+    """A percentile can be asserted with an interval: of order statistics, of blocks, or of launches."""
     noise = random.Random(1)
     calls = [math.exp(noise.gauss(0, 0.3)) / 100 for _ in range(20_000)]
 
@@ -189,7 +189,7 @@ def test_a_percentile_may_be_asserted():
 
 
 def test_a_limit_in_seconds_allows_for_the_sessions_mood():
-    """Which no round of it shows."""
+    """A limit in seconds allows for a session's level, which none of its rounds shows."""
     one = result(0.001)
 
     assert one.takes_less_than(0.0012)
@@ -198,7 +198,7 @@ def test_a_limit_in_seconds_allows_for_the_sessions_mood():
 
 
 def test_what_looks_at_every_line_is_named():
-    """A trace function by its module, a tool of sys.monitoring by its name."""
+    """A trace function is named by its module, and a tool of sys.monitoring by its name."""
     before = sys.gettrace()
     sys.settrace(trace)
     try:

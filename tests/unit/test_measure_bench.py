@@ -1,4 +1,4 @@
-"""How functions are called: how often, with what around them, and what is refused."""
+"""The calls of functions: how often, with which set-up, and which calls are refused."""
 
 import asyncio
 import functools
@@ -27,7 +27,7 @@ def add(a, b=1):
 
 
 async def nothing():
-    """An async function that never waits."""
+    """Do nothing, without waiting."""
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ async def nothing():
     [((), {}), ((1, 2), {}), ((), {"a": 1, "class_": 2}), ((1,), {"b": 2}), ((), {"not a name": 1, "class": 2})],
 )
 def test_a_batch_calls_with_the_arguments_given(args, kwargs):
-    """Written out in the loop, or where they cannot be, unpacked."""
+    """The arguments are written out in the loop, or unpacked if they cannot be."""
     seen = []
     made = work.timer(lambda *args, **kwargs: seen.append((args, kwargs)), args, kwargs)
 
@@ -44,7 +44,7 @@ def test_a_batch_calls_with_the_arguments_given(args, kwargs):
 
 
 def test_a_batch_of_awaits_awaits_each():
-    """One after the other."""
+    """Each await of a batch is awaited, one after the other."""
     seen = []
 
     async def one(value):
@@ -56,9 +56,9 @@ def test_a_batch_of_awaits_awaits_each():
 
 
 def test_rounds_are_calibrated():
-    """Calls that take long are few; calls that take next to nothing are many."""
+    """Rounds of long calls have few calls, and rounds of short ones many."""
     long = bench(rounds=2)(time.sleep, 0.02).launches[0]
-    # A batch that was interrupted while it was timed makes them fewer.
+    # A batch that was interrupted while it was timed reduces their number.
     short = max((bench(rounds=2)(add, 1).launches[0] for _ in range(3)), key=lambda one: one.calls)
 
     assert long.calls == 1
@@ -67,7 +67,7 @@ def test_rounds_are_calibrated():
 
 
 def test_a_fixed_number_of_rounds_and_calls():
-    """Plus the first call, which is a test's."""
+    """A fixed number of rounds and calls comes in addition to the first call, which is the test's."""
     calls = []
     result = bench(rounds=4, calls=5)(calls.append, 1)
 
@@ -75,7 +75,7 @@ def test_a_fixed_number_of_rounds_and_calls():
 
 
 def test_set_up_and_tear_down_are_around_each_round():
-    """And what a set-up returns takes the place of the arguments."""
+    """Set-up and tear-down enclose each round, and the set-up's result replaces the arguments."""
     seen = []
 
     def prepare():
@@ -97,7 +97,7 @@ def test_set_up_and_tear_down_are_around_each_round():
 
 
 def test_async_set_up_is_awaited_in_the_functions_loop():
-    """Each round."""
+    """An async set-up is awaited in the function's loop in each round."""
     loops = []
 
     async def note():
@@ -109,7 +109,7 @@ def test_async_set_up_is_awaited_in_the_functions_loop():
 
 
 def test_the_tear_down_comes_also_after_an_error():
-    """The error goes through."""
+    """The tear-down runs after an error, too, and the error is raised."""
     seen = []
 
     def fail():
@@ -121,7 +121,7 @@ def test_the_tear_down_comes_also_after_an_error():
 
 
 def test_an_async_tear_down_is_awaited_after_an_error():
-    """In the function's loop; the switch interval is put back."""
+    """An async tear-down is awaited in the function's loop after an error, and the switch interval is restored."""
     seen, before = [], sys.getswitchinterval()
 
     async def fail():
@@ -147,14 +147,14 @@ def test_alternatives_of_the_same_test_have_groups_of_their_own():
 
 
 def test_the_set_ups_time_is_not_the_functions():
-    """Nor is the loop's start."""
+    """The time of the set-up, and of the loop's start, is not the function's."""
     result = bench(rounds=3, setup=lambda: time.sleep(0.01))(add, 1)
 
     assert max(result.launches[0].values_s) < 0.005
 
 
 def test_alternatives_take_turns():
-    """In each round every one of them, in an order that changes."""
+    """Every alternative runs in each round, in an order that changes."""
     seen = []
     found = bench(rounds=6, calls=1).compare({"a": lambda: seen.append("a"), "b": lambda: seen.append("b")})
 
@@ -165,7 +165,7 @@ def test_alternatives_take_turns():
 
 
 def test_plain_and_async_alternatives_are_compared_in_one_loop():
-    """As asyncio against its absence is."""
+    """Plain and async alternatives are compared in one loop."""
 
     async def test():
         return await bench(rounds=3).compare({"plain": add, "async": awaits}, 1)
@@ -178,7 +178,7 @@ def test_plain_and_async_alternatives_are_compared_in_one_loop():
 
 
 def test_each_call_of_a_load_is_timed():
-    """So many tasks with so many calls each."""
+    """Each call of each task is timed."""
     serial = bench(rounds=2).serial(add, 5, 1)
     threads = bench(rounds=2, calls=3).concurrent(add, 1, tasks=4)
 
@@ -188,7 +188,7 @@ def test_each_call_of_a_load_is_timed():
 
 
 def test_tasks_of_a_loop_overlap():
-    """Eight naps at once take as long as one; the loop's lag is looked at meanwhile."""
+    """Eight naps at once take as long as one, and the loop's lag is measured meanwhile."""
 
     async def nap():
         await asyncio.sleep(0.02)
@@ -201,18 +201,18 @@ def test_tasks_of_a_loop_overlap():
 
 
 def test_an_open_load_counts_from_when_a_call_should_begin():
-    """One worker that takes 10 ms, and a call every 5 ms: each waits longer than the one before."""
+    """One worker that takes 10 ms for a call every 5 ms makes each call wait longer than the one before."""
     result = bench().open(time.sleep, 0.01, rate=200, seconds=0.1, workers=1)
     latencies = result.launches[0].latencies_s
 
     assert len(latencies) == 20
-    # A call ends 10 ms at least after the one before, and should have begun 5 ms after it.
+    # A call ends at least 10 ms after the one before, and should have begun 5 ms after it.
     assert all(later - earlier > 0.0049 for earlier, later in itertools.pairwise(latencies))
     assert latencies[-1] > 0.08
 
 
 def test_an_async_open_load_begins_at_its_times():
-    """However long each takes: one of them ends only when another two have begun."""
+    """Calls begin at their times, however long each takes: one ends only after two more have begun."""
     begun = []
 
     async def nap():
@@ -231,7 +231,7 @@ def test_an_async_open_load_begins_at_its_times():
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop", "trio"])
 def test_a_plain_test_has_the_loop_that_it_names(loop):
-    """Each is one."""
+    """A plain test runs in the loop that it names."""
     seen = []
 
     async def look():
@@ -243,7 +243,7 @@ def test_a_plain_test_has_the_loop_that_it_names(loop):
 
 
 def test_the_switch_interval_is_put_back():
-    """It holds only while something is measured."""
+    """The switch interval holds only while something is measured."""
     before, seen = sys.getswitchinterval(), set()
     bench(switch_interval_s=0.001, rounds=1)(lambda: seen.add(sys.getswitchinterval()))
 
@@ -252,7 +252,7 @@ def test_the_switch_interval_is_put_back():
 
 
 def test_workers_scale_or_do_not():
-    """Sleeping threads overlap; the figures are in the journal."""
+    """Sleeping threads scale, and the figures are in the journal."""
     journal = Journal(test="test")
     result = Bench(journal, QUICK.changed({"rounds": 6, "calls": 1}))(time.sleep, 0.05)
 
@@ -262,7 +262,7 @@ def test_workers_scale_or_do_not():
 
 
 def test_nothing_is_measured_where_that_is_not_wanted():
-    """The function is called once, as a test would."""
+    """The function is called once, as the test would do, if nothing is to be measured."""
     calls = []
     result = Bench(Journal(test="test", why_not="`--headway-disable`"))(calls.append, 1)
 
@@ -298,14 +298,14 @@ def call_of_a_coroutine():
     ],
 )
 def test_what_makes_no_sense_is_refused(act, message):
-    """With a hint, before there is a figure."""
+    """Senseless calls are refused with a hint, before there is a figure."""
     with pytest.raises(UsageError, match=message) as error:
         act(bench())
     assert error.value.hint
 
 
 def test_what_nobody_awaits_is_an_error():
-    """At the end of the test, and where its figure is asked for."""
+    """A benchmark that is never awaited is an error, at the test's end and where its figure is used."""
     journal = Journal(test="test")
 
     async def test():

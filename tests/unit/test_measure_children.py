@@ -1,4 +1,4 @@
-"""The command of a launch: the session's own options, without what is the session's alone."""
+"""The command of a launch: the session's own options, without those that concern the session alone."""
 
 import sys
 
@@ -24,12 +24,12 @@ from headway.measure.measured import Measured
     ],
 )
 def test_a_launch_has_the_sessions_options_and_not_its_files(arguments, positional, kept):
-    """Where it writes, when it stops, and who shares its work is not a launch's."""
+    """A launch has no options for the session's files, for when it stops, or for sharing its work."""
     assert children._options(arguments, positional) == kept
 
 
 def test_a_launch_has_the_sessions_python_and_path(monkeypatch, tmp_path):
-    """With its flags; the folder it stands in is on the path only where it is on ours."""
+    """A launch has the session's Python flags, and the current folder on its path only if the session has it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", ["/elsewhere"])
     assert children._python()[0] == sys.executable
@@ -39,7 +39,7 @@ def test_a_launch_has_the_sessions_python_and_path(monkeypatch, tmp_path):
 
 
 def test_launches_that_ended_early_are_told():
-    """A benchmark that others measured is missed in them."""
+    """A benchmark that is missing from some launches is reported."""
     one = Measured(values_s=(1.0,), calls=1)
     launched = Launched({"first": (one, one, one), "second": (one, one)})
     launched.tell_the_missing(3)

@@ -1,4 +1,4 @@
-"""What may be asserted of a benchmark, and what an assertion that fails says."""
+"""The assertions about a benchmark, and the messages of those that fail."""
 
 import json
 import math
@@ -35,7 +35,7 @@ def test_one_launch_counts_by_rounds_and_several_by_their_medians():
 
 
 def test_what_is_faster_beyond_doubt_holds():
-    """And what is not does not, and says what it is."""
+    """A ratio that is faster beyond doubt holds; another one does not, and gives its figure."""
     slow, fast = launched("slow", 2.0), launched("fast", 1.0)
 
     assert fast.faster_than(slow, by=1.5)
@@ -47,7 +47,7 @@ def test_what_is_faster_beyond_doubt_holds():
 
 
 def test_what_is_undecided_says_how_many_launches_it_would_take():
-    """It is false: there is no evidence yet."""
+    """An undecided ratio is false, because there is no evidence yet, and says how many launches it needs."""
     one = result("one", [1.0], [1.2], [0.9], [1.1], [1.0])
     other = result("other", [1.1], [1.0], [1.2], [1.0], [1.1])
 
@@ -59,7 +59,7 @@ def test_what_is_undecided_says_how_many_launches_it_would_take():
 
 
 def test_within_one_launch_it_says_so():
-    """Rounds of one process are no launches."""
+    """Rounds of one process are not launches, and the message says so."""
     decision = result("one", (1.0, 2.0, 0.5)).faster_than(result("other", (1.1, 1.9, 0.6)))
 
     assert "of rounds within one launch" in repr(decision)
@@ -67,7 +67,7 @@ def test_within_one_launch_it_says_so():
 
 
 def test_what_was_not_measured_holds():
-    """As when a suite runs with `--headway-disable`: there is nothing against it."""
+    """An assertion on what was not measured holds, as with `--headway-disable`."""
     one = Result(name="one", model="serial", why_not="`--headway-disable`", provisional=True)
 
     assert one.faster_than(launched("other", 1.0))
@@ -79,7 +79,7 @@ def test_what_was_not_measured_holds():
 
 
 def test_what_no_launch_measured_does_not_hold():
-    """It was to be measured, and there is no evidence."""
+    """An assertion on what no launch measured, although it should have, does not hold."""
     one = Result(name="one", model="serial", why_not="no launch measured it")
 
     assert not one.faster_than(launched("other", 1.0))
@@ -87,7 +87,7 @@ def test_what_no_launch_measured_does_not_hold():
 
 
 def test_no_faster_and_less_than():
-    """The other way round, and a limit in seconds."""
+    """The opposite relation and a limit in seconds work."""
     slow, fast = launched("slow", 2.0), launched("fast", 1.0)
 
     assert slow.no_faster_than(fast)
@@ -97,7 +97,7 @@ def test_no_faster_and_less_than():
 
 
 def test_of_many_rounds_neighbours_are_put_together():
-    """A dozen medians, which one long round does not move."""
+    """Many rounds are combined into a dozen medians, which one long round does not change."""
     values = [1 + (place % 7) / 100 for place in range(1234)]
     values[600] = 1000.0
     one = result("one", values)
@@ -108,12 +108,12 @@ def test_of_many_rounds_neighbours_are_put_together():
 
 
 def test_a_launch_of_several_does_not_decide():
-    """What it says of itself is not all there is."""
+    """One launch of several does not decide, because there are others."""
     assert launched("slow", 2.0, provisional=True).faster_than(launched("fast", 1.0))
 
 
 def test_a_share_is_held_against_its_limit():
-    """Student's interval of the mean, over rounds or launches, within 0 and 1."""
+    """A share has Student's interval of the mean, over rounds or launches, within 0 and 1."""
     launch = Measured(values_s=STEADY, calls=1, held=(0.5,) * 5, waited=(0.1, 0.12, 0.11, 0.1, 0.09))
     one = Result(name="one", model="threads", launches=(launch,), traced=True)
 
@@ -128,14 +128,14 @@ def test_a_share_is_held_against_its_limit():
 
 
 def test_a_share_of_nought_is_below_every_limit():
-    """Where nobody ever waited."""
+    """A share of 0, where no thread ever waited, is below every limit."""
     launch = Measured(values_s=STEADY, calls=1, held=(1.0,) * 5, waited=(0.0,) * 5)
 
     assert Result(name="one", model="serial", launches=(launch,), traced=True).gil_wait_share < 0.01
 
 
 def test_what_was_not_asked_for_is_an_error():
-    """The hint says how to ask for it."""
+    """A figure that was not asked for is an error, whose hint says how to ask for it."""
     one = result("one", STEADY)
 
     with pytest.raises(UsageError, match="the GIL was not looked at") as error:
@@ -152,7 +152,7 @@ def test_what_was_not_asked_for_is_an_error():
 
 
 def test_percentiles_are_values_that_were_measured():
-    """The smallest that so many do not exceed."""
+    """A percentile is the smallest measured value that enough values do not exceed."""
     values = [float(value) for value in range(1, 101)]
 
     assert [percentile(values, share) for share in (0.5, 0.99, 1.0)] == [50, 99, 100]
@@ -165,7 +165,7 @@ def test_percentiles_are_values_that_were_measured():
 
 
 def test_a_comparison_is_a_mapping():
-    """By the names that were given."""
+    """A comparison maps the given names to results."""
     found = Comparison({"slow": launched("slow", 2.0), "fast": launched("fast", 1.0)})
 
     assert list(found) == ["slow", "fast"]
@@ -175,7 +175,7 @@ def test_a_comparison_is_a_mapping():
 
 
 def test_what_a_launch_measured_survives_its_file():
-    """All of it."""
+    """A launch's measurement comes back from its file unchanged."""
     one = Measured(
         values_s=STEADY, calls=3, latencies_s=(0.1,), lags_s=(0.2,), loop_s=1e-5, held=(0.5,), waited=(0.1,), note="x"
     )

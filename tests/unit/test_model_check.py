@@ -1,4 +1,4 @@
-"""The checker of models: what it makes of a verifier's report, and that it knows every mutation."""
+"""The checker of models: how it reads a verifier's report, and that it knows every mutation."""
 
 import re
 
@@ -16,7 +16,7 @@ ERROR = "pan:1: assertion violated mapped (at depth 84)\nState-vector 72 byte, d
 
 
 def test_a_report_is_read():
-    """States and depth are counted, and an error is named."""
+    """The report gives states and depth, and names an error."""
     assert model_check.read_report(REPORT, 1.0) == Outcome(175, 26, 1.0, "", "")
     assert model_check.read_report(ERROR, 2.0) == Outcome(401, 94, 2.0, "assertion violated mapped", "")
 
@@ -33,7 +33,7 @@ def test_a_report_is_read():
     ],
 )
 def test_what_is_no_verdict_counts_as_a_failure(report):
-    """Neither a model that must hold nor one that must fail passes with it."""
+    """A report without a verdict fails models that must hold and models that must fail."""
     outcome = model_check.read_report(report, 1.0)
     assert outcome.problem
     assert not model_check.verdict(Case("wake", (), "", holds=True), outcome)[0]
@@ -50,7 +50,7 @@ def test_a_verdict_must_be_the_expected_one():
 
 
 def test_every_mutation_and_model_is_checked():
-    """A mutation that a model has stands in the table of its model, or of one that includes the same file."""
+    """Every mutation is in the table of its model, or of a model that includes the same file."""
     checked = {flag for case in model_check.cases() if not case.holds for flag in case.flags}
     written = {name for path in MODELS.glob("*.pml") for name in re.findall(r"\bMUTATION_\w+", path.read_text())}
     assert written == {flag for flag in checked if flag.startswith("MUTATION_")}
@@ -62,7 +62,7 @@ def test_every_mutation_and_model_is_checked():
 
 @pytest.mark.parametrize(("held", "status"), [(True, 0), (False, 1)])
 def test_the_exit_status_says_whether_all_is_as_it_must_be(held, status, monkeypatch, capsys):
-    """One case that comes out otherwise is enough; each has its line."""
+    """One unexpected result sets the exit status, and each case has its line."""
 
     def check(case: Case, _: str) -> Outcome:
         return Outcome(1, 1, 0.1, "" if case.holds == (held or case.flags != ("TRACED",)) else "an error", "")
@@ -77,7 +77,7 @@ def test_the_exit_status_says_whether_all_is_as_it_must_be(held, status, monkeyp
 
 
 def test_without_spin_it_says_so(monkeypatch, capsys):
-    """It fails with a hint, or succeeds with a line where that was asked for."""
+    """Without spin, the command fails with a hint, or succeeds with a line if that was asked for."""
     monkeypatch.setattr(model_check, "find_spin", lambda: None)
     assert model_check.main([]) == 1
     assert model_check.main(["--skip-missing"]) == 0

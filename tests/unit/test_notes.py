@@ -1,4 +1,4 @@
-"""Notes in a trace: what was seen from outside comes back, and damage is passed over."""
+"""Notes in a trace: observations from outside come back, and damaged notes are skipped."""
 
 import ctypes
 import os
@@ -31,7 +31,7 @@ def evidence(samples=3, depth=5):
 
 @pytest.mark.parametrize("samples", [0, 3, 5000])
 def test_notes_come_back(tmp_path, samples):
-    """However many chunks they take; the events are as they were."""
+    """Notes come back, however many chunks they take, and the events are unchanged."""
     path = write(convoy(), tmp_path / "x.hwt")
     before = read(path)
     with open(path, "r+b") as file:
@@ -45,7 +45,7 @@ def test_notes_come_back(tmp_path, samples):
 
 
 def test_a_stack_that_fits_no_chunk_is_cut(tmp_path):
-    """At its outer end."""
+    """A stack that is too large for a chunk is cut at its outer end."""
     path = write(convoy(), tmp_path / "x.hwt")
     deep = tuple(Frame("/app/" + "x" * 500 + f"{n}.py", n, "f") for n in range(128))
     with open(path, "r+b") as file:
@@ -73,7 +73,7 @@ def test_a_stack_that_fits_no_chunk_is_cut(tmp_path):
     ],
 )
 def test_damage_is_passed_over(text):
-    """What makes no sense is counted, and the other notes stand."""
+    """A senseless note is counted as damage, and the other notes remain."""
     good = b'{"core_times": [[1, 2, 3, 4]]}'
 
     found, damaged = evidence_of([text, good])
@@ -83,7 +83,7 @@ def test_damage_is_passed_over(text):
 
 
 def test_the_watcher_s_numbers_are_the_format_s():
-    """What the watcher reads without numpy stands where the format has it."""
+    """The watcher, which reads without numpy, has the format's sizes and offsets."""
     slot, header = hwt.SLOT_DTYPE, hwt.HEADER_DTYPE
 
     assert slot.itemsize == slots.SLOT_BYTES == slots.SLOT.size
@@ -112,7 +112,7 @@ def test_the_watcher_s_numbers_are_the_format_s():
 
 
 def test_stacks_are_read_as_the_reader_does(tmp_path):
-    """Without numpy, one by one."""
+    """Stacks are read one by one without numpy, with the reader's result."""
     trace = convoy()
     path = write(trace, tmp_path / "x.hwt")
     file = os.open(path, os.O_RDONLY)
@@ -129,7 +129,7 @@ def test_stacks_are_read_as_the_reader_does(tmp_path):
 
 
 def test_the_layout_is_where_the_recorder_leaves_it(tmp_path):
-    """As the C compiler says: where frames are found, and what is told of laps."""
+    """The recorder's layout and the sizes of laps are where the C compiler puts them."""
     lines = [
         'printf("%zu\\n", HW__CONTROL_OFFSET + offsetof(struct hw__control, layout));',
         'printf("%zu\\n", sizeof(struct hw_stack_layout));',

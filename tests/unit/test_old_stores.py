@@ -19,7 +19,7 @@ SQL = Path(__file__).parents[1] / "data" / "run_of_96f3bc4.sql"
 
 @pytest.fixture
 def old(tmp_path):
-    """The path of a store as it was."""
+    """Return the path of a store of that version."""
     path = tmp_path / "old.sqlite"
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.executescript(SQL.read_text(encoding="utf-8"))
@@ -37,7 +37,7 @@ def text_of(rendered):
 
 
 def test_its_run_is_read_with_its_figures(old):
-    """Settings, cells and intervals as 96f3bc4 gave them; a fixed number of launches has 95 % intervals."""
+    """The settings, cells and intervals are those that 96f3bc4 gave; a fixed number of launches has 95 % intervals."""
     run = load_run(store=old)
 
     assert run.header.complete
@@ -51,7 +51,7 @@ def test_its_run_is_read_with_its_figures(old):
 
 
 def test_it_is_reported_exported_and_compared(old):
-    """In the terminal, as JSON and as a page; with itself it has no difference."""
+    """An old run is reported in the terminal, as JSON and as a page, and compared with itself it has no difference."""
     run, again = load_run(store=old), load_run("last", store=old)
 
     assert "a gather takes as long as the longest sleep" in text_of(render_run(run))

@@ -1,4 +1,4 @@
-"""The lab removes what carries its marker, and nothing else."""
+"""The lab removes folders with its marker, and nothing else."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ def pid_of_nobody() -> int:
 
 
 def test_an_own_folder_goes_with_what_is_in_it(tmp_path):
-    """A link in it is removed, and not followed."""
+    """A folder with the marker is removed with its contents; a link in it is removed and not followed."""
     folder, other = filled(tmp_path / "own"), filled(tmp_path / "other")
     mark(folder)
     (folder / "link").symlink_to(other)
@@ -40,7 +40,7 @@ def test_an_own_folder_goes_with_what_is_in_it(tmp_path):
 
 @pytest.mark.parametrize("how", ["unmarked", "linked to", "marked by a link", "marked by a folder"])
 def test_another_folder_stays(tmp_path, how):
-    """Whatever its name is; also where the marker, or the folder, is a link."""
+    """A folder without a marker stays, whatever its name, also if the marker or the folder is a link."""
     folder = path = filled(tmp_path / "folder")
     if how == "linked to":
         mark(folder)
@@ -58,7 +58,7 @@ def test_another_folder_stays(tmp_path, how):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to another user")
 def test_a_folder_of_another_user_stays(tmp_path):
-    """A marker is no proof where somebody else may write."""
+    """A marker does not count in a folder of another user, who may write it."""
     folder = filled(tmp_path / "folder")
     mark(folder)
     os.chown(folder, 65534, 65534)
@@ -68,7 +68,7 @@ def test_a_folder_of_another_user_stays(tmp_path):
 
 
 def test_a_removal_that_was_interrupted_can_be_done_again(tmp_path, monkeypatch):
-    """The marker goes last."""
+    """The marker is removed last, so that an interrupted removal can be repeated."""
     folder = filled(tmp_path / "folder")
     mark(folder)
     monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
@@ -79,7 +79,7 @@ def test_a_removal_that_was_interrupted_can_be_done_again(tmp_path, monkeypatch)
 
 
 def test_libraries_of_a_user_stay(tmp_path, monkeypatch):
-    """A project `my-project-1.2` in $HEADWAY_LIBRARIES has a name like one of an installation that was killed."""
+    """A project `my-project-1.2` in $HEADWAY_LIBRARIES stays, although its name is like that of a killed installation."""
     monkeypatch.setenv("HEADWAY_LIBRARIES", str(tmp_path))
     project = filled(tmp_path / f"my-project-1.{pid_of_nobody()}")
     killed = filled(tmp_path / f"3.13.0-redis-0123456789ab.{pid_of_nobody()}")
@@ -92,7 +92,7 @@ def test_libraries_of_a_user_stay(tmp_path, monkeypatch):
 
 
 def test_an_installation_replaces_no_folder_of_a_user(tmp_path, monkeypatch):
-    """Where the place of a library is taken by something else, its cells are left out and the reason is said."""
+    """The cells of a library are left out, with a reason, if something else is at its place."""
     interpreter = discover()[0][0]
     monkeypatch.setenv("HEADWAY_LIBRARIES", str(tmp_path))
     monkeypatch.setenv("HEADWAY_UV", "/bin/true")
@@ -105,7 +105,7 @@ def test_an_installation_replaces_no_folder_of_a_user(tmp_path, monkeypatch):
 
 
 def test_an_interpreter_replaces_no_folder_of_a_user(tmp_path):
-    """A folder named `3.14` in $HEADWAY_INTERPRETERS that we did not begin stays."""
+    """A folder `3.14` in $HEADWAY_INTERPRETERS that Headway did not begin stays."""
     target = next(one for one in site.TARGETS if one.name == "3.14")
     prefix = site.Site(tmp_path, tmp_path, 1, with_tests=False, talk=Talk(print))
     taken = filled(tmp_path / "3.14")

@@ -17,7 +17,7 @@ def plan(names=("cpu-bound",), interpreters=None, machine=None, **choices):
 
 
 def test_every_cell_is_launched_once_a_block():
-    """The order holds each cell exactly once per block."""
+    """The order has each cell exactly once in each block."""
     made = plan(("cpu-bound", "sleep"), [make_interpreter("3.8.1"), make_interpreter("3.13.0")], launches=3)
 
     order = made.order()
@@ -26,14 +26,14 @@ def test_every_cell_is_launched_once_a_block():
 
 
 def test_the_seed_alone_decides_the_order():
-    """The same seed gives the same order, another one another."""
+    """The same seed gives the same order, and another seed another order."""
     keys = [[(block, cell.key) for block, cell in plan(seed=seed).order()] for seed in (1, 1, 2)]
 
     assert keys[0] == keys[1] != keys[2]
 
 
 def test_compared_cells_stand_next_to_each_other():
-    """Within a block the cells of a group are neighbours, and their order changes from block to block."""
+    """The cells of a group are neighbours within a block, and their order changes from block to block."""
     made = plan(("cpu-bound", "sleep"), [make_interpreter("3.8.1"), make_interpreter("3.13.0")], launches=6)
 
     for _, block in itertools.groupby(made.order(), key=lambda item: (item[1].experiment, item[0])):
@@ -47,7 +47,7 @@ def test_compared_cells_stand_next_to_each_other():
 
 
 def test_experiments_come_one_after_another():
-    """All blocks of an experiment stand together, in the order that was asked for, and so each is done early."""
+    """All blocks of an experiment are consecutive, in the order that was asked for, so that each is done early."""
     made = plan(("sleep", "cpu-bound"), launches=3)
 
     assert [name for name, _ in itertools.groupby(cell.experiment for _, cell in made.order())] == [
@@ -58,7 +58,7 @@ def test_experiments_come_one_after_another():
 
 
 def test_the_telling_experiments_come_first():
-    """Whoever asks for all gets those first that tell most; none is lost by it, and each is there once."""
+    """Experiments with the most to tell come first, and each is there once."""
     names = [one.name for one in experiments()]
 
     assert names[:8] == ["convoy", "policies", "cpu-bound", "sha256", "countdown", "race", "sleep", "http-sleep"]
@@ -66,14 +66,14 @@ def test_the_telling_experiments_come_first():
 
 
 def test_interpreters_are_neighbours_where_they_are_compared():
-    """single-thread compares interpreters, so all of them are one group."""
+    """The interpreters of single-thread are one group, because it compares them."""
     made = plan(("single-thread",), [make_interpreter("3.8.1"), make_interpreter("3.13.0")])
 
     assert {cell.group for cell in made.cells} == {"single-thread|free|kernels"}
 
 
 def test_a_model_choice_keeps_the_baseline():
-    """`--model processes` means every start method, and the baseline comes along for the ratios."""
+    """`--model processes` means every start method, and includes the baseline for the ratios."""
     assert {cell.label for cell in plan(models=["processes"]).cells} == {
         "serial",
         "processes-spawn",
@@ -82,7 +82,7 @@ def test_a_model_choice_keeps_the_baseline():
 
 
 def test_a_model_choice_brings_no_baseline_where_nothing_else_fits():
-    """`--model interpreters` leaves out experiments that have no such variant, baseline and all."""
+    """`--model interpreters` leaves out experiments without such a variant, with their baseline."""
     fit = make_interpreter("3.13.0", models=("serial", "threads", "interpreters"))
     made = plan(("cpu-bound", "sleep", "race"), [fit], models=["interpreters"])
 
@@ -93,7 +93,7 @@ def test_a_model_choice_brings_no_baseline_where_nothing_else_fits():
 
 
 def test_a_placement_choice_leaves_other_experiments_out_silently():
-    """What was not asked for is not reported as impossible."""
+    """Cells that were not asked for are not reported as impossible."""
     fit = make_interpreter("3.14.0", models=("threads", "processes-spawn"), cross_interpreter_queue=True)
     made = plan(("sleep", "context-switch-one-way"), [fit], placement="same")
 
@@ -102,21 +102,21 @@ def test_a_placement_choice_leaves_other_experiments_out_silently():
 
 
 def test_what_an_interpreter_cannot_run_is_skipped_with_its_reason():
-    """Sub-interpreters before 3.12 are skipped, not failed."""
+    """Sub-interpreters before 3.12 are skipped with a reason, and do not fail."""
     skipped = plan().skipped
 
     assert [(one.label, one.reason) for one in skipped] == [("interpreters", "none before 3.12")]
 
 
 def test_split_needs_two_cores():
-    """On one core the split cells are skipped and the others run."""
+    """The split cells are skipped on one core, and the others run."""
     made = plan(("context-switch-one-way",), machine=make_machine(1))
 
     assert {cell.placement for cell in made.cells} == {"same"}
 
 
 def test_native_cells_run_once_or_say_why_not():
-    """C cells are planned once per run, not per interpreter; without a library they are skipped."""
+    """C cells are planned once per run, not per interpreter, and skipped without a library."""
     interpreters = [make_interpreter("3.8.1"), make_interpreter("3.13.0")]
     made = plan(("context-switch-one-way",), interpreters)
     without = plan(("context-switch-one-way",), interpreters, native_missing="no compiler")
@@ -158,7 +158,10 @@ def test_cell_keys_are_unique():
 
 
 def test_cells_that_take_turns_share_a_launch_but_for_those_without_a_gil():
-    """cpu-bound on 3.13 is one process a block, on 3.13t one for each variant; a cell still has one launch a block."""
+    """cpu-bound on 3.13 is one process a block, and on 3.13t one for each variant.
+
+    A cell still has one launch a block.
+    """
     made = plan(
         ("cpu-bound",), [make_interpreter("3.13.0"), make_interpreter("3.13.5", free_threaded=True)], launches=2
     )
@@ -172,6 +175,6 @@ def test_cells_that_take_turns_share_a_launch_but_for_those_without_a_gil():
 
 
 def test_what_needs_a_server_or_files_takes_no_turns():
-    """Its launch needs things beside it that are its own."""
+    """A cell with a server or files takes no turns, because its launch needs these for itself."""
     for one in plan(("http-sleep", "file-io", "convoy", "redis-set")).cells:
         assert not one.turns

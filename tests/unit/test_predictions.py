@@ -57,7 +57,7 @@ def launch(**samples):
 
 # ---------------------------------------------------------------- the store
 def test_a_prediction_comes_back_as_it_was_written_with_its_time(store):
-    """Figures, version, calibration and what it rests on."""
+    """A prediction comes back with its figures, its version, its calibration and what it rests on."""
     run_id = begun(store)
     store.add_prediction(run_id, made(NONE))
     store.add_launch(run_id, NONE.key, 0, launch(requests_per_s=210.0))
@@ -73,7 +73,7 @@ def test_a_prediction_comes_back_as_it_was_written_with_its_time(store):
 
 
 def test_a_cell_that_was_measured_first_is_refused(store):
-    """Also where that launch failed: somebody may have looked at it."""
+    """A prediction after a launch is refused, even if that launch failed, because its result may have been seen."""
     run_id = begun(store)
     store.add_launch(run_id, NONE.key, 0, Launch(reason="it does"))
 
@@ -83,7 +83,7 @@ def test_a_cell_that_was_measured_first_is_refused(store):
 
 
 def test_nothing_is_predicted_twice_and_nothing_that_is_not_there(store):
-    """The first prediction stays."""
+    """A second prediction, or one of an unknown cell, is refused, and the first one stays."""
     run_id = begun(store, CELLS[:3])
     store.add_prediction(run_id, made(NONE))
 
@@ -95,7 +95,7 @@ def test_nothing_is_predicted_twice_and_nothing_that_is_not_there(store):
 
 
 def test_a_prediction_that_is_younger_than_a_launch_does_not_count(store):
-    """Whoever put it there."""
+    """A prediction that is younger than a launch does not count, whoever wrote it."""
     run_id = begun(store)
     store.add_prediction(run_id, made(NONE))
     store.add_launch(run_id, NONE.key, 0, launch(requests_per_s=210.0))
@@ -106,7 +106,7 @@ def test_a_prediction_that_is_younger_than_a_launch_does_not_count(store):
 
 
 def test_a_store_without_predictions_is_read_and_written(store):
-    """One of an older version has no table of them: for reading it stays as it is."""
+    """A store of an older version has no table of predictions, and reading leaves it so."""
     run_id = begun(store)
     with contextlib.closing(sqlite3.connect(store.path)) as db, db:
         db.execute("DROP TABLE predictions")
@@ -120,7 +120,7 @@ def test_a_store_without_predictions_is_read_and_written(store):
 
 @pytest.mark.parametrize("figure", ['{"median": 1, "low": 2, "high": 3}', '{"median": 1, "low": 0}', "3"])
 def test_values_that_are_no_prediction_are_no_store_of_ours(store, figure):
-    """A range is around its median."""
+    """A stored range that is not around its median is an error."""
     run_id = begun(store)
     store.add_prediction(run_id, made(NONE))
     with contextlib.closing(sqlite3.connect(store.path)) as db, db:
@@ -133,7 +133,7 @@ def test_values_that_are_no_prediction_are_no_store_of_ours(store, figure):
 
 # ---------------------------------------------------------------- a run
 class Course:
-    """A launcher and a predictor that note the order in which they are asked."""
+    """A launcher and a predictor that record the order of their calls."""
 
     def __init__(self, limit=100, level=210.0):
         self.said, self.limit, self.level = [], limit, level
@@ -157,7 +157,7 @@ def carry_out(store, run_id, course):
 
 
 def test_anchors_are_launched_first_then_the_rest_is_predicted_then_launched(store):
-    """Each once: the launches of anchors are those of the plan."""
+    """The anchors are launched first, as planned; then the other cells are predicted, and then launched."""
     run_id, course = begun(store), Course()
     carry_out(store, run_id, course)
 
@@ -171,7 +171,7 @@ def test_anchors_are_launched_first_then_the_rest_is_predicted_then_launched(sto
 
 @pytest.mark.parametrize("limit", [0, 3, 6, 7, 8, 10])
 def test_a_run_that_is_cut_short_goes_on_with_what_was_predicted(store, limit):
-    """Cut anywhere: no cell is predicted twice, or after a launch, and none is left out."""
+    """A run that is cut anywhere predicts no cell twice or after a launch, and leaves none out."""
     run_id, first, second = begun(store), Course(limit), Course()
     with pytest.raises(KeyboardInterrupt):
         carry_out(store, run_id, first)
@@ -185,7 +185,7 @@ def test_a_run_that_is_cut_short_goes_on_with_what_was_predicted(store, limit):
 
 
 def test_cells_that_were_launched_before_they_could_be_predicted_stay_without(store):
-    """As where the simulator could not be had when the run began."""
+    """Cells that were launched before they could be predicted, as without a simulator, stay without a prediction."""
     run_id = begun(store)
     for cell in (ALONE, COUNTING, NONE):
         store.add_launch(run_id, cell.key, 0, launch(requests_per_s=210.0))
@@ -195,7 +195,7 @@ def test_cells_that_were_launched_before_they_could_be_predicted_stay_without(st
 
 
 def test_anchors_come_along_whatever_placement_is_asked_for():
-    """They are at home on one core."""
+    """The anchors keep their place on one core, whatever placement is asked for."""
     plan = make_plan([EXPERIMENT], [GIL], make_machine(), size="quick", seed=1, placement="free")
 
     assert {cell.placement for cell in plan.cells if cell.label not in EXPERIMENT.anchors} == {"free"}
@@ -204,7 +204,7 @@ def test_anchors_come_along_whatever_placement_is_asked_for():
 
 # ---------------------------------------------------------------- claims
 def judged(store, levels, predicted, launches=3, **facts):
-    """A run whose cells gave these levels of requests/s, by series, in each launch."""
+    """Return a run whose cells gave these levels of requests/s, by series, in each launch."""
     run_id = begun(store)
     for cell in (NONE, FAIR):
         if cell.series in predicted:
@@ -231,7 +231,7 @@ ORDER = Order(metric="requests_per_s", share=0.95)
     ],
 )
 def test_the_median_error_is_held_against_its_bound(store, predicted, outcome, factor):
-    """Twice as much and half as much are both a factor of 2; a cell without a prediction is not in it."""
+    """Twice as much and half as much are both errors of a factor of 2, and a cell without a prediction does not count."""
     run = judged(store, {"no policy": 200.0, "fair": 10_000.0}, predicted)
 
     (evidence,) = errors(run, EXPERIMENT, ERRORS, GIL.id)
@@ -245,14 +245,14 @@ def test_the_median_error_is_held_against_its_bound(store, predicted, outcome, f
 
 
 def test_one_launch_decides_nothing(store):
-    """It has no interval."""
+    """One launch has no interval, so it decides nothing."""
     run = judged(store, {"no policy": 200.0, "fair": 10_000.0}, {"no policy": 200.0, "fair": 10_000.0}, launches=1)
 
     assert [one.outcome for one in errors(run, EXPERIMENT, ERRORS, GIL.id)] == ["inconclusive"]
 
 
 def test_launches_with_too_few_requests_tell_nothing(store):
-    """Of a 99th percentile."""
+    """Launches with too few requests give no 99th percentile."""
     run = judged(store, {"no policy": 200.0, "fair": 9e3}, {"no policy": 200.0, "fair": 9e3}, requests=100)
     result = run.results[NONE.key]
 
@@ -270,7 +270,7 @@ def test_launches_with_too_few_requests_tell_nothing(store):
     ],
 )
 def test_the_order_is_held_against_the_pairs_that_differ(store, levels, predicted, outcome, wrong):
-    """A pair that measurement does not tell apart decides nothing."""
+    """A pair that the measurement does not tell apart decides nothing."""
     run = judged(store, levels, predicted)
 
     (evidence,) = orders(run, EXPERIMENT, ORDER, GIL.id)
@@ -279,7 +279,7 @@ def test_the_order_is_held_against_the_pairs_that_differ(store, levels, predicte
 
 
 def test_every_claim_is_judged_and_every_sentence_can_be_read(store):
-    """Claims without cells say so."""
+    """Every claim is judged, and a claim without cells says so."""
     run = judged(store, {"no policy": 200.0, "fair": 9e3}, {"no policy": 190.0, "fair": 9e3})
 
     outcomes = {one.claim.id: one.outcome for one in judge(run)}
@@ -291,7 +291,7 @@ def test_every_claim_is_judged_and_every_sentence_can_be_read(store):
 
 
 def test_reports_have_predicted_beside_measured(store):
-    """As a table, and as JSON with what each is off by."""
+    """Reports have the predicted beside the measured figure, as a table, and as JSON with the error."""
     run = judged(store, {"no policy": 200.0, "fair": 9e3}, {"no policy": 100.0})
 
     (table,) = predicted_tables(run, EXPERIMENT, list(run.results.values()))
@@ -308,7 +308,7 @@ def test_reports_have_predicted_beside_measured(store):
 # ---------------------------------------------------------------- the predictor
 @pytest.fixture
 def preset(monkeypatch):
-    """Costs that are the same everywhere, in no time."""
+    """Replace the measuring of costs by the preset's."""
     monkeypatch.setattr(calibration, "measure", lambda *_, **__: calibration.PRESET)
 
 
@@ -318,7 +318,10 @@ def predictor(say=lambda _: None):
 
 @pytest.mark.usefixtures("preset")
 def test_cells_are_predicted_from_the_anchors():
-    """At 5 ms about 190 requests/s beside one thread, and under fair a multiple; work in units of the thread alone."""
+    """The predicted rate is about 190 requests/s beside one thread at 5 ms, and a multiple of that under fair.
+
+    The predicted work is in units of that of the thread alone.
+    """
     anchors = [(ALONE, [launch(requests_per_s=40_000.0)]), (COUNTING, [launch(work_per_s=50_000.0)])]
 
     none, fair = predictor()([NONE, FAIR], anchors)
@@ -326,7 +329,7 @@ def test_cells_are_predicted_from_the_anchors():
     assert none.figures["requests_per_s"].median == pytest.approx(190, rel=0.1)
     assert fair.figures["requests_per_s"].median > 10 * none.figures["requests_per_s"].median
     assert 0.9 * 50_000 < none.figures["work_per_s"].median < 50_000
-    assert "latency_p99_s" not in none.figures  # of a hundred requests
+    assert "latency_p99_s" not in none.figures  # too few requests: a hundred
     assert none.calibration["taken_at"] == calibration.PRESET.taken_at
     assert none.rests_on["anchor_requests_per_s"] == pytest.approx(40_000)
     parse(none.rests_on["scenario"], name="again")
@@ -334,7 +337,7 @@ def test_cells_are_predicted_from_the_anchors():
 
 @pytest.mark.usefixtures("preset")
 def test_without_the_server_alone_nothing_is_predicted():
-    """It says so, by cell."""
+    """Without a measurement of the server alone, no cell is predicted, and each one says so."""
     said = []
 
     assert predictor(said.append)([NONE], [(ALONE, [Launch(reason="it does")])]) == []
@@ -343,7 +346,7 @@ def test_without_the_server_alone_nothing_is_predicted():
 
 @pytest.mark.usefixtures("preset")
 def test_a_policy_that_is_not_there_cannot_be_predicted():
-    """As any other scenario that makes no sense."""
+    """A policy that does not exist is an error, as in any other scenario."""
     cell = make_cell(NAME, "x", GIL.id, "split", params={"cpu": 1, "duration_s": 0.1, "policy": "none such"})
 
     with pytest.raises(HeadwayError):
@@ -351,7 +354,7 @@ def test_a_policy_that_is_not_there_cannot_be_predicted():
 
 
 def test_the_scenario_is_the_workload():
-    """Threads, interval, policy and placement."""
+    """The scenario has the workload's threads, interval, policy and placement."""
     text = scenario_text(
         cpu=4, python_ns=1000, placement="split", cores=2, interval_s=0.0005, policy="fair", duration_s=2.0
     )

@@ -1,4 +1,4 @@
-"""Adding a Chromium: from an archive made for the test, with stubs in it and the machine's own apt. No network."""
+"""Adding a Chromium from an archive made for the test, with stubs in it, by the machine's own apt and without network."""
 
 import subprocess
 from pathlib import Path
@@ -17,7 +17,7 @@ from made_archive import (
 from provision import apt_program, chromium
 from provision.find_chromium import PROGRAMS, find_chromium
 
-# Needs its library and its resources beside it; "renders" only in an empty environment.
+# The program needs its library and its resources beside it, and "renders" only in an empty environment.
 PROGRAM = f"""\
 #!/bin/sh
 {NEEDS_LIBRARY}
@@ -29,7 +29,7 @@ echo "fonts: $FONTCONFIG_PATH"
 
 @pytest.fixture(autouse=True)
 def machine(tmp_path, monkeypatch):
-    """A machine of the release `moon` with fonts and without a Chromium."""
+    """Make this a machine of the release `moon` with fonts and without a Chromium."""
     monkeypatch.delenv("HEADWAY_CHROMIUM", raising=False)
     monkeypatch.setenv("HEADWAY_LEAK", "yes")
     set_up_machine(tmp_path, monkeypatch, PROGRAMS)
@@ -40,7 +40,7 @@ def machine(tmp_path, monkeypatch):
 
 @pytest.fixture
 def make_archive(tmp_path, monkeypatch):
-    """Return a function that makes an archive of a Chromium, what it needs, and fonts."""
+    """Return a function that makes an archive of a Chromium, its dependencies, and fonts."""
 
     def make(package: str = "chromium-headless-shell", program: str = PROGRAM) -> None:
         roots = tmp_path / "archive/roots"
@@ -66,7 +66,7 @@ def make_archive(tmp_path, monkeypatch):
 
 
 def run_tool(tmp_path: Path, *arguments: str) -> Path:
-    """Run the tool and return where it is to put the program."""
+    """Run the tool, and return the path at which it must put the program."""
     assert chromium.main(list(arguments), etc_apt=tmp_path / "apt") == 0
     return tmp_path / "cache/headway/chromium/bin/chromium"
 
@@ -75,7 +75,7 @@ def run_tool(tmp_path: Path, *arguments: str) -> Path:
 @needs_apt
 @pytest.mark.parametrize("package", ["chromium-headless-shell", "chromium"])
 def test_it_is_made_with_what_the_machine_lacks(tmp_path, make_archive, capsys, package):
-    """It is found, among its resources, of whichever package the release has; a second run does nothing."""
+    """The program is found beside its resources, from either package, and a second run does nothing."""
     make_archive(package)
 
     program = run_tool(tmp_path)
@@ -94,7 +94,7 @@ def test_it_is_made_with_what_the_machine_lacks(tmp_path, make_archive, capsys, 
 @pytest.mark.slow
 @needs_apt
 def test_a_machine_without_fonts_gets_some(tmp_path, make_archive, monkeypatch, capsys):
-    """The wrapper names a configuration of its own, with the rules for families and the folder of the fonts."""
+    """The wrapper names its own configuration, which has the rules for families and the folder of the fonts."""
     make_archive()
     monkeypatch.setattr(chromium, "FONTS", (tmp_path / "none",))
 
@@ -121,7 +121,7 @@ def test_a_machine_without_fonts_gets_some(tmp_path, make_archive, monkeypatch, 
     ],
 )
 def test_one_that_does_not_render_never_appears(tmp_path, make_archive, capsys, program, reason):
-    """Nothing is left where the tests look, and the one line says why."""
+    """A program that does not render is not installed, and one line says why."""
     make_archive(program=program)
 
     run_tool(tmp_path)
@@ -136,7 +136,7 @@ def test_one_that_does_not_render_never_appears(tmp_path, make_archive, capsys, 
 @pytest.mark.slow
 @needs_apt
 def test_a_release_without_either_package_says_so(tmp_path, make_archive, capsys):
-    """The reason is apt's, and names the package that is wanted most."""
+    """The reason is apt's message, and names the package that is wanted most."""
     make_archive("netscape")
 
     run_tool(tmp_path)
@@ -145,7 +145,7 @@ def test_a_release_without_either_package_says_so(tmp_path, make_archive, capsys
 
 
 def test_the_user_can_forbid_it(tmp_path, monkeypatch, capsys):
-    """HEADWAY_PROVISION=no says so in a line and makes nothing."""
+    """HEADWAY_PROVISION=no gives one line, and nothing is made."""
     monkeypatch.setenv("HEADWAY_PROVISION", "no")
 
     run_tool(tmp_path, "--force")
@@ -155,7 +155,7 @@ def test_the_user_can_forbid_it(tmp_path, monkeypatch, capsys):
 
 
 def test_one_that_is_found_is_enough(tmp_path, monkeypatch, capsys):
-    """With one named by the variable, nothing is made, looked up or said."""
+    """A Chromium that the variable names is enough: nothing is made, looked up or said."""
     write_executable(tmp_path / "mine", "#!/bin/sh\n")
     monkeypatch.setenv("HEADWAY_CHROMIUM", str(tmp_path / "mine"))
 
@@ -173,7 +173,7 @@ def test_one_that_is_found_is_enough(tmp_path, monkeypatch, capsys):
     ],
 )
 def test_one_on_path_is_taken_where_it_answers(tmp_path, monkeypatch, program, is_taken):
-    """One that only says where to get a Chromium is passed over, for ours."""
+    """A program that only says where to get a Chromium is skipped in favour of ours."""
     theirs, ours = tmp_path / "chromium-browser", tmp_path / "cache/headway/chromium/bin/chromium"
     write_executable(theirs, f"#!/bin/sh\n{program}\n")
     write_executable(ours, "")
@@ -183,7 +183,7 @@ def test_one_on_path_is_taken_where_it_answers(tmp_path, monkeypatch, program, i
 
 
 def test_libraries_that_are_opened_by_name_come_with_their_opener(tmp_path, monkeypatch):
-    """With libnss3 come its modules, and what ldd then says that those lack."""
+    """Libraries that libnss3 opens by name come with it, and with the libraries that ldd says they lack."""
     for name in ("libnss3.so", "libsoftokn3.so", "libsqlite3.so.0"):
         write_executable(tmp_path / "root/usr/lib" / name, "")
     (tmp_path / "home").mkdir()

@@ -1,4 +1,4 @@
-"""Adding redis-benchmark: from an archive made for the test, in a folder, with the machine's own apt. No network."""
+"""Adding redis-benchmark from an archive made for the test, by the machine's own apt and without network."""
 
 import shutil
 import subprocess
@@ -29,7 +29,7 @@ echo "redis-benchmark 7.0 $*"
 
 @pytest.fixture(autouse=True)
 def machine(tmp_path, monkeypatch):
-    """A machine of the release `moon` without redis-benchmark, whose apt configuration is in tmp_path/apt."""
+    """Make this a machine of the release `moon` without redis-benchmark, whose apt configuration is in tmp_path/apt."""
     monkeypatch.delenv("HEADWAY_REDIS_BENCHMARK", raising=False)
     set_up_machine(tmp_path, monkeypatch, ["redis-benchmark", "valkey-benchmark"])
 
@@ -49,7 +49,7 @@ def make_archive(tmp_path, monkeypatch):
 
 
 def run_tool(tmp_path: Path, *arguments: str) -> Path:
-    """Run the tool and return where it is to put the program."""
+    """Run the tool, and return the path at which it must put the program."""
     assert redis_tools.main(list(arguments), etc_apt=tmp_path / "apt") == 0
     return tmp_path / "cache/headway/redis-tools/bin/redis-benchmark"
 
@@ -57,7 +57,7 @@ def run_tool(tmp_path: Path, *arguments: str) -> Path:
 @pytest.mark.slow
 @needs_apt
 def test_it_is_made_with_the_library_that_the_machine_lacks(tmp_path, make_archive, capsys):
-    """The lab finds a program that runs in an empty environment, also through a link; one line says so."""
+    """The lab finds a program that runs in an empty environment, also through a link, and one line says so."""
     make_archive()
 
     program = run_tool(tmp_path)
@@ -74,9 +74,9 @@ def test_it_is_made_with_the_library_that_the_machine_lacks(tmp_path, make_archi
 @pytest.mark.slow
 @needs_apt
 def test_a_second_run_does_nothing_unless_forced(tmp_path, make_archive, capsys):
-    """One that runs stays as it is; --force makes it anew, over it; one that no longer runs is made anew."""
+    """A program that runs is kept; --force replaces it, and so does a run if it no longer works."""
     make_archive()
-    # A folder that is made anew has no mark. An inode number says nothing: the new file may be given the old one's.
+    # A replaced folder has no mark. An inode number proves nothing, because the new file may get the old one's.
     mark = run_tool(tmp_path).parents[1] / "mark"
     mark.touch()
     capsys.readouterr()
@@ -104,7 +104,7 @@ def test_a_second_run_does_nothing_unless_forced(tmp_path, make_archive, capsys)
     ],
 )
 def test_one_that_does_not_run_never_appears(tmp_path, make_archive, capsys, arguments, reason):
-    """Nothing is left where the lab looks, and the one line says why."""
+    """A program that does not run is not installed, and one line says why."""
     make_archive(**arguments)
 
     run_tool(tmp_path)
@@ -118,7 +118,7 @@ def test_one_that_does_not_run_never_appears(tmp_path, make_archive, capsys, arg
 @pytest.mark.slow
 @needs_apt
 def test_without_the_archive_the_reason_is_apts(tmp_path, make_archive, capsys):
-    """What apt says of an archive out of reach is told in one line; one that was made before is not touched."""
+    """The message of apt about an unreachable archive is one line, and an earlier program is not touched."""
     archive = make_archive()
     program = run_tool(tmp_path)
     shutil.rmtree(archive)
@@ -133,7 +133,7 @@ def test_without_the_archive_the_reason_is_apts(tmp_path, make_archive, capsys):
 
 
 def test_one_that_the_lab_finds_is_enough(tmp_path, monkeypatch, capsys):
-    """With one named by the variable, nothing is made, looked up or said."""
+    """A program that the variable names is enough: nothing is made, looked up or said."""
     write_executable(tmp_path / "mine", "#!/bin/sh\n")
     monkeypatch.setenv("HEADWAY_REDIS_BENCHMARK", str(tmp_path / "mine"))
 
@@ -143,7 +143,7 @@ def test_one_that_the_lab_finds_is_enough(tmp_path, monkeypatch, capsys):
 
 
 def test_the_user_can_forbid_it(tmp_path, monkeypatch, capsys):
-    """HEADWAY_PROVISION=no says so in a line and makes nothing."""
+    """HEADWAY_PROVISION=no gives one line, and nothing is made."""
     monkeypatch.setenv("HEADWAY_PROVISION", "no")
 
     run_tool(tmp_path, "--force")
@@ -153,7 +153,7 @@ def test_the_user_can_forbid_it(tmp_path, monkeypatch, capsys):
 
 
 def test_a_machine_without_apt_says_so(tmp_path, monkeypatch, capsys):
-    """Not Debian-like: the line names the tool that is absent."""
+    """A machine that is not Debian-like gets a line that names the missing tool."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
 
     run_tool(tmp_path)
@@ -163,14 +163,17 @@ def test_a_machine_without_apt_says_so(tmp_path, monkeypatch, capsys):
 
 @needs_apt
 def test_a_machine_without_an_archive_says_so(tmp_path, capsys):
-    """An apt configuration that names no archive of this release: the line names both."""
+    """An apt configuration without an archive of this release gets a line that names both."""
     run_tool(tmp_path)
 
     assert f"{tmp_path / 'apt'} names no archive of this machine's release (moon)" in capsys.readouterr().err
 
 
 def test_the_releases_own_archives_are_found(tmp_path):
-    """Of the codename, its updates and its security fixes; only main and universe; no other release, no sources."""
+    """The archives are those of the codename, its updates and its security fixes, with main and universe only.
+
+    Archives of other releases, and of sources, are left out.
+    """
     folder = tmp_path / "apt"
     (folder / "sources.list.d").mkdir()
     (folder / "sources.list").write_text(
@@ -188,20 +191,20 @@ def test_the_releases_own_archives_are_found(tmp_path):
 
 
 def test_a_rolling_release_is_found_by_its_name(tmp_path):
-    """`sid` is no codename that /etc/os-release tells, but it is Debian's."""
+    """The name `sid` is found for Debian, although /etc/os-release has no such codename."""
     (tmp_path / "apt/sources.list").write_text("deb https://a sid main\n")
 
     assert find_release_archives(["duke"], tmp_path / "apt") == [Archive("https://a", ("sid",), ("main",), "")]
 
 
 def test_without_a_codename_and_an_archive_the_error_says_so(tmp_path):
-    """The message stands without /etc/os-release."""
+    """The error is the same without /etc/os-release."""
     with pytest.raises(ProvisionError, match="without a codename"):
         find_release_archives([], tmp_path / "apt")
 
 
 def test_library_packages_are_read_from_the_dependencies(tmp_path, monkeypatch):
-    """First alternatives that are libraries, each once; not the C library, which the machine has."""
+    """The libraries are the first alternatives, each once, without the C library, which the machine has."""
     text = (
         "Pre-Depends: libc6 (>= 2.34), init-system-helpers\n"
         "Depends: adduser, libssl3t64 (>= 3.0.0) | libssl4, libstdc++6:any (>= 4.1),\n libhiredis1.1.0, libssl3t64\n"

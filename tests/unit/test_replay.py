@@ -1,4 +1,4 @@
-"""From a trace to a model: bursts, calls, who woke whom, sleeps and peers, on traces small enough to reckon by hand."""
+"""From a trace to a model: bursts, calls, wake-ups, sleeps and peers, on traces small enough to compute by hand."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ COSTS = load("preset")
 
 # ---------------------------------------------------------------------------- bursts
 def test_a_burst_goes_over_the_holds_that_it_was_interrupted_into():
-    """What it ran is the sum of its holds, and its turn begins with its first wait."""
+    """A burst's running time is the sum of its holds, and its turn begins with its first wait."""
     rows = [
         (0, 0, Kind.ACQUIRE, 0),
         (500, 1, Kind.WAIT, 2),
@@ -48,7 +48,7 @@ def test_a_burst_goes_over_the_holds_that_it_was_interrupted_into():
 
 
 def test_a_thread_that_never_lets_go_by_itself_goes_on():
-    """It has no burst that ended, and computes in the model."""
+    """A thread that never releases by itself has no burst that ended, and computes in the model."""
     rows = [
         (0, 0, Kind.ACQUIRE, 0),
         (5000, 0, Kind.RELEASE, 1, True),
@@ -64,7 +64,7 @@ def test_a_thread_that_never_lets_go_by_itself_goes_on():
 
 # ---------------------------------------------------------------------------- computing without the GIL
 def calls_of(shares, *, away_us=1000, **process):
-    """Return a trace of a thread that is away for so long after each hold of 100 us, with what was measured of that."""
+    """Return a trace of a thread that is away for `away_us` after each hold of 100 us, with the measured CPU shares."""
     rows, flags = [], []
     for index, share in enumerate([None, *shares]):
         at = index * (100 + away_us)
@@ -77,13 +77,16 @@ def calls_of(shares, *, away_us=1000, **process):
 
 
 def operations(trace):
-    """Return what the thread does between its holds: kinds and times."""
+    """Return the kinds and times of the thread's operations between its holds."""
     ops = learn(trace, COSTS).actors[0].ops
     return [(OpKind(op["kind"]), int(op["value"])) for op in ops if op["kind"] in {OpKind.RUN, OpKind.BLOCK}][1:]
 
 
 def test_a_time_away_has_what_was_measured_of_it_and_others_of_its_place_are_like_it():
-    """Measured: 1, a half and a quarter; of the fourth nothing. Of the last one nobody knows how long it takes."""
+    """A time away has its measured share, and one that was not measured has its place's mean.
+
+    The shares are 1, a half and a quarter; the fourth was not measured. The length of the last one is unknown.
+    """
     trace = calls_of([1.0, 0.5, 0.25, None], core_count=2)
     seen = see(trace, 0, 0, trace.end_ns)
     assert seen.bursts[0].away_cpu_ns.tolist() == [MS, MS // 2, pytest.approx(MS / 4, abs=3 * US), -1, -1]
@@ -96,7 +99,10 @@ def test_a_time_away_has_what_was_measured_of_it_and_others_of_its_place_are_lik
 
 
 def test_a_call_that_was_not_measured_is_like_those_that_took_as_long():
-    """Calls of 100 us that compute, some of which waited 20 ms for a core: long or short, they compute as much."""
+    """A call that was not measured computes as much as calls of its length did.
+
+    The calls compute for 100 us, and some of them waited 20 ms for a core.
+    """
     rows, shares, at = [], [], 0
     for index in range(60):
         away_us = 20_000 if index % 3 == 2 else 100
@@ -115,18 +121,18 @@ def test_a_call_that_was_not_measured_is_like_those_that_took_as_long():
 
 
 def test_the_wait_before_a_hold_has_it_too():
-    """A thread that finds the GIL taken wants it from the WAIT on."""
+    """A thread that finds the GIL held wants it from the WAIT on."""
     trace = trace_of([*turn(0, 0, holds_us=100, stack=1), *turn(1100, 0, waits_us=50, holds_us=100, stack=1)])
     trace.events["flags"][trace.events["kind"] == Kind.WAIT] = ran(0.5)
     assert see(trace, 0, 0, 1000 * MS).bursts[0].away_cpu_ns.tolist() == [MS // 2, -1]
 
 
 def test_what_a_call_computes_is_told_from_what_it_waits():
-    """It computes for as long as was measured, and is blocked for the rest, but for its wake-up."""
+    """A call computes for the measured time, and is blocked for the rest, apart from its wake-up."""
     trace = calls_of([0.25] * 40, core_count=2)
     ops = learn(trace, COSTS).actors[0].ops
     runs = ops["kind"] == OpKind.RUN
-    assert set(ops["flags"][runs]) == {GOES_ON}  # the GIL is not taken in between
+    assert set(ops["flags"][runs]) == {GOES_ON}  # the GIL is not acquired in between
     assert set(ops["kind"][1:][runs[:-1]]) == {OpKind.BLOCK}
     found = operations(trace)
     assert {kind for kind, _ in found} == {OpKind.RUN, OpKind.BLOCK}
@@ -136,7 +142,10 @@ def test_what_a_call_computes_is_told_from_what_it_waits():
 
 
 def test_a_call_that_computes_beside_too_many_others_waits_for_a_core_only():
-    """The simulator makes it wait for one: replayed as blocked, it would wait twice."""
+    """A call that computes beside too many others waits only for a core.
+
+    The simulator makes it wait for a core. If it were also replayed as blocked, it would wait twice.
+    """
     rows = []
     for thread in range(3):
         for index in range(40):
@@ -152,13 +161,13 @@ def test_a_call_that_computes_beside_too_many_others_waits_for_a_core_only():
 
 
 def test_a_trace_in_whose_middle_nothing_happens_is_too_short():
-    """It is said; there is nothing to measure either."""
+    """A trace without events in its middle is refused as too short, because there is nothing to measure."""
     with pytest.raises(ScenarioError, match="too short"):
         learn(trace_of(turn(0, 0, holds_us=10, stack=1)), COSTS)
 
 
 def test_a_call_that_never_computes_is_blocked():
-    """As a trace has it in which nothing was measured."""
+    """A call that never computes is blocked, as in a trace in which nothing was measured."""
     assert {kind for kind, _ in operations(calls_of([0.0] * 40, core_count=1))} == {OpKind.BLOCK}
     assert {kind for kind, _ in operations(calls_of([None] * 40, core_count=1))} == {OpKind.BLOCK}
 
@@ -178,7 +187,7 @@ def test_a_call_that_never_computes_is_blocked():
     ],
 )
 def test_the_standard_librarys_frames_tell_the_call(frame, call):
-    """Module and function are enough."""
+    """The module and the function of a frame tell its call."""
     assert call_at(frame) is call
 
 
@@ -192,19 +201,19 @@ def test_the_standard_librarys_frames_tell_the_call(frame, call):
         ("item = items.get()", Call.LOCK),
         ("hashlib.sha256(data).digest()", Call.RUN),
         ("np.dot(a, b)", Call.RUN),
-        ("conn.sendall(conn.recv(10))", Call.UNKNOWN),  # which of the two, its line does not tell
+        ("conn.sendall(conn.recv(10))", Call.UNKNOWN),  # the line does not tell which of the two
         ("total += 1", Call.UNKNOWN),
     ],
 )
 def test_a_programs_own_line_tells_the_call(tmp_path, line, call):
-    """Where the file is there; two kinds in one line are not told apart."""
+    """A line of a program's own file tells its call, but two kinds of call in one line are not told apart."""
     path = tmp_path / "app.py"
     path.write_text(f"{line}\n", encoding="utf-8")
     assert call_at(Frame(str(path), 1, "work")) is call
 
 
 def test_a_file_that_was_edited_since_tells_nothing(tmp_path):
-    """Nor does one that is gone."""
+    """A file that was edited since the trace, or is gone, tells nothing."""
     program, gone = tmp_path / "app.py", str(tmp_path / "gone.py")
     program.write_text("time.sleep(0.5)\n")
     frame = Frame(str(program), 1, "f")
@@ -220,7 +229,7 @@ def test_a_file_that_was_edited_since_tells_nothing(tmp_path):
     [("time.sleep(0.25)", 250 * MS), ("sleep(1e-3)", MS), ("time.sleep(pause)", None), ("time.sleep(2 * x)", None)],
 )
 def test_a_line_tells_how_long_it_sleeps(tmp_path, line, asked_ns):
-    """Only a number is taken."""
+    """A sleep's time is taken from a line only if it is a number."""
     path = tmp_path / "app.py"
     path.write_text(f"{line}\n", encoding="utf-8")
     assert sleep_ns_at(Frame(str(path), 1, "work")) == asked_ns
@@ -228,9 +237,9 @@ def test_a_line_tells_how_long_it_sleeps(tmp_path, line, asked_ns):
 
 # ---------------------------------------------------------------------------- wake-ups
 def test_whoever_has_the_gil_a_wake_up_earlier_woke_the_thread():
-    """The burst of the holder posts after as much of its running as then."""
+    """The thread that held the GIL one wake-up's time earlier woke the thread: its burst posts at that point."""
     rows = [
-        *turn(0, 1, holds_us=10, stack=2),  # goes to sleep on a lock
+        *turn(0, 1, holds_us=10, stack=2),  # sleeps on a lock
         (1000, 0, Kind.ACQUIRE, 0),
         (1500, 1, Kind.WAIT, 2),  # woken while main holds
         (2000, 0, Kind.RELEASE, 1),
@@ -247,12 +256,15 @@ def test_whoever_has_the_gil_a_wake_up_earlier_woke_the_thread():
 
 
 def test_whoever_has_the_gil_when_it_is_wanted_need_not_have_woken_the_thread():
-    """The one a wake-up earlier has: not the thread that took the GIL since, nor one that never lets go by itself."""
+    """The waker is the holder of one wake-up's time earlier.
+
+    It is not the thread that has acquired the GIL since, nor one that never releases by itself.
+    """
     rows = [
-        *turn(0, 1, holds_us=10, stack=2),  # goes to sleep on a lock
+        *turn(0, 1, holds_us=10, stack=2),  # sleeps on a lock
         *turn(1000, 0, holds_us=20, stack=1),  # wakes it
         *turn(1025, 2, holds_us=30, stack=1),
-        (1060, 3, Kind.ACQUIRE, 0),  # computes on and on
+        (1060, 3, Kind.ACQUIRE, 0),  # computes without end
         *turn(1065, 1, waits_us=5000, holds_us=10, stack=2),
         (6064, 3, Kind.RELEASE, 1, True),
         *turn(9000, 0, holds_us=10, stack=1),
@@ -267,7 +279,7 @@ def test_whoever_has_the_gil_when_it_is_wanted_need_not_have_woken_the_thread():
 
 
 def test_nobody_woke_a_thread_that_comes_back_long_after_the_last_hold():
-    """Somebody outside did."""
+    """A thread that comes back long after the last hold was woken from outside."""
     rows = [
         *turn(0, 1, holds_us=10, stack=2),
         *turn(1000, 0, holds_us=10, stack=1),
@@ -278,7 +290,7 @@ def test_nobody_woke_a_thread_that_comes_back_long_after_the_last_hold():
 
 # ---------------------------------------------------------------------------- sleeps and peers
 def test_a_sleep_was_asked_for_less_than_it_took():
-    """The timer's slack and the wake-up are taken off; a number in the line is taken as it is."""
+    """The timer's slack and the wake-up are subtracted from a sleep, and a number in the line is taken as it is."""
     rows = [row for n in range(20) for row in turn(n * 2000, 1, holds_us=10, stack=2)]
     seen = see(trace_of(rows), 0, 0, 1000 * MS)
     kinds = {0: Call.UNKNOWN, 2: Call.SLEEP}
@@ -289,12 +301,12 @@ def test_a_sleep_was_asked_for_less_than_it_took():
 
 
 def echo(count, *, answer_us, waits_us=0, send_us=5):
-    """Return the rows of a server: it receives (stack 1), sends (stack 2), and its peer answers after so long."""
+    """Return the rows of a server that receives (stack 1) and sends (stack 2); its peer answers after `answer_us`."""
     rows, at = [], 0
     for _ in range(count):
-        rows += turn(at, 0, waits_us=waits_us, holds_us=1, stack=2)  # lets go to send
+        rows += turn(at, 0, waits_us=waits_us, holds_us=1, stack=2)  # releases to send
         at += waits_us + 1 + send_us
-        rows += turn(at, 0, waits_us=waits_us, holds_us=1, stack=1)  # lets go to receive
+        rows += turn(at, 0, waits_us=waits_us, holds_us=1, stack=1)  # releases to receive
         at += waits_us + 1 + max(1, answer_us - 1 - send_us - waits_us)
     return rows
 
@@ -303,7 +315,10 @@ KINDS = {0: Call.UNKNOWN, 1: Call.RECEIVE, 2: Call.SEND}
 
 
 def test_sends_after_a_long_wait_tell_what_cold_ones_take():
-    """That is a cost of the program's own, so that hot ones take as long as the machine's. After no wait nothing is told."""
+    """Sends after a long wait tell the cost of cold ones, and sends after no wait tell nothing.
+
+    The cost is the program's own, so that warm sends take as long as the machine's.
+    """
     for waits_us, told in ((5000, True), (0, False)):
         rows = echo(60, answer_us=400, send_us=200, waits_us=waits_us)
         trace = trace_of(rows, until_ns=rows[-1][0] * US + MS, core_count=1)
@@ -323,33 +338,36 @@ def peer_of(rows):
 
 
 def test_a_peer_that_takes_its_time_answers_after_that():
-    """Its answers' time is that of the trace without the wake-up."""
+    """The time of a peer's answers is that of the trace without the wake-up."""
     peer = peer_of(echo(50, answer_us=20_000))
     assert not peer.simulated
     assert 19_000 * US < np.median(peer.answers) < 20_000 * US
 
 
 def test_a_peer_that_is_as_quick_as_one_on_this_machine_is_simulated():
-    """Then it answers sooner where it is asked sooner."""
+    """A peer as quick as one on this machine is simulated, and answers sooner if it is asked sooner."""
     assert peer_of(echo(50, answer_us=100)).simulated
 
 
 def test_in_a_convoy_the_peers_time_does_not_show():
-    """The model says what it assumes."""
+    """A convoy hides the peer's time, and the model says what it assumes."""
     peer = peer_of(echo(50, answer_us=100, waits_us=5000))
     assert peer.simulated
     assert "not in the trace" in peer.assumed
 
 
 def test_requests_that_wait_already_are_no_peers_time():
-    """A receive that finds its data though the last answer was just now has more than one request to take."""
+    """A receive that finds its data right after the last answer has more than one request to take."""
     peer = peer_of(echo(50, answer_us=7))
     assert peer.always_there
 
 
 @pytest.mark.parametrize("until_us", range(4000, 4120, 20))
 def test_each_request_of_a_simulated_client_is_answered(until_us):
-    """Also one that the window's end left open: else the client would wait for ever, and the thread with it."""
+    """Each request is answered, also one that the window's end left open.
+
+    Otherwise the client would wait for ever, and the thread with it.
+    """
     model = learn(trace_of(echo(50, answer_us=100), until_ns=until_us * US), COSTS, KINDS)
     actor = model.actors[0]
     assert model.ports[actor.port].connections == 1
@@ -359,7 +377,11 @@ def test_each_request_of_a_simulated_client_is_answered(until_us):
 
 
 def test_hand_overs_are_from_the_release_until_somebody_else_goes_on():
-    """To who slept for the GIL, until that thread has it; to who waited for the other one's lock, until that thread wants the GIL."""
+    """A hand-off lasts from the release until another thread goes on.
+
+    A thread that slept for the GIL goes on when it has the GIL. A thread that waited for another's lock goes on when it
+    wants the GIL.
+    """
     rows = [
         *turn(0, 0, holds_us=40, stack=2),  # thread 0 waits for a lock from here on
         *turn(50, 1, holds_us=100, stack=1),
@@ -377,7 +399,10 @@ def test_hand_overs_are_from_the_release_until_somebody_else_goes_on():
 
 
 def test_how_a_program_starts_is_not_replayed():
-    """Imports beside a thread that computes take a second: other code lets the GIL go then."""
+    """The start of a program is not replayed.
+
+    Imports beside a thread that computes take a second, and other code releases the GIL in that time.
+    """
     rows = [row for at in range(0, 500_000, 1000) for row in turn(at, 0, holds_us=10, stack=1)]
     rows += [row for at in range(500_000, 1_000_000, 1000) for row in turn(at, 0, holds_us=10, stack=2)]
     model = learn(trace_of(rows), COSTS)
@@ -387,7 +412,7 @@ def test_how_a_program_starts_is_not_replayed():
 
 @pytest.mark.parametrize("answering", [0, 1])
 def test_requests_that_another_thread_answers_are_outside_the_model(answering):
-    """How soon a peer is back hangs on both threads."""
+    """Requests that another thread answers are outside the model, because a peer's return depends on both threads."""
     rows = []
     for at in range(0, 900_000, 10_000):
         rows += turn(at, 0, holds_us=10, stack=1)
@@ -399,14 +424,14 @@ def test_requests_that_another_thread_answers_are_outside_the_model(answering):
 # ---------------------------------------------------------------------------- the model, and changes of it
 @pytest.mark.parametrize(("last_ms", "low", "high"), [(1000, 0, 0.05), (500, 0.3, 0.5)])
 def test_how_sure_a_rate_is_shows_in_the_parts_of_the_window(last_ms, low, high):
-    """A thread that works all the time is surer than one that works in the first half of it."""
+    """The rate of a thread that works all the time is surer than that of one that works in the first half."""
     rows = [row for at in range(0, last_ms * 1000, 1000) for row in turn(at, 0, holds_us=10, stack=1)]
-    rows += turn(990_000, 1, holds_us=10, stack=1)  # up to here there is something to see
+    rows += turn(990_000, 1, holds_us=10, stack=1)  # so that the window reaches up to here
     assert low <= learn(trace_of(rows), COSTS, KINDS).measured["main"].turns_error <= high
 
 
 def test_threads_with_numbers_are_a_role():
-    """A user may name it by its plain part."""
+    """Threads whose names differ in numbers are one role, which a user may name by its plain part."""
     rows = [row for thread in range(3) for row in turn(thread * 1000, thread, holds_us=10, stack=1)]
     rows += [row for thread in range(3) for row in turn(500_000 + thread * 1000, thread, holds_us=10, stack=1)]
     model = learn(trace_of(rows, names=("worker 0", "worker 1", "loop")), COSTS)
@@ -419,14 +444,14 @@ def test_threads_with_numbers_are_a_role():
 
 @pytest.mark.parametrize("has_gil", [True, False])
 def test_nothing_to_replay_is_told(has_gil):
-    """Of a trace without a GIL nothing is predicted."""
+    """A trace without a GIL gives no prediction, and the error says so."""
     rows = [] if has_gil else [(0, 0, Kind.PARK, 0)]
     with pytest.raises(ScenarioError, match="shows no GIL"):
         learn(trace_of(rows, has_gil=has_gil), COSTS)
 
 
 def test_what_a_change_tells_the_simulator():
-    """Each change is in the specification, and nothing else is."""
+    """Each change appears in the specification, and nothing else does."""
     rows = [row for n in range(40) for row in turn(n * 20_000, n % 2, holds_us=10, stack=1 + n % 2)]
     model = learn(trace_of(rows), COSTS)
     spec, names = specify(model, NOTHING, COSTS, 7, MS, cores=2, slow_down=0.1)
@@ -447,7 +472,7 @@ def test_what_a_change_tells_the_simulator():
 
 
 def test_a_change_in_words():
-    """As on the command line."""
+    """A change is written as on the command line."""
     change = Change(
         policy="fair",
         options=(("latency_us", 20000),),

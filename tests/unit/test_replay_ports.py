@@ -1,4 +1,4 @@
-"""Which receives and sends of a trace belong to one client, and of how many connections."""
+"""Which receives and sends of a trace belong to one client, and the number of its connections."""
 
 import dataclasses
 from collections import Counter
@@ -23,7 +23,7 @@ MORE_KINDS = {**KINDS, 3: Call.LOCK}
 
 
 def served(rows, calls=MORE_KINDS):
-    """Return the model of a program with four stacks, of which the third waits for a lock, if `calls` has nothing else."""
+    """Return the model of a program with four stacks; by default, the third waits for a lock."""
     trace = trace_of(rows, frames=MORE_FRAMES, until_ns=rows[-1][0] * US)
     trace = dataclasses.replace(trace, stack_parent=np.zeros(4, dtype=np.int64), stack_frame=np.arange(4))
     return learn(trace, COSTS, calls)
@@ -33,15 +33,18 @@ def pooled(count):
     """Return the rows of a server whose thread 0 takes requests, and whose thread 1 answers each by two sends."""
     rows = []
     for at in range(0, count * 1000, 1000):
-        rows += turn(at, 0, holds_us=10, stack=1)  # it waits for the next one
+        rows += turn(at, 0, holds_us=10, stack=1)  # waits for the next request
         rows += turn(at + 100, 1, holds_us=50, stack=2)
         rows += turn(at + 940, 1, holds_us=20, stack=2)
-        rows += turn(at + 965, 1, holds_us=5, stack=3)  # for more to do
+        rows += turn(at + 965, 1, holds_us=5, stack=3)  # waits for more to do
     return rows
 
 
 def test_requests_that_another_thread_answers_are_a_port():
-    """The next request comes when the last one is answered; of two sends to a request the second one is the answer."""
+    """A request that another thread answers uses a port, and the second of its two sends is the answer.
+
+    The next request comes when the last one is answered.
+    """
     model = served(pooled(200))
     (port,) = model.ports
     assert (port.threads, port.connections) == ({0, 1}, 1)
@@ -56,7 +59,7 @@ def test_requests_that_another_thread_answers_are_a_port():
 
 
 def test_what_cannot_be_counted_is_no_port():
-    """Two and a half sends to a request: what belongs to what is not known."""
+    """Two and a half sends to a request give no port, because it is unknown which belong together."""
     rows = pooled(200) + [row for at in range(500, 200_000, 2000) for row in turn(at, 1, holds_us=5, stack=2)]
     model = served(sorted(rows, key=lambda row: row[0]))
     assert model.ports == ()
@@ -64,7 +67,10 @@ def test_what_cannot_be_counted_is_no_port():
 
 
 def test_an_event_loop_has_as_many_connections_as_it_takes_requests_at_a_time():
-    """The poll that slept takes the first one; each is answered."""
+    """An event loop has as many connections as it takes requests at a time, and each of them is answered.
+
+    The poll that slept takes the first request.
+    """
     rows = []
     for at in range(0, 200_000, 1000):
         rows += turn(at, 0, holds_us=10, stack=3)
@@ -85,7 +91,10 @@ def test_an_event_loop_has_as_many_connections_as_it_takes_requests_at_a_time():
     st.integers(1, 4),
 )
 def test_an_exchange_can_be_replayed_for_ever(calls, connections):
-    """Whatever was told wrong: never more requests than connections, never an answer to nothing, none left at the end."""
+    """An exchange never has more requests than connections, never an answer to nothing, and no request at its end.
+
+    That holds even if the calls were recognised wrongly.
+    """
     exchange = [(at, (thread, at), Part.REQUEST if takes else Part.REPLY) for at, (takes, thread) in enumerate(calls)]
     found = _possible(exchange, {key: part for _, key, part in exchange}, connections)
     is_open = 0

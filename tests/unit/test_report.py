@@ -51,7 +51,7 @@ FREE = make_interpreter("3.13.5", free_threaded=True)
 
 @pytest.fixture
 def declare(monkeypatch):
-    """Return a function that makes an experiment on paper the only one that there is."""
+    """Return a function that makes an experiment on paper the only one."""
 
     def declare(*claims, **changes):
         values = {"name": "paper", "question": "Why?", "method": "-", "included": "-", "baseline": "serial"}
@@ -63,7 +63,7 @@ def declare(monkeypatch):
 
 
 def paper(series, metrics, interpreter=GIL, *, setting="", placement="free", name="paper", **changes):
-    """A cell of the experiment on paper: every launch of a metric gives one value."""
+    """Return a cell of the experiment on paper: every launch of a metric gives one value."""
     where = getattr(interpreter, "id", interpreter)
     made = make_cell(name, series, where, placement, setting=setting, **changes)
     return made, {metric: [[value] for value in values] for metric, values in metrics.items()}
@@ -74,7 +74,7 @@ def paper(series, metrics, interpreter=GIL, *, setting="", placement="free", nam
     [(2.5e-9, "2.5 ns"), (0.0000123, "12.3 us"), (0.0456, "45.6 ms"), (7.0, "7 s"), (123.4, "123 s")],
 )
 def test_times_are_shown_in_their_unit(value, shown):
-    """Nanoseconds to seconds, three digits."""
+    """Times from nanoseconds to seconds have three digits."""
     assert seconds(value) == shown
 
 
@@ -84,7 +84,7 @@ def test_counts_are_not_shown_as_times():
 
 
 def test_ratios_are_shown_with_their_bounds():
-    """Two digits below ten, fewer above; no interval from one launch."""
+    """Ratios have two digits below ten and fewer above, and no interval from one launch."""
     assert ratio(stats.Interval(0.5, 0.4, 0.6251, "welch")) == "0.50 [0.40-0.63]"
     assert ratio(stats.Interval(0.5, 0.0, math.inf, "one launch")) == "0.50"
     assert ratio(stats.Interval(1.0012, 1.0009, 1.0021, "welch")) == "1.001 [1.001-1.002]"
@@ -94,7 +94,7 @@ def test_ratios_are_shown_with_their_bounds():
 
 
 def test_the_table_has_the_baseline_as_a_time_and_the_rest_as_ratios(make_run):
-    """Rows are interpreters, the baseline comes first, a variant in two modes is marked."""
+    """Rows are interpreters, the baseline comes first, and a variant in two modes is marked."""
     run = make_run(
         [
             cell("serial", [0.02] * 6),
@@ -113,7 +113,7 @@ def test_the_table_has_the_baseline_as_a_time_and_the_rest_as_ratios(make_run):
 
 
 def test_without_a_baseline_there_are_no_ratios(make_run):
-    """Where every launch of the baseline failed, times are not passed off as ratios to it."""
+    """Times are not shown as ratios to a baseline of which every launch failed."""
     run = make_run([cell("serial", []), cell("threads", [0.02, 0.03])])
 
     (table,) = experiment_tables(run, experiment("cpu-bound"))
@@ -138,7 +138,7 @@ def test_start_up_is_kept_apart(make_run):
 
 
 def test_the_whole_report_names_sources_and_published_ratios(make_run):
-    """Verdicts carry the published ratio beside ours, and the letters of sources are spelled out."""
+    """Verdicts have the published ratio beside ours, and the letters of sources are spelled out."""
     text = text_of(render_run(make_run([cell("serial", [1.0, 1.0]), cell("threads", [1.3, 1.3])])))
 
     assert "published ratio 1.28 (A1), 1.77 (A5)" in text
@@ -147,7 +147,7 @@ def test_the_whole_report_names_sources_and_published_ratios(make_run):
 
 
 def test_an_incomplete_run_has_no_false_complete_json(make_run):
-    """JSON says how much of the run is there, with no infinity in it."""
+    """The JSON says how much of the run is there, and has no infinity in it."""
     run = make_run([cell("serial", [1.0]), cell("threads", [1.3])])
     found = run_to_json(run)
 
@@ -157,7 +157,7 @@ def test_an_incomplete_run_has_no_false_complete_json(make_run):
 
 
 def test_pyperf_gets_times_only(make_run):
-    """Counts and rates have no place in a pyperf suite."""
+    """Counts and rates are left out of a pyperf suite."""
     race = make_cell("race", "+= 1, 5 ms", "3.13.0", params={"threads": 4, "k": 10})
     rate = paper("threads", {"requests_per_s": [1.0]}, make_interpreter(), name="convoy")
     run = make_run([cell("serial", [1.0, 2.0]), (race, {"lost": [[1], [2]]}), rate])
@@ -182,7 +182,7 @@ def test_a_comparison_says_what_else_changed(make_run):
 
 
 def test_a_metrics_unit_stands_in_its_name():
-    """A rate's name ends in `_s` too, and is not taken for a time."""
+    """The name of a rate ends in `_s` too, and is not taken for a time."""
     names = ("work_s", "requests_per_s", "bytes_per_s", "file_1_bytes_per_s", "rss_bytes", "gil_share", "lost")
 
     assert [unit_of(name) for name in names] == ["s", "per_s", "bytes_per_s", "bytes_per_s", "bytes", "share", "count"]
@@ -207,19 +207,19 @@ def test_a_metrics_unit_stands_in_its_name():
     ],
 )
 def test_amounts_are_shown_with_their_unit(value, unit, shown):
-    """Three digits, in the unit that fits."""
+    """Amounts have three digits, in the unit that fits."""
     assert amount(value, unit) == shown
 
 
 def test_a_level_has_its_half_width():
-    """In percent; a wide interval is shown with both ends; a single launch has none."""
+    """The half-width is in percent, a wide interval is shown by both ends, and a single launch has none."""
     assert level(stats.Interval(38_600.0, 37_500.0, 39_700.0, "student"), "per_s") == "38,600/s ±2.9%"
     assert level(stats.Interval(1.0, 0.4, 2.0, "student"), "s") == "1 s [400 ms - 2 s]"
     assert level(stats.Interval(1.0, 0.0, math.inf, "one launch"), "s") == "1 s"
 
 
 def test_ratios_refer_to_the_baseline_of_their_setting(make_run, declare):
-    """A row per setting and interpreter, each against the baseline in it; "-" where that is missing."""
+    """Each setting and interpreter has a row of ratios to its own baseline, and "-" if that is missing."""
     one = declare()
     cells = [
         paper("threads", {"work_s": [0.5, 0.5]}, setting="1 MiB"),
@@ -243,7 +243,7 @@ def test_ratios_refer_to_the_baseline_of_their_setting(make_run, declare):
 
 
 def test_placements_are_groups_of_rows(make_run, declare):
-    """Where there are several, with the setting."""
+    """Several placements are groups of rows, with the setting."""
     one = declare()
     cells = [
         paper("serial", {"work_s": [1.0]}, setting="pipes", placement=placement, group=placement)
@@ -256,7 +256,7 @@ def test_placements_are_groups_of_rows(make_run, declare):
 
 
 def test_cells_of_older_versions_are_their_own_series(make_run, declare):
-    """Their label is the series, and they have no setting."""
+    """The label of a cell of an older version is its series, and it has no setting."""
     made, metrics = paper("small, 1 thread", {"work_s": [1.0]})
     stored = {key: value for key, value in cell_to_json(made).items() if key not in {"series", "setting", "needs"}}
 
@@ -266,7 +266,7 @@ def test_cells_of_older_versions_are_their_own_series(make_run, declare):
 
 
 def test_rates_are_levels_or_ratios_of_which_more_is_better(make_run, declare):
-    """The caption says which way to read them, and a rate of 0 is a rate."""
+    """The caption says in which direction to read rates, and a rate of 0 is a rate."""
     cells = [
         paper("serial", {"requests_per_s": [38_600.0, 38_600.0]}),
         paper("threads", {"requests_per_s": [193.0, 193.0]}),
@@ -302,7 +302,7 @@ def test_further_metrics_have_tables_of_levels(make_run, declare):
 
 
 def test_further_metrics_of_one_series_share_a_table(make_run, declare):
-    """A column each, in their order."""
+    """Further metrics of one series have a column each, in their order."""
     one = declare(besides=(("a_bytes_per_s", "first file"), ("b_bytes_per_s", "second file"), ("c_s", "nobody's")))
     cells = [
         paper("serial", {"work_s": [1.0]}),
@@ -315,7 +315,7 @@ def test_further_metrics_of_one_series_share_a_table(make_run, declare):
 
 
 def with_facts(run, facts):
-    """The run with facts on every launch."""
+    """Return the run with facts on every launch."""
     for key, result in run.results.items():
         launches = tuple(
             replace(one, launch=Launch(status="ok", samples=one.launch.samples, facts=facts, wall_s=1.0))
@@ -326,7 +326,7 @@ def with_facts(run, facts):
 
 
 def test_with_a_redis_server_the_cores_are_shown(make_run, declare):
-    """A row per series, the busiest cores in order, and their sum; no table without such a server."""
+    """Each series of a Redis server has a row with its busiest cores and their sum; other servers have no table."""
     one = declare()
     shares = {str(core): 0.01 * core for core in range(12)}
     facts = {"timed_s": 1.0, "utilisation": shares, "voluntary_switches": 1, "involuntary_switches": 0}
@@ -342,7 +342,7 @@ def test_with_a_redis_server_the_cores_are_shown(make_run, declare):
 
 
 def test_limits_in_c_are_levels_in_their_unit(make_run, declare):
-    """They have a table of their own, by placement."""
+    """Limits in C have a table of their own, by placement."""
     one = declare(metric="requests_per_s", unit="per_s")
     cells = [paper("C client", {"requests_per_s": [5e4, 5e4]}, ONE_WORKER, placement="split")]
 
@@ -362,7 +362,7 @@ CLAIM = Claim(
 
 
 def test_published_ratios_stand_beside_the_measured(make_run, declare):
-    """On the newest interpreter with a GIL and the newest without, the author's setting below."""
+    """Published ratios are shown for the newest interpreter with a GIL and the newest without, with the setting below."""
     old = make_interpreter("3.12.0")
     cells = [
         paper(series, {"work_s": [value, value]}, one)
@@ -378,7 +378,7 @@ def test_published_ratios_stand_beside_the_measured(make_run, declare):
 
 
 def test_an_inverse_and_what_was_not_measured_are_left_out(make_run, declare):
-    """The same ratio the other way round is no news; nothing measured makes no table."""
+    """The inverse of a ratio is left out, and a claim without measurements makes no table."""
     turned = replace(
         CLAIM,
         evidence=lambda _: [Comparison(top="serial", bottom="threads", relation=below(1))],
@@ -393,7 +393,7 @@ def test_an_inverse_and_what_was_not_measured_are_left_out(make_run, declare):
 
 
 def test_several_settings_of_a_source_are_told_apart(make_run, declare):
-    """By letters, each with the author's words; a figure is matched with the nearest of our settings."""
+    """Several settings of a source have letters with the author's words; a figure is matched with our nearest setting."""
     pieces = [
         Comparison(top=f"threads, {size}", bottom=f"serial, {size}", relation=below(1))
         for size in ("10 MiB, disk", "100 MiB, disk")
@@ -418,7 +418,7 @@ def test_several_settings_of_a_source_are_told_apart(make_run, declare):
 
 
 def test_published_grids_are_measured_in_the_same_shape(make_run, declare):
-    """By switch interval and number of threads; what has no counterpart is left empty, or out."""
+    """A published grid by switch interval and threads has the same shape; parts without a counterpart are left out."""
     cells = [
         paper(
             series,
@@ -440,7 +440,7 @@ def test_published_grids_are_measured_in_the_same_shape(make_run, declare):
 
 
 def test_published_files_are_matched_with_a_metric_each(make_run, declare):
-    """Rows are settings by name, columns the files of one cell."""
+    """Rows are the settings' names, and columns the files of one cell."""
     metrics = {f"file_{number}_bytes_per_s": [number * 1e8] * 2 for number in range(1, 6)}
     cells = [paper("dd", metrics, setting="tmpfs, concurrent", name="disk-baseline")]
 
@@ -450,7 +450,7 @@ def test_published_files_are_matched_with_a_metric_each(make_run, declare):
 
 
 def test_names_of_authors_and_of_cells_are_matched():
-    """Counts of threads and of CPU-bound ones are different things, and numbers count."""
+    """The matching distinguishes counts of threads from counts of CPU-bound ones, and respects numbers."""
     assert [column_key(name) for name in ("1 thread", "8 threads", "0 CPU threads", "2 CPU tasks", "C atomic")] == [
         "threads_1",
         "threads_8",
@@ -470,7 +470,7 @@ def test_names_of_authors_and_of_cells_are_matched():
 
 
 def test_levels_are_matched_by_parts_of_their_setting():
-    """The nearest is the one that says least besides; without a name in common the only piece there is."""
+    """The nearest setting has the fewest other parts; without a common name it is the only piece."""
     cells = {
         made.label: made
         for made, _ in (paper("threads", {}, setting=words) for words in ("1 CPU task", "1 CPU task, 0.5 ms"))
@@ -483,7 +483,7 @@ def test_levels_are_matched_by_parts_of_their_setting():
 
 
 def test_published_figures_are_shown_in_our_units():
-    """Whatever unit the author used; an unknown one is kept."""
+    """Published figures are shown in our units, and an unknown unit is kept."""
     assert published_amount(608.6, "ms") == "609 ms"
     assert published_amount(53.5, "MB/s per file") == "53.5 MB/s"
     assert published_amount(30, "parsecs") == "30 parsecs"
@@ -499,7 +499,7 @@ WIDE = Table(
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 140, 200])
 def test_wide_tables_lose_no_figure(width):
-    """Split or folded: whatever the width, every figure is there in full and no line is too long."""
+    """A wide table that is split or folded has every figure in full, and no line that is too long."""
     text = text_of(render_table(WIDE), width)
 
     assert max(map(len, text.splitlines())) <= width
@@ -508,7 +508,7 @@ def test_wide_tables_lose_no_figure(width):
 
 
 def test_a_table_of_many_columns_and_few_rows_is_turned():
-    """Its series become rows; what named a row names a column. With room it stays as it is."""
+    """A table of many columns and few rows is turned if it does not fit."""
     table = replace(WIDE, rows=WIDE.rows[:1])
 
     turned, whole = ([line.split() for line in text_of(render_table(table), width).splitlines()] for width in (80, 200))
@@ -518,7 +518,7 @@ def test_a_table_of_many_columns_and_few_rows_is_turned():
 
 
 def test_the_parts_of_a_split_table_have_no_empty_rows():
-    """A row without figures in a part's columns is left out there; in a whole table it stays."""
+    """A row without figures in a part's columns is left out there, and stays in a whole table."""
     full, half = ["1.00 [0.90-1.10]"] * 8, ["1.00 [0.90-1.10]"] * 4 + ["-"] * 4
     rows = tuple((f"row {row}", "3.15", *(half if row == 5 else full)) for row in range(10))
     split, whole = (text_of(render_table(replace(WIDE, rows=rows)), width) for width in (100, 200))
@@ -527,12 +527,12 @@ def test_the_parts_of_a_split_table_have_no_empty_rows():
 
 
 def test_a_setting_is_shown_once_per_group():
-    """The rows below leave it blank."""
+    """A setting is shown once, and the rows below it leave it blank."""
     assert text_of(render_table(WIDE), 200).count("10 MiB, disk") == 1
 
 
 def test_verdicts_stand_under_their_experiment_and_findings_at_the_end(make_run):
-    """Then the counts, the undecided by name, and last what the machine tells."""
+    """The report ends with the counts, the undecided claims by name, and the machine's findings."""
     run = make_run([cell("serial", [1.0, 1.0, 1.0]), cell("threads", [0.2, 1.3, 3.0])], launches=3)
     text, short = text_of(render_run(run)), text_of(render_run(run, tables=False))
 
@@ -546,7 +546,7 @@ def test_verdicts_stand_under_their_experiment_and_findings_at_the_end(make_run)
 
 
 def test_advice_stands_below_its_finding(make_run, declare):
-    """With the evidence and the claim that it follows from."""
+    """A finding's advice is below it, with the evidence and the claim that it follows from."""
     one = replace(CLAIM, says="Threads take {ratio}.", advice="Use fewer.")
     declare(one)
     run = make_run([paper("serial", {"work_s": [1.0, 1.0]}), paper("threads", {"work_s": [1.2, 1.2]})], [GIL])
@@ -559,7 +559,7 @@ def test_advice_stands_below_its_finding(make_run, declare):
 
 
 def test_interpreters_that_quick_size_spares_are_named(make_run, declare):
-    """Where the experiment leaves them out by itself; not where they could not run it."""
+    """Interpreters are named if quick size leaves them out, not if the experiment cannot run on them."""
     declare(quick_on=both_kinds)
     old = make_interpreter("3.12.0")
     cells = [paper("serial", {"work_s": [1.0]}, one) for one in (GIL, FREE)]
@@ -575,7 +575,7 @@ def test_interpreters_that_quick_size_spares_are_named(make_run, declare):
 
 
 def test_what_was_left_out_is_grouped_by_reason(make_run):
-    """Few variants by name, many as a count, each with where."""
+    """Few variants that were left out are named, many are a count, and each has its place."""
     run = make_run([cell("serial", [1.0])], [GIL, FREE])
     skipped = [Skipped("http", "asyncio", FREE.id, "no aiohttp")]
     skipped += [Skipped("files", f"{number} threads", ONE_WORKER, "no space") for number in range(6)]
@@ -590,7 +590,7 @@ def test_what_was_left_out_is_grouped_by_reason(make_run):
 
 @pytest.mark.parametrize("width", [90, 100, 110, 118, 125, 140])
 def test_names_give_way_before_figures(width):
-    """From 90 columns on each figure stands whole on a line, also where only the names leave room for it."""
+    """A figure is whole on a line from 90 columns on, also if only the names make room for it."""
     figures = [f"{i}5.2 us / {i}2.1 us / 4.6{i} ms" for i in range(9)]
     names = ["TCP, 1 client", "TCP, 100 requests/s offered", "UDP, 8 KiB"]
     rows = [(name, "3.15", *figures[3 * i : 3 * i + 3]) for i, name in enumerate(names)]

@@ -1,4 +1,4 @@
-"""The end of a trace's report: what would help most, and where nothing is said."""
+"""The end of a trace's report: the change that would help most, and when there is none."""
 
 import json
 from dataclasses import replace
@@ -40,7 +40,7 @@ def reported(path, capsys, *more):
 
 
 def test_the_last_line_is_what_would_help_most(path, capsys):
-    """With the figures of `headway whatif`, from preset costs where no others are kept, and how to see more."""
+    """The last line has the figures of `headway whatif`, preset costs if no others are kept, and how to see more."""
     out = reported(path, capsys)
 
     assert LINE in out
@@ -51,7 +51,7 @@ def test_the_last_line_is_what_would_help_most(path, capsys):
 
 
 def test_findings_say_what_their_advice_would_give(path, capsys):
-    """A convoy's: a policy and a switch interval, each with its figures, and nothing that is outside the model."""
+    """A convoy's advice has predictions of a policy and of a switch interval, and of nothing outside the model."""
     out = reported(path, capsys)
 
     assert "predicted: `headway run`, policy fair: sleeper * " in out
@@ -61,7 +61,7 @@ def test_findings_say_what_their_advice_would_give(path, capsys):
 
 
 def test_json_has_it(path, capsys):
-    """The change, what it gives, what it is worth and where its costs are from; the findings have theirs."""
+    """The JSON has the change, its gain, its worth and the source of its costs, also for the findings."""
     process = json.loads(reported(path, capsys, "--json"))["processes"][0]
 
     assert process["what_if"].items() >= {"change": "--policy fair", "costs": "preset"}.items()
@@ -72,14 +72,14 @@ def test_json_has_it(path, capsys):
 
 
 def test_the_page_has_it(path, tmp_path, capsys):
-    """In the data of the process's view."""
+    """The page has it in the data of the process's view."""
     reported(path, capsys, "--html", str(tmp_path / "app.html"))
 
     assert LINE in (tmp_path / "app.html").read_text()
 
 
 def test_kept_costs_are_taken_and_none_are_measured(path, capsys, monkeypatch):
-    """Those of this machine are not called preset ones; a calibration is never made for a report."""
+    """Kept costs of this machine are not called preset ones, and a report never calibrates."""
     monkeypatch.setattr(calibration, "load_fit", lambda: calibration.PRESET)
     monkeypatch.setattr(calibration, "measure", lambda *_, **__: pytest.fail("it measures"))
     out = reported(path, capsys)
@@ -89,7 +89,7 @@ def test_kept_costs_are_taken_and_none_are_measured(path, capsys, monkeypatch):
 
 
 def test_costs_of_another_machine_are_not_kept_ones(monkeypatch):
-    """A calibration of another machine, or an old one, is as none."""
+    """A calibration of another machine, or an old one, counts as none."""
     monkeypatch.setattr(calibration, "load", lambda: calibration.PRESET)
 
     assert machine.kept().name == machine.PRESET
@@ -97,22 +97,22 @@ def test_costs_of_another_machine_are_not_kept_ones(monkeypatch):
 
 @pytest.mark.parametrize("part", [("--since", "0.1"), ("--until", "0.9"), ("--thread", "burner")])
 def test_of_a_part_nothing_is_predicted(path, capsys, part):
-    """A change is one of the whole program, for all its time."""
+    """Nothing is predicted for a part of a trace, because a change concerns the whole program for all its time."""
     assert "what would help" not in reported(path, capsys, *part)
 
 
 def told(trace):
-    """Return what is predicted for a trace's report."""
+    """Return the prediction for a trace's report."""
     return report_what_if.with_predictions([trace], [analyse(trace)], "app.hwt")[0].what_if
 
 
 def test_a_program_that_the_gil_does_not_keep_needs_no_help():
-    """Nobody waits in it."""
+    """A program in which no thread waits for the GIL needs no help."""
     assert told(traced(ALONE)) is None
 
 
 def test_a_trace_that_is_too_short_tells_nothing():
-    """It has a convoy of twenty waits, and too few turns to tell how they would be."""
+    """A trace with a convoy of twenty waits has too few turns for a prediction."""
     trace = traced(SLEEPERS)
     events = trace.events[:12]
     short = replace(trace, events=events, end_ns=int(events["time_ns"][-1]))
@@ -122,7 +122,7 @@ def test_a_trace_that_is_too_short_tells_nothing():
 
 
 def test_a_program_without_a_gil_tells_nothing():
-    """There are no GILs in its trace."""
+    """A trace without a GIL gives no prediction."""
     trace = convoy()
     process = replace(trace.process, free_threaded=True, gil_enabled=False)
 
@@ -130,7 +130,7 @@ def test_a_program_without_a_gil_tells_nothing():
 
 
 def test_nothing_is_said_of_what_is_outside_the_model(monkeypatch):
-    """Neither of a program of which something is not in the model, nor of a change."""
+    """Nothing is predicted for a program, or a change, that is outside the model."""
     model_of = whatif.model_of
     monkeypatch.setattr(
         whatif, "model_of", lambda *words, **cores: replace(model_of(*words, **cores), outside=("a reason",))
@@ -140,14 +140,14 @@ def test_nothing_is_said_of_what_is_outside_the_model(monkeypatch):
 
 
 def test_nothing_is_said_where_nothing_helps(monkeypatch):
-    """A change that is worth next to nothing is none."""
+    """A change of little worth is not mentioned."""
     monkeypatch.setattr(whatif, "_worth", lambda _: whatif.WORTH)
 
     assert told(traced(SLEEPERS)) is None
 
 
 def test_a_report_does_not_wait_for_it(monkeypatch):
-    """Neither for runs that take too long, nor for a trace that is too long to learn from."""
+    """A report does not wait for runs that take too long, nor for a trace that is too long to learn from."""
     assert whatif.remedies(traced(SLEEPERS), machine.load(machine.PRESET), cores=2, most_s=60)
     assert not whatif.remedies(traced(SLEEPERS), machine.load(machine.PRESET), cores=2, most_s=0)
     monkeypatch.setattr(whatif, "_REPORT_EVENTS", 10)
@@ -156,7 +156,7 @@ def test_a_report_does_not_wait_for_it(monkeypatch):
 
 
 def test_a_prediction_that_fails_leaves_the_report(path, capsys, monkeypatch):
-    """Whatever is wrong with it."""
+    """A prediction that fails in any way leaves the report as it is."""
 
     def fail(*_, **__):
         raise ZeroDivisionError

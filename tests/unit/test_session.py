@@ -1,4 +1,4 @@
-"""A run of a plan with a launcher that starts nothing: what is stored, told, resumed and decided."""
+"""A run of a plan with a fake launcher: what is stored, reported, resumed and decided."""
 
 import math
 import random
@@ -23,7 +23,7 @@ SERIAL, THREADS, ASYNCIO = (
 
 
 class Paper:
-    """Launches that take a second each, with levels and a spread of one's own; each value follows from cell and block."""
+    """A fake launcher: launches take a second each, and each value follows from cell and block."""
 
     def __init__(self, levels, spread=0.02, fails=(), limit=10_000):
         self.levels, self.spread, self.fails, self.limit = levels, spread, fails, limit
@@ -74,7 +74,7 @@ def outcomes(run):
 
 
 def test_a_clear_difference_takes_the_first_look_only(store):
-    """Threads twice as slow, asyncio equal with no spread to speak of: three launches each."""
+    """Clear differences take three launches of each cell: threads twice as slow, asyncio equal with little spread."""
     run, told = ran(store, Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.0}, spread=0.001))
 
     assert [len(one.launches) for one in run.results.values()] == [FIRST_LOOK] * 3
@@ -85,7 +85,7 @@ def test_a_clear_difference_takes_the_first_look_only(store):
 
 
 def test_an_open_claim_gets_more_until_it_is_decided(store):
-    """Noise that three launches do not see through, some more do; the cells of decided claims get none of them."""
+    """An open claim gets more launches until it is decided, and the cells of decided claims get none of them."""
     run, _ = ran(store, Paper({"serial": 1.0, "threads": 3.0, "asyncio": 1.02}, spread=0.03))
 
     had = {key.split("|")[1]: len(one.launches) for key, one in run.results.items()}
@@ -95,7 +95,7 @@ def test_an_open_claim_gets_more_until_it_is_decided(store):
 
 
 def test_an_experiment_is_told_with_what_is_known_of_it(store):
-    """When it has had its launches, all of them in the results."""
+    """An experiment is reported after its launches, with all of them in the results."""
     run, told = ran(store, Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.0}, spread=0.001))
 
     (finished,) = [one for one in told if one.finished]
@@ -105,7 +105,7 @@ def test_an_experiment_is_told_with_what_is_known_of_it(store):
 
 
 def test_launches_that_fail_are_stored_and_end(store):
-    """A cell that always fails keeps its claim from being measured, and the run from nothing."""
+    """A cell that always fails leaves its claim unmeasured, and the run goes on."""
     run, told = ran(store, Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.0}, spread=0.001, fails={"asyncio"}))
 
     assert told[-1].failed == len(run.failures) == FIRST_LOOK
@@ -115,7 +115,7 @@ def test_launches_that_fail_are_stored_and_end(store):
 
 @pytest.mark.parametrize("limit", [0, 1, 5, 9, 11])
 def test_a_run_that_is_cut_short_goes_on_to_the_same_end(store, limit):
-    """Cut anywhere, also among the further launches: none is launched twice, and the whole is what it would have been."""
+    """A run that is cut anywhere launches nothing twice, and ends as it would have without the cut."""
     levels = {"serial": 1.0, "threads": 3.0, "asyncio": 1.02}
     whole, _ = ran(store, Paper(levels, spread=0.03))
     run_id = begun(store, 200.0)
@@ -144,7 +144,7 @@ def test_intervals_of_a_run_that_looks_again_are_wider(store):
 
 
 def test_the_first_look_of_an_experiment_leaves_its_claims_open(store):
-    """Three launches of each cell, whatever they say; the rest goes on from there."""
+    """The first look takes three launches of each cell, and the rest of the run goes on from there."""
     launcher = Paper({"serial": 1.0, "threads": 3.0, "asyncio": 1.02}, spread=0.03)
     run_id, told = begun(store, 200.0), []
     session = Session(store, run_id, told.append)
@@ -162,7 +162,7 @@ def test_the_first_look_of_an_experiment_leaves_its_claims_open(store):
 def ran_twice(store, launcher, interpreters, cells):
     """Run the first look of the first experiment, then a plan of these cells on these interpreters.
 
-    Returns the run's id, what was told, and what the first plan launched.
+    Returns the run's id, what was reported, and what the first plan launched.
     """
     run_id, told = begun(store, 200.0), []
     session = Session(store, run_id, told.append)
@@ -175,7 +175,7 @@ def ran_twice(store, launcher, interpreters, cells):
 
 
 def test_an_interpreter_that_comes_later_is_measured_like_the_others(store):
-    """The first look of the first experiment, then the same with more cells: only those are launched, only news is told."""
+    """A later plan with more cells launches only those, and reports only what is new."""
     late = make_interpreter("3.14.0")
     more = [make_cell("cpu-bound", one.label, late.id, model=one.label) for one in (SERIAL, THREADS, ASYNCIO)]
     launcher = Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.0}, spread=0.001)
@@ -189,7 +189,7 @@ def test_an_interpreter_that_comes_later_is_measured_like_the_others(store):
 
 
 def test_what_a_second_plan_has_not_got_goes_with_its_launches(store):
-    """A newer interpreter in place of the first look's: its cells alone are the run, live and read back."""
+    """A newer interpreter that replaces the first look's leaves only its own cells in the run, live and read back."""
     late = make_interpreter("3.14.0")
     newer = [make_cell("cpu-bound", one.label, late.id, model=one.label) for one in (SERIAL, THREADS, ASYNCIO)]
     launcher = Paper({"serial": 1.0, "threads": 2.0, "asyncio": 1.02}, spread=0.03)
@@ -201,7 +201,7 @@ def test_what_a_second_plan_has_not_got_goes_with_its_launches(store):
 
 
 def test_a_budget_that_ends_early_is_told(store):
-    """With the experiments that were never begun; the run is over all the same."""
+    """A run whose budget ends early is complete, and names the experiments that were never begun."""
     other = make_cell("sleep", "serial", GIL.id)
     settings = make_settings(launches=FIRST_LOOK, budget_s=1.0, interpreters=(GIL,), experiments=("cpu-bound", "sleep"))
     run_id = store.new_run(settings, (SERIAL, other))

@@ -1,4 +1,4 @@
-"""From scenarios to what the simulator is told, exactly."""
+"""The exact specification that a scenario gives the simulator."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def compiled(text, seed=1, **more):
 
 
 def test_a_program_becomes_operations():
-    """Each step is an operation that says which step it is; a loop is two around its body; distributions are shared."""
+    """A step is an operation with the step's number, a loop is two around its body, and distributions are shared."""
     spec = compiled(
         """
 locks = ["state"]
@@ -66,7 +66,7 @@ port = "r"
 
 
 def test_queues_are_semaphores():
-    """One with a capacity is two, free places and items; one without is its items."""
+    """A queue with a capacity is two semaphores, free places and items; one without is its items."""
     spec = compiled(
         """
 [queue.small]
@@ -94,7 +94,7 @@ program = [{get = "small"}, {get = "large"}]
 
 @pytest.mark.parametrize(("placement", "role", "client"), [("free", 0, 0), ("split", 0b01, 0b10), ("same", 0b01, 0b01)])
 def test_placements_are_the_labs(placement, role, client):
-    """Roles and clients go where the word says, unless they name their cores."""
+    """Roles and clients go to the placement's cores, unless they name their own."""
     text = f"""
 placement = "{placement}"
 cores = 4
@@ -141,14 +141,14 @@ def test_a_thread_per_connection_has_a_port_of_its_own():
 
 
 def test_connections_take_their_threads_along():
-    """`connections` sets both."""
+    """The parameter `connections` sets both."""
     found = change(parse(PER_CONNECTION, name="app"), "c.connections", "5")
 
     assert compile_scenario(found, COST, 1).spec.roles[1].threads == 5
 
 
 def test_processes_are_gils():
-    """Each process that has threads has a GIL; with `processes` each thread of a role has one; other programs have none."""
+    """Each process with threads has a GIL; a role with `processes` has one per thread, and other programs have none."""
     found = compiled(
         """
 switch_interval_ms = 1
@@ -189,7 +189,7 @@ program = [{hold_us = 1}]
 
 
 def test_the_rest_of_the_specification():
-    """Seed, times, costs in the library's order and the room for events are as given."""
+    """The seed, the times, the costs in the library's order and the room for events are as given."""
     spec = compiled(
         "duration_s = 2\nwarm_ms = 1\n[role.a]\nrepeats = false\nurgent = true\npriority = -3\nprogram = [{hold_us = 1}]\n",
         seed=7,
@@ -203,7 +203,7 @@ def test_the_rest_of_the_specification():
 
 
 def test_a_policy_has_its_options_in_order():
-    """Options not said are as preset; the engine's own are told apart."""
+    """Options that are not given are preset, and the engine's own are told apart."""
     policy = next(one for one in native.policies()[0] if one.name == "fair")
     preset = {one.name: one.preset for one in policy.options}
     gil = compiled(

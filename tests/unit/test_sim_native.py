@@ -1,4 +1,4 @@
-"""The binding of the simulator, against its header by way of the C compiler, and against a stand-in in C."""
+"""The simulator's binding, checked against its header with the C compiler, and against a stand-in in C."""
 
 import ctypes
 import re
@@ -21,7 +21,7 @@ CODE = re.sub(r"/\*.*?\*/|//[^\n]*", "", HEADER, flags=re.DOTALL)
 
 
 def test_costs_and_operations_are_those_of_the_header():
-    """Names, order and numbers are the enumerations'."""
+    """The names, their order and their numbers are those of the enumerations."""
     costs = re.findall(r"HW_SIM_COST_(\w+)", CODE)
     kinds = re.findall(r"HW_SIM_(\w+)", re.search(r"enum hw_sim_op_kind \{(.*?)\}", CODE, re.DOTALL).group(1))
 
@@ -41,7 +41,7 @@ def fields_in_c(struct):
 
 
 def test_structs_are_laid_out_as_the_compiler_does(tmp_path):
-    """Sizes, names and offsets of all fields are those of the C structs; the event's numpy type, too."""
+    """The sizes, names and offsets of all fields are those of the C structs, also for the event's numpy type."""
     structs = native_sim.c_structs()
     names = [*structs, "event"]
     lines = [f'printf("{name} %zu\\n", sizeof(struct hw_sim_{name}));' for name in names]
@@ -153,10 +153,10 @@ def built(tmp_path_factory):
 
 @pytest.fixture
 def stand_in(built, monkeypatch, tmp_path):
-    """Have the stand-in simulate; returns the file in which it says what it was told."""
+    """Make the stand-in simulate; yield the file in which it writes the specification that it got."""
     said = tmp_path / "said.txt"
     monkeypatch.setenv("HEADWAY_NATIVE", str(built))
-    # The process's own environment, which C reads.
+    # C reads the process's own environment.
     monkeypatch.setenv("STAND_IN_SAYS", str(said))
     simulation._library.cache_clear()
     yield said
@@ -236,6 +236,6 @@ def test_results_come_back(stand_in):
     ],
 )
 def test_what_the_library_refuses(stand_in, seed, message):
-    """Its own words, or what its error number means."""
+    """A refusal has the library's own words, or the meaning of its error number."""
     with pytest.raises(ScenarioError, match=re.escape(message)), Simulation(replace(SPEC, seed=seed)) as run:
         run.run(100)

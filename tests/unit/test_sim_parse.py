@@ -1,4 +1,4 @@
-"""Scenario files: what they become, and every complaint about one that makes no sense."""
+"""Scenario files: their meaning, and every error message about a senseless one."""
 
 import re
 import textwrap
@@ -21,7 +21,7 @@ CLIENT = '[client.c]\nport = "r"\n'
 
 
 def test_a_whole_scenario():
-    """Every key has its place, units are in the names, and what is left out is as preset."""
+    """Every key has its place, units are in the names, and omitted keys have preset values."""
     found = parse(
         """
 title = "all of it"
@@ -215,7 +215,7 @@ work_ns = 80
     ],
 )
 def test_complaints(text, message, hint):
-    """An error names the key and its value, says what was expected, and gives a hint; its exit code is that of bad usage."""
+    """An error names the key and its value, what was expected, and a hint; its exit code is that of bad usage."""
     with pytest.raises(ScenarioError) as caught:
         parse(text, name="app", source="app.toml")
 
@@ -226,13 +226,13 @@ def test_complaints(text, message, hint):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    """Its path is named."""
+    """A file that does not exist is named."""
     with pytest.raises(ScenarioError, match=r"the scenario .*none\.toml cannot be read: No such file"):
         read(tmp_path / "none.toml")
 
 
 def test_a_policys_path_begins_at_the_file(tmp_path):
-    """A relative path of a policy is looked for beside the scenario that names it."""
+    """A policy's relative path begins at the folder of the scenario."""
     (tmp_path / "app.toml").write_text(f'policy = "./mine.so"\n{ROLE}')
 
     found = read(tmp_path / "app.toml")
@@ -242,14 +242,17 @@ def test_a_policys_path_begins_at_the_file(tmp_path):
 
 
 def test_lines_are_left_out_where_they_cannot_be_told():
-    """A program that is not written in the usual way is read all the same."""
+    """A program that is written in an unusual way is read, without its lines."""
     found = parse("[[role.a.program]]\nhold_us = 3\n", name="app")
 
     assert found.roles[0].program == (Step("hold", times=Times.constant(3000.0)),)
 
 
 def test_the_built_in_scenarios_are_all_there():
-    """The lab's convoy, ccbench, published cases, T1 to T13 in order, one thread alone; each with a title and its steps' lines."""
+    """The built-in scenarios are all there, T1 to T13 in order, each with a title and its steps' lines.
+
+    The others are the lab's convoy, ccbench, published cases, and one thread alone.
+    """
     names = library.names()
 
     cases = [name for name in names if name.startswith("t")]
@@ -270,7 +273,7 @@ GUIDE = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "simulate.md"
 
 
 def test_the_guides_example_is_a_scenario():
-    """What a reader copies from docs/guides/simulate.md can be simulated."""
+    """The example that a reader copies from docs/guides/simulate.md can be simulated."""
     lines = GUIDE[GUIDE.index("    title = ") :].splitlines()
     end = next(place for place, line in enumerate(lines) if line and not line.startswith("    "))
 
@@ -281,7 +284,7 @@ def test_the_guides_example_is_a_scenario():
 
 
 def test_the_guide_has_every_step_and_parameter():
-    """Each key of a step and each parameter stands in a table."""
+    """Each key of a step and each parameter is in a table of the guide."""
     for word in WORDS:
         assert re.search(rf"`{word}[ `]", GUIDE) or f"`{word} =" in GUIDE, word
     for name in PARAMETERS:

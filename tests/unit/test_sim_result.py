@@ -1,4 +1,4 @@
-"""What runs give, and its summary over seeds."""
+"""The results of simulated runs, and their summary over seeds."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def part(latencies_ms, results=(NOTHING,), threads=1):
 
 
 def test_percentiles_are_of_the_nearest_rank():
-    """The p-th is the least time that p of the pieces took or less, whatever their order."""
+    """The p-th percentile is the least time that p of the pieces took or less, whatever their order."""
     found = part(np.random.default_rng(1).permutation(np.arange(1, 1001)))
 
     assert (found.p50_ms, found.p90_ms, found.p99_ms, found.max_ms) == (500.0, 900.0, 990.0, 1000.0)
@@ -32,7 +32,7 @@ def test_percentiles_of_few_pieces_are_not_told(count, told):
 
 
 def test_a_role_in_several_processes_is_added_up():
-    """Counts and times are sums; the worst wait is the worst; waiting is a share of all its threads' time."""
+    """A role's counts and times are sums, its worst wait is the worst, and waiting is a share of all threads' time."""
     results = (
         RoleResult(3, 10**8, 2 * 10**8, 3 * 10**8, 10**8, 0, 5, 7_000_000),
         RoleResult(4, 10**8, 0, 0, 0, 0, 0, 9_000_000),
@@ -45,7 +45,7 @@ def test_a_role_in_several_processes_is_added_up():
 
 
 def test_a_gils_outcome():
-    """Rates are a second of virtual time."""
+    """Rates are per second of virtual time."""
     found = gil_outcome("main", GilResult(10**9, 40, 10, 20), 2 * 10**9)
 
     assert (found.held_share, found.acquires_per_s, found.forced_per_s, found.requests_per_s) == (0.5, 20.0, 5.0, 10.0)
@@ -56,7 +56,7 @@ def outcome(seed, latencies_ms):
 
 
 def test_a_summary_has_medians_and_ranges():
-    """Of each figure; None where a seed has none."""
+    """Each figure has a median and a range, or None if a seed has none."""
     found = summarise([outcome(1, [1.0]), outcome(2, [5.0]), outcome(3, [2.0])])
 
     assert found.seeds == (1, 2, 3)
@@ -67,7 +67,7 @@ def test_a_summary_has_medians_and_ranges():
 
 
 def test_json_is_plain():
-    """Each seed's outcome is in it, too."""
+    """The JSON has each seed's outcome, too."""
     found = summarise([outcome(1, [1.0])]).to_json()
 
     assert found["parts"]["a"]["p50_ms"] == {"median": 1.0, "low": 1.0, "high": 1.0}
@@ -75,5 +75,5 @@ def test_json_is_plain():
 
 
 def test_the_flags_of_the_simulator_are_those_of_traces():
-    """Events need no translation."""
+    """The kinds and flags are those of traces, so events need no translation."""
     assert (Kind.ACQUIRE, Kind.RELEASE, Flag.FORCED) == (2, 3, 1)

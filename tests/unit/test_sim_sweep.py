@@ -1,4 +1,4 @@
-"""What --set and --sweep change, and what a sweep's values are."""
+"""The changes by --set and --sweep, and the values of a sweep."""
 
 import pytest
 
@@ -25,14 +25,14 @@ from headway.sim.sweep import parse_axis, points
     ],
 )
 def test_axes(text, name, values):
-    """A range of up to 16 values has each of them, a longer one powers of two and its ends; commas separate."""
+    """A range of up to 16 values has all of them, a longer one powers of two and its ends; commas separate values."""
     axis = parse_axis(text)
 
     assert (axis.name, axis.values) == (name, tuple(values.split()))
 
 
 def test_an_axis_of_numbers():
-    """Policies are none."""
+    """Policies are not numbers."""
     assert parse_axis("threads=1,2").numbers == (1.0, 2.0)
     assert parse_axis("policy=none,fair").numbers is None
 
@@ -56,7 +56,7 @@ def test_axes_that_are_none(text, message):
 
 
 def test_sweeps_multiply():
-    """Each combination is a point, the last axis changing first; parameters that hang together go along."""
+    """Each combination is a point, the last axis changes first, and parameters that belong together change together."""
     axes = [parse_axis("threads=1,2"), parse_axis("policy=none,fair"), parse_axis("connections=3")]
 
     found = points(library.load("convoy"), axes)
@@ -68,7 +68,7 @@ def test_sweeps_multiply():
 
 
 def test_sweeps_that_are_none():
-    """The same parameter twice, and more points than anybody means, are errors."""
+    """A parameter that is swept twice, and more than 10,000 points, are errors."""
     convoy = library.load("convoy")
 
     with pytest.raises(ScenarioError, match="threads is swept twice"):
@@ -97,7 +97,7 @@ def test_sweeps_that_are_none():
     ],
 )
 def test_parameters(setting, look, expected):
-    """Each is set where it belongs."""
+    """Each parameter is set where it belongs."""
     assert look(change(library.load("convoy"), *split_setting(setting))) == expected
 
 
@@ -129,7 +129,7 @@ def test_parameters_that_do_not_fit(scenario, setting, message, hint):
 
 
 def test_the_role_that_computes_must_be_clear():
-    """Where two roles compute, or none, `threads` asks which one is meant."""
+    """The parameter `threads` asks which role is meant if two roles compute, or none does."""
     two = parse("[role.a]\nprogram=[{compute=true}]\n[role.b]\nprogram=[{compute=true}]\n", name="app")
     none = parse("[role.a]\nprogram=[{sleep_ms=1}]\n", name="app")
 

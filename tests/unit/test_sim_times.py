@@ -19,7 +19,7 @@ from headway.sim.times import POINTS, Times
     ],
 )
 def test_quantiles_rise_and_keep_the_mean(times, mean, tolerance):
-    """What is drawn from the quantiles has the mean of the distribution."""
+    """The quantiles rise, and their mean is that of the distribution."""
     quantiles = times.quantiles()
 
     assert list(quantiles) == sorted(quantiles)
@@ -34,7 +34,7 @@ def test_medians_stay():
 
 
 def test_what_has_no_width_is_constant():
-    """A distribution that always gives the same is a constant."""
+    """A distribution that always gives the same value is a constant."""
     assert Times("uniform", (3.0, 3.0)).is_constant
     assert Times("lognormal", (3.0, 0.0)).quantiles() == (3.0,)
     assert not Times("quantiles", (3.0, 4.0)).is_constant

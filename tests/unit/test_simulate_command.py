@@ -27,7 +27,7 @@ port = "r"
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch):
-    """Simulate nothing, and say what follows from the specification."""
+    """Replace the simulator by one whose results follow from the specification."""
     monkeypatch.setattr(running, "Simulation", FakeSimulation)
 
 
@@ -45,7 +45,7 @@ def simulate(*words):
 
 
 def test_the_table_has_medians_and_ranges(app, capsys):
-    """Stdout has roles, clients and GILs; stderr has how fast it went."""
+    """Stdout has roles, clients and GILs, and stderr the speed of the simulation."""
     assert simulate(app) == 0
 
     out, err = capsys.readouterr()
@@ -58,7 +58,7 @@ def test_the_table_has_medians_and_ranges(app, capsys):
 
 
 def test_a_p99_of_few_pieces_is_not_told(app, capsys):
-    """There is `-` in its place, and a note says why."""
+    """A p99 of few pieces is shown as `-`, and a note says why."""
     assert simulate(app, "--duration", "0.1", "--seeds", "1") == 0
 
     out = capsys.readouterr().out
@@ -67,7 +67,7 @@ def test_a_p99_of_few_pieces_is_not_told(app, capsys):
 
 
 def test_json_is_the_same_each_time(app, capsys):
-    """The same scenario and seeds give the same bytes; other seeds give others."""
+    """The same scenario and seeds give the same bytes, and other seeds give others."""
 
     def printed(*more):
         assert simulate(app, "--json", *more) == 0
@@ -85,7 +85,7 @@ def test_json_is_the_same_each_time(app, capsys):
 
 
 def test_a_sweep_has_each_combination(capsys, tmp_path):
-    """In the table, as curves along the axis of numbers, and in the CSV file with the range of each figure."""
+    """Each combination is in the table, in curves along the axis of numbers, and in the CSV file with its ranges."""
     path = tmp_path / "sweep.csv"
 
     assert simulate("convoy", "--sweep", "threads=1..64", "--sweep", "policy=none,fair", "--csv", str(path)) == 0
@@ -102,7 +102,7 @@ def test_a_sweep_has_each_combination(capsys, tmp_path):
 
 
 def test_a_sweeps_json(capsys):
-    """Each point says its values."""
+    """Each point has its values."""
     assert simulate("convoy", "--sweep", "threads=1,2", "--seeds", "1", "--json") == 0
 
     told = json.loads(capsys.readouterr().out)
@@ -111,7 +111,7 @@ def test_a_sweeps_json(capsys):
 
 
 def test_settings_are_applied(app, capsys):
-    """--set, --policy, --option and --duration change what the file says."""
+    """The options --set, --policy, --option and --duration override the file."""
     changes = [
         "--set",
         "threads=3",
@@ -140,7 +140,7 @@ def test_options_are_for_the_points_that_have_a_policy(capsys):
 
 
 def test_the_trace_is_one_of_the_first_seed(app, capsys, tmp_path):
-    """It opens as any other, names threads and lines, has no time of day, and is the same each time."""
+    """The trace opens as any other, names threads and lines, has no time of day, and is the same each time."""
     path = tmp_path / "app.hwt"
 
     assert simulate(app, "--trace", str(path), "--seed", "7", "--seeds", "2") == 0
@@ -162,7 +162,7 @@ def test_the_trace_is_one_of_the_first_seed(app, capsys, tmp_path):
 
 
 def test_a_trace_that_is_cut_says_so(app, capsys, monkeypatch, tmp_path):
-    """Events for which there is no room are counted, and the trace ends with the last one that it has."""
+    """Events without room are counted, and the trace ends with its last event."""
     monkeypatch.setattr("headway.cli.simulate_command._MOST_EVENTS", 30)
     path = tmp_path / "app.hwt"
 
@@ -173,7 +173,7 @@ def test_a_trace_that_is_cut_says_so(app, capsys, monkeypatch, tmp_path):
 
 
 def test_built_in_scenarios_are_listed_and_shown(capsys):
-    """--list has names and titles, --show the file to start from."""
+    """The option --list shows names and titles, and --show the file to start from."""
     assert simulate("--list") == 0
     out = capsys.readouterr().out
     assert "convoy " in out
@@ -205,7 +205,7 @@ def test_built_in_scenarios_are_listed_and_shown(capsys):
     ],
 )
 def test_bad_usage(words, said, capsys):
-    """The error is told before anything runs, and the exit code is 2."""
+    """Bad usage is an error before anything runs, with exit code 2."""
     assert simulate(*words) == 2
 
     assert said in capsys.readouterr().err
@@ -215,7 +215,7 @@ def test_bad_usage(words, said, capsys):
     ("option", "value"), [("--seeds", "0"), ("--seed", "-1"), ("--duration", "0"), ("--jobs", "x")]
 )
 def test_bad_numbers(option, value, capsys):
-    """Argument errors have the same exit code."""
+    """Bad arguments have the same exit code."""
     with pytest.raises(SystemExit) as caught:
         main(["simulate", "convoy", option, value])
 
@@ -224,7 +224,7 @@ def test_bad_numbers(option, value, capsys):
 
 
 def test_files_are_not_overwritten(app, capsys, tmp_path):
-    """Unless --force says so."""
+    """A file is overwritten only with --force."""
     path = tmp_path / "there.hwt"
     path.write_bytes(b"mine")
 
@@ -236,7 +236,7 @@ def test_files_are_not_overwritten(app, capsys, tmp_path):
 
 @pytest.mark.parametrize("name", library.names())
 def test_every_built_in_scenario_is_shown(name, capsys):
-    """Under no policy and under `fair`."""
+    """Every built-in scenario runs under no policy and under `fair`."""
     assert simulate(name, "--seeds", "2", "--sweep", "policy=none,fair") == 0
 
     assert "policy=fair" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The pages of `headway simulate` and `headway whatif`: their tables, curves and timelines; the predicted run as a trace."""
+"""The pages of `headway simulate` and `headway whatif`: tables, curves and timelines, and the predicted run as a trace."""
 
 import json
 import re
@@ -52,7 +52,7 @@ def predict(path, app, *words):
 
 
 def test_a_sweep_has_its_curves(tmp_path):
-    """Along the numbers, a line for each policy; each point has its median within its range, as the table says it."""
+    """Each policy has a line along the numbers, and each point has its median within its range, as in the table."""
     page = simulate(tmp_path / "a.html", *SWEEP)
 
     assert (page["kind"], page["views"]) == ("simulation", [])
@@ -75,7 +75,7 @@ def test_a_sweep_has_its_curves(tmp_path):
 
 
 def test_a_sweep_of_names_has_curves_too(tmp_path):
-    """Its points stand in their order."""
+    """The points of a sweep of names are in their order."""
     page = simulate(tmp_path / "a.html", *SWEEP[2:])
 
     curve = page["curves"][0]
@@ -84,7 +84,7 @@ def test_a_sweep_of_names_has_curves_too(tmp_path):
 
 
 def test_one_scenario_has_its_tables_and_a_timeline(tmp_path):
-    """Roles are columns, as there are more figures than roles; the timeline is the first seed's."""
+    """Roles are columns, because there are more figures than roles, and the timeline is that of the first seed."""
     page = simulate(tmp_path / "a.html", *SWEEP[4:])
 
     assert page["curves"] == []
@@ -98,7 +98,7 @@ def test_one_scenario_has_its_tables_and_a_timeline(tmp_path):
 
 
 def test_a_what_if_has_the_trace_above_the_predicted_run(app, tmp_path):
-    """Both as long as each other, with the same threads; roles with figures, intervals and what it rests on."""
+    """The two timelines have the same length and threads; roles have figures, intervals and what they rest on."""
     page = predict(tmp_path / "a.html", app, "--policy", "fair")
 
     assert page["title"] == "app (simulated), what if: --policy fair"
@@ -114,7 +114,7 @@ def test_a_what_if_has_the_trace_above_the_predicted_run(app, tmp_path):
 
 
 def test_what_is_outside_the_model_is_on_the_page(app, tmp_path):
-    """Without a GIL nobody waits: then there is the trace's timeline alone, and why."""
+    """Without a GIL no thread waits, so the page has the trace's timeline alone, and the reason."""
     page = predict(tmp_path / "a.html", app, "--no-gil")
 
     assert [view["label"] for view in page["views"]] == ["in the trace"]
@@ -123,7 +123,7 @@ def test_what_is_outside_the_model_is_on_the_page(app, tmp_path):
 
 
 def test_the_predicted_run_is_written_as_a_trace(app, tmp_path, capsys):
-    """A report opens it, with the names and lines of the trace."""
+    """A report opens the predicted trace, with the names and lines of the original."""
     path = tmp_path / "fair.hwt"
     assert main(["whatif", str(app), "--policy", "fair", "--calibration", "preset", "--trace", str(path)]) == 0
 
@@ -148,7 +148,7 @@ def test_the_predicted_run_is_written_as_a_trace(app, tmp_path, capsys):
     ],
 )
 def test_what_cannot_be_written_is_told_before_the_work(app, tmp_path, capsys, monkeypatch, words, said):
-    """Nothing is learned first."""
+    """A file that cannot be written is an error before anything is learned."""
     (tmp_path / "there.html").touch()
     monkeypatch.setattr("headway.sim.replay.learn.learn", lambda *_: pytest.fail("it works"))
 
@@ -157,7 +157,7 @@ def test_what_cannot_be_written_is_told_before_the_work(app, tmp_path, capsys, m
 
 
 def test_a_page_that_is_there_is_replaced_by_force_only(app, tmp_path):
-    """Of a simulation, too."""
+    """A simulation's page is replaced only by force, too."""
     path = tmp_path / "a.html"
     path.write_text("x")
 
@@ -172,7 +172,7 @@ def test_a_page_that_is_there_is_replaced_by_force_only(app, tmp_path):
     ids=str,
 )
 def test_a_predicted_trace_keeps_what_traces_keep(model, change):
-    """Its events are those of a real one; each thread has its name, further ones that of whose operations they have."""
+    """The predicted events keep the invariants; a further thread is named after the one whose operations it has."""
     trace = predicted_trace(model, change, machine.load(machine.PRESET), cores=2, length_ns=500_000_000)
 
     assert violations(trace) == []
@@ -184,7 +184,7 @@ def test_a_predicted_trace_keeps_what_traces_keep(model, change):
 
 
 def test_a_hold_that_never_ends_is_where_the_traces_were_interrupted(model):
-    """The thread that computes is seen at its line, and not at none."""
+    """The thread that computes is seen at its line."""
     trace = predicted_trace(model, NOTHING, machine.load(machine.PRESET), cores=2, length_ns=300_000_000)
     holds = recorded(trace).holds
     burner = next(index for index, thread in enumerate(trace.threads) if thread.name == "burner")
@@ -194,7 +194,7 @@ def test_a_hold_that_never_ends_is_where_the_traces_were_interrupted(model):
 
 
 def test_a_predicted_trace_ends_where_its_events_have_no_room(model):
-    """What was dropped is counted, and nothing is claimed of the time after."""
+    """Dropped events are counted, and nothing is claimed of the time after them."""
     whole = predicted_trace(model, NOTHING, machine.load(machine.PRESET), cores=2, length_ns=500_000_000)
     trace = predicted_trace(
         model, NOTHING, machine.load(machine.PRESET), cores=2, length_ns=500_000_000, max_events=100

@@ -1,4 +1,4 @@
-"""Stalls and their causes, from traces whose truth is known; where loops and pools wait; sums and words."""
+"""Stalls and their causes, from traces whose truth is known; the homes of loops and pools; sums and messages."""
 
 import dataclasses
 
@@ -39,7 +39,7 @@ AT_POLL, AT_SLEEP, AT_QUEUE, AT_REQUEST, AT_LOCK = 2, 3, 4, 5, 6
 
 
 def with_stacks(trace, **evidence):
-    """Return a trace whose stacks are those above."""
+    """Return a trace whose stacks are those of STACKS."""
     frames, parents, innermost, ids = [Frame("", 0, "?")], [0], [0], {}
     places = {0: 0}
     for number, stack in enumerate(STACKS):
@@ -71,7 +71,7 @@ def at(time_ms):
 
 
 def loop(script, start_ms=0):
-    """Add a loop's first look at its connections."""
+    """Add a loop's first poll of its connections."""
     return script.hold(0, start_ms, start_ms + 1, stack=AT_POLL)
 
 
@@ -85,7 +85,7 @@ def parts(stall):
 
 
 def test_a_blocking_call_in_the_loop():
-    """A loop that lets the GIL go in a handler, for long, is in a blocking call there."""
+    """A loop that releases the GIL in a handler for long is in a blocking call there."""
     script = loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 211, 212, stack=AT_POLL)
     stall = only(with_stacks(script.trace(300, "MainThread")))
 
@@ -94,7 +94,7 @@ def test_a_blocking_call_in_the_loop():
 
 
 def test_own_code_is_where_it_was_seen():
-    """Of a long hold the release tells no line; samples do, and each function has its share."""
+    """The release of a long hold tells no line; samples do, and each function has its share."""
     script = loop(Script()).hold(0, 10, 210, stack=AT_POLL)
     trace = script.trace(300, "MainThread")
     frames = {(COMPUTE, HANDLER, RUN_ONCE): 3, (SLEEP, HANDLER, RUN_ONCE): 1}
@@ -106,7 +106,7 @@ def test_own_code_is_where_it_was_seen():
 
 
 def test_the_gil_in_one_call_of_c():
-    """Who keeps the GIL though it was asked is in a call of C; its line is that at which it let go when it could."""
+    """A holder that keeps the GIL after a request is in a C call, at the line where it then released the GIL."""
     script = loop(Script()).wait(0, 10, stack=AT_POLL, asks_ms=15)
     script.hold(1, 5, 205, stack=AT_COMPUTE, forced=True).hold(0, 205, 206, stack=AT_POLL)
     stall = only(with_stacks(script.trace(300, "MainThread", "cruncher")))
@@ -131,7 +131,7 @@ def test_many_holders_are_one_cause():
 
 
 def test_a_garbage_collection():
-    """It is named also where another thread made it."""
+    """A garbage collection is named, even if another thread made it."""
     collection = Collected(102, at(20), at(200), 2)
     script = loop(Script()).wait(0, 10, stack=AT_POLL)
     script.hold(1, 5, 205, stack=AT_COMPUTE).hold(0, 205, 206, stack=AT_POLL)
@@ -141,7 +141,7 @@ def test_a_garbage_collection():
 
 
 def test_no_core():
-    """What the system says of a thread tells a hold without a core from one that ran."""
+    """The system's account tells a hold without a core from one that ran."""
     script = loop(Script()).hold(0, 10, 210, stack=AT_POLL)
     times = tuple(CoreTime(at(ms), 101, 0, queued * MS) for ms, queued in ((5, 0), (100, 80), (215, 150)))
     stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
@@ -151,7 +151,7 @@ def test_no_core():
 
 
 def test_a_loop_that_woke_late():
-    """It had something to do and no core, before it wanted the GIL: no lap shows that."""
+    """A loop that had work but no core, before it wanted the GIL, woke late, although no lap shows that."""
     script = loop(Script()).hold(0, 250, 251, stack=AT_POLL)
     times = tuple(CoreTime(at(ms), 101, 0, queued * MS) for ms, queued in ((5, 0), (25, 0), (245, 200)))
     stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
@@ -160,7 +160,7 @@ def test_a_loop_that_woke_late():
 
 
 def test_a_lock_that_nobody_can_let_go():
-    """While one call of C keeps the GIL, who waits for a lock of Python's waits for that call."""
+    """A thread that waits for a lock of Python's while one C call keeps the GIL waits for that call."""
     script = loop(Script()).hold(0, 10, 11, stack=AT_LOCK).wait(2, 12, asks_ms=17)
     script.hold(1, 12, 192, stack=AT_COMPUTE, forced=True).hold(2, 192, 193).hold(0, 213, 214, stack=AT_POLL)
     stall = only(
@@ -171,7 +171,7 @@ def test_a_lock_that_nobody_can_let_go():
 
 
 def test_requests_and_jobs():
-    """A pool's thread that answers a request is a request; one that does a job is none, however long it takes."""
+    """A pool's thread that answers a request is a request, and one that does a job is none, however long it takes."""
 
     def work(stack):
         script = Script().hold(0, 0, 1, stack=AT_QUEUE).hold(0, 10, 11, stack=stack).hold(0, 400, 401, stack=AT_QUEUE)
@@ -182,14 +182,14 @@ def test_requests_and_jobs():
 
 
 def test_a_loop_that_is_left_is_none():
-    """What a thread does when its loop has ended is no lap."""
+    """The work of a thread after its loop has ended is no lap."""
     script = loop(Script()).hold(0, 10, 11, stack=AT_COMPUTE).hold(0, 400, 401, stack=AT_POLL)
 
     assert find_stalls(with_stacks(script.trace(500, "MainThread"))) == []
 
 
 def test_waits_of_threads_that_compute_are_none():
-    """Who was asked to let go waits for its turn; who comes from elsewhere is kept waiting."""
+    """A thread that was preempted waits for its turn, which is no stall; a thread that comes from elsewhere stalls."""
 
     def waits(forced):
         script = Script().hold(0, 0, 10, stack=AT_COMPUTE, forced=forced).wait(0, 10, stack=AT_COMPUTE)
@@ -201,7 +201,7 @@ def test_waits_of_threads_that_compute_are_none():
 
 
 def test_one_that_goes_on():
-    """At the end of a recording of a process that runs, a lap that is too long is told; of one that has ended it is none."""
+    """A lap that is too long at the end is a stall if the process still runs, and none if it has ended."""
     script = loop(Script()).add(10, 0, Kind.ACQUIRE)
     running = with_stacks(script.trace(200, "MainThread", ended=False))
 
@@ -226,12 +226,12 @@ def test_one_that_goes_on():
     ],
 )
 def test_homes(frames, home):
-    """Where loops and pools wait is told by their own frames."""
+    """The homes of loops and pools are recognised by their own frames."""
     assert home_at(frames) is home
 
 
 def test_a_line_that_runs_a_loop(tmp_path):
-    """A loop that is not in Python is told by the line that calls it, in the program's own code."""
+    """A loop that is not in Python is recognised by the line of the program that calls it."""
     file = tmp_path / "app.py"
     file.write_text("import x\nloop.run_forever()\nloop.stop()\n")
 
@@ -244,7 +244,7 @@ def test_a_line_that_runs_a_loop(tmp_path):
 
 
 def test_json_and_sums():
-    """A stall that was told while it went on counts once, with what was known in the end; lines that are cut off are counted."""
+    """A stall that was reported while it went on counts once, with its last report, and cut-off lines are counted."""
     script = loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 211, 212, stack=AT_POLL)
     trace = with_stacks(script.trace(300, "MainThread"))
     row = stall_json(trace, only(trace))
@@ -264,7 +264,7 @@ def test_json_and_sums():
 
 
 def test_a_call_that_computes_without_the_gil_by_the_systems_account():
-    """Who watches has no CPU times of its holds: what the system gave the thread tells a computing call from a waiting one."""
+    """The system's account tells a computing call from a waiting one, because a watcher has no CPU times of holds."""
     for ran_ms, cause in ((200, Cause.OWN), (2, Cause.BLOCKED)):
         script = loop(Script()).hold(0, 10, 11, stack=AT_SLEEP).hold(0, 211, 212, stack=AT_POLL)
         times = tuple(CoreTime(at(ms), 101, ran * MS, 0) for ms, ran in ((5, 3), (150, 4 + ran_ms), (220, 5 + ran_ms)))
@@ -287,7 +287,7 @@ def test_a_call_that_sleeps_with_the_gil_held_by_the_systems_account():
 
 
 def test_an_account_that_covers_a_part_of_a_hold_tells_nothing_of_the_rest():
-    """What the account covers is told by it; the rest of a hold is the thread's own code, as without an account."""
+    """The account tells the part of a hold that it covers, and the rest is the thread's own code."""
     script = loop(Script()).hold(0, 10, 210, stack=AT_POLL)
     times = tuple(CoreTime(at(ms), 101, 3 * MS, 0) for ms in (100, 220))
 
@@ -299,7 +299,7 @@ def test_an_account_that_covers_a_part_of_a_hold_tells_nothing_of_the_rest():
 
 
 def test_of_two_looks_the_nearer_one_begins_an_account():
-    """A look right after a hold began leaves out what the thread did for long before, which an earlier one would have."""
+    """A look right after a hold's beginning is preferred to an earlier one, which includes what was long before."""
     script = loop(Script()).hold(0, 10, 210, stack=AT_POLL)
     times = tuple(
         CoreTime(at(ms), 101, ran * MS, queued * MS) for ms, ran, queued in ((-85, 0, 0), (20, 95, 0), (220, 96, 185))
@@ -311,7 +311,10 @@ def test_of_two_looks_the_nearer_one_begins_an_account():
 
 
 def test_a_holder_that_hardly_ran_is_not_said_to_be_in_a_call_of_c_while_it_lasts():
-    """Without a core it looks the same until the system tells, which it does when that is over."""
+    """A holder that hardly ran is not said to be in a C call while its hold lasts.
+
+    A thread without a core looks the same until the system reports that, which it does when it is over.
+    """
     script = loop(Script()).wait(0, 10, stack=AT_POLL, asks_ms=15)
     script.hold(1, 5, 300, stack=AT_COMPUTE, forced=True)
     trace = script.trace(300, "MainThread", "cruncher")
@@ -324,7 +327,10 @@ def test_a_holder_that_hardly_ran_is_not_said_to_be_in_a_call_of_c_while_it_last
 
 
 def test_a_loop_that_got_no_core_was_late_for_as_long_as_the_system_says():
-    """The wait may have begun before the look before, as its length is told when it is over."""
+    """A loop was late for as long as the system says, even if its wait began before the previous look.
+
+    The system reports the length of a wait when the wait is over.
+    """
     script = loop(Script()).hold(0, 200, 201, stack=AT_POLL)
     times = tuple(CoreTime(at(ms), 101, 0, queued * MS) for ms, queued in ((5, 0), (185, 0), (198, 90)))
     stall = only(with_stacks(script.trace(300, "MainThread"), core_times=times))
@@ -333,7 +339,7 @@ def test_a_loop_that_got_no_core_was_late_for_as_long_as_the_system_says():
 
 
 def test_a_stall_counts_once_for_each_cause():
-    """However many parts of it have that cause, or that line."""
+    """A stall counts once for each cause, however many parts have that cause, or that line."""
     part = {"cause": "GIL", "time_s": 0.1, "place": None}
     row = {
         "began": "2026-11-25T19:00:00+00:00",
@@ -353,7 +359,7 @@ def test_a_stall_counts_once_for_each_cause():
 
 
 def test_a_lock_that_nobody_could_let_go_of_with_an_account_a_tick_off():
-    """What the thread ran is known to a tick: that is no reason to forget who kept the GIL."""
+    """The thread that kept the GIL is named even if its running time is known only to a tick."""
     script = loop(Script()).hold(0, 10, 11, stack=AT_LOCK).hold(0, 311, 312, stack=AT_POLL)
     script.wait(2, 12, stack=0, asks_ms=17).hold(1, 11, 311, stack=AT_COMPUTE, forced=True)
     trace = script.trace(400, "MainThread", "keeper", "starting")

@@ -15,7 +15,7 @@ def noisy(level, spread, count, seed):
 
 
 def test_few_launches_give_welch_on_logs():
-    """Below ten launches the interval is scipy's Welch interval of the log means."""
+    """An interval of fewer than ten launches is scipy's Welch interval of the log means."""
     top, bottom = noisy(2, 0.1, 5, 1), noisy(1, 0.2, 6, 2)
 
     found = stats.ratio_interval(top, bottom)
@@ -40,7 +40,7 @@ def test_pairs_give_students_t_on_log_ratios():
 
 
 def test_pairing_takes_out_what_slows_both():
-    """A block that slows both sides alike leaves the paired ratio exact and the unpaired one wide."""
+    """A block that slows both sides equally leaves the paired ratio exact and the unpaired one wide."""
     drift = [1.0, 3.0, 1.5, 2.5]
     pairs = [(2 * slow, 1 * slow) for slow in drift]
 
@@ -53,7 +53,7 @@ def test_pairing_takes_out_what_slows_both():
 
 @pytest.mark.parametrize("count", [3, 12, 28])
 def test_intervals_cover_the_truth_as_often_as_they_say(count):
-    """Of 2,000 paired intervals some 1,900 hold the true ratio, with few launches and with many."""
+    """About 1,900 of 2,000 paired intervals hold the true ratio, with few launches and with many."""
     hits = 0
     for seed in range(2000):
         found = stats.paired_ratio_interval(
@@ -83,14 +83,14 @@ def test_one_launch_has_no_interval():
 
 
 def test_equal_values_give_a_point():
-    """Without any spread the interval is the value itself, by every method."""
+    """An interval without any spread is the value itself, by every method."""
     assert stats.ratio_interval([2.0] * 3, [1.0] * 3).half_width == 0
     assert stats.paired_ratio_interval([(2.0, 1.0)] * 12).half_width == 0
 
 
 @pytest.mark.parametrize(("top", "bottom"), [([], [1.0]), ([1.0], []), ([0.0], [1.0]), ([1.0, -1.0], [1.0, 1.0])])
 def test_values_without_a_logarithm_are_refused(top, bottom):
-    """An empty side, nought and negative values raise ValueError."""
+    """An empty side, zero and negative values raise ValueError."""
     with pytest.raises(ValueError, match="interval"):
         stats.ratio_interval(top, bottom)
 
@@ -111,7 +111,7 @@ def test_one_mode_is_not_flagged(values):
 
 
 def test_outliers_are_counted_by_tukeys_fences():
-    """Mild ones lie beyond 1.5 interquartile ranges, severe ones beyond 3."""
+    """Mild outliers lie beyond 1.5 interquartile ranges, and severe ones beyond 3."""
     values = [10, 10, 11, 11, 12, 12, 13, 13, 16.5, 40]
 
     assert stats.outliers(values) == stats.Outliers(mild=1, severe=1)

@@ -59,7 +59,7 @@ def test_a_run_is_complete_when_every_planned_launch_is_there(store):
 
 
 def test_runs_are_found_by_id_beginning_and_age(store):
-    """`last`, `last~1`, an id and its unambiguous beginning name a run; anything else is an error with a hint."""
+    """A run is named by `last`, `last~1`, an id or its unambiguous beginning; anything else is an error with a hint."""
     first, second = (store.new_run(SETTINGS, []) for _ in range(2))
 
     assert store.find_run("last").id == second
@@ -72,7 +72,7 @@ def test_runs_are_found_by_id_beginning_and_age(store):
 
 
 def test_one_lab_at_a_time():
-    """A second lab is refused, with the process that measures; afterwards the machine is free again."""
+    """A second lab is refused, with the id of the one that measures, and is allowed afterwards."""
     with only_lab(), pytest.raises(HeadwayError, match=f"another lab \\(process {os.getpid()}\\)"), only_lab():
         pass
     with only_lab():
@@ -80,7 +80,7 @@ def test_one_lab_at_a_time():
 
 
 def test_reading_leaves_a_store_as_it_is(store):
-    """A reader changes neither the file nor its folder, also where it may not write."""
+    """A reader changes neither the file nor its folder, also if it has no right to write."""
     store.new_run(SETTINGS, [])
     store.close()
     before = store.path.read_bytes()
@@ -93,7 +93,7 @@ def test_reading_leaves_a_store_as_it_is(store):
 
 
 def test_a_missing_store_is_an_error_unless_it_may_be_made(tmp_path):
-    """Reading does not create."""
+    """Reading does not create a store."""
     with pytest.raises(StoreError, match="no results store"):
         Store(tmp_path / "none.sqlite")
     assert not (tmp_path / "none.sqlite").exists()
@@ -115,7 +115,7 @@ def test_a_damaged_store_is_named(tmp_path, content):
 
 
 def test_a_foreign_database_is_refused(tmp_path):
-    """Somebody else's SQLite file is not taken for a store."""
+    """A SQLite file of another program is not taken for a store."""
     path = tmp_path / "foreign.sqlite"
     with sqlite3.connect(path) as db:
         db.execute("CREATE TABLE things (name)")

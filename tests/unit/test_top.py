@@ -1,4 +1,4 @@
-"""What `headway top` shows where there is little room, no colour, or a hostile name; and what it is not for."""
+"""`headway top` with little room, without colour, or with a hostile name; and what it is not for."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ HOSTILE = "[@click=app.quit]x[/]"
 
 
 def sample(*names, pid=1):
-    """A sample of threads at their busiest: every figure is as long as it gets."""
+    """Return a sample of threads at their busiest: every figure is as long as it gets."""
     rows = [{"serial": serial, "name": name, "state": "holding"} for serial, name in enumerate(names, 1)]
     most = {"hold_ns": S, "wait_ns": S, "holds": 99_999, "waits": 99_999, "forced": 99_999, "worst_wait_ns": 12_300_000}
     busy = [{**row, **most, "since_ns": 1, "waits_of": {24: 99_999}} for row in rows]
@@ -28,7 +28,7 @@ def sample(*names, pid=1):
 
 
 class Still:
-    """A monitor that always sees the same."""
+    """A monitor that always has the same sample."""
 
     alive = True
 
@@ -41,7 +41,7 @@ class Still:
 
 @pytest.mark.parametrize("columns", [80, 90, 100, 111, 112, 200, None])
 def test_no_figure_is_cut_off(columns):
-    """At 80 columns, too, each column's name and each figure is there; names of threads give way, and states' times."""
+    """Each column's name and each figure is complete, also at 80 columns; threads' names and states' times are cut."""
     seen = sample("MainThread", "ThreadPoolExecutor-17_executor-3")
     heading, *rows = top_view.block([seen], columns)[-3:]
 
@@ -64,7 +64,7 @@ def run_app(size, samples, use):
 
 
 def test_the_app_fits_80_columns():
-    """Nothing of the table lies to the right of the screen; when the terminal grows, so do the names."""
+    """The table is no wider than the screen, and the names grow with the terminal."""
 
     async def use(app, pilot):
         table = app.query_one("#threads")
@@ -81,7 +81,10 @@ def test_the_app_fits_80_columns():
 
 
 def test_threads_that_ended_have_a_row():
-    """Those that lived shorter than the interval, too: how many, what they held and waited, as far as it is known."""
+    """Threads that ended have a row, also those that lived for less than the interval.
+
+    The row has their number, and what they held and waited, as far as it is known.
+    """
     main = {"serial": 1, "name": "main"}
     old = make_snapshot(S, main, {"serial": 2, "name": "short", "hold_ns": 0})
     short = [
@@ -108,7 +111,7 @@ def test_threads_that_ended_have_a_row():
 
 
 def test_a_name_is_no_markup():
-    """A thread's name cannot bind an action to a click, nor colour anything."""
+    """A thread's name can neither bind an action to a click, nor change a colour."""
 
     async def use(app, _pilot):
         return app.query_one("#threads").get_row_at(0)[0]
@@ -120,7 +123,7 @@ def test_a_name_is_no_markup():
 
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_no_color_means_none(monkeypatch, no_color):
-    """In the full-screen view, too: not even greys."""
+    """The full-screen view has no colour either with NO_COLOR, not even greys."""
     monkeypatch.setenv("NO_COLOR", no_color)
     if not no_color:
         monkeypatch.delenv("NO_COLOR")
@@ -142,7 +145,7 @@ def test_no_color_means_none(monkeypatch, no_color):
 
 
 def test_a_thread_is_no_process(capsys):
-    """The id of a thread is told as such, with its process; nothing is attached to."""
+    """The id of a thread is an error that names its process, and nothing is attached to."""
     done = threading.Event()
     told = []
     thread = threading.Thread(target=lambda: (told.append(threading.get_native_id()), done.wait()))  # type: ignore[func-returns-value]

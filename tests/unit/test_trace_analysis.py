@@ -1,4 +1,4 @@
-"""What a trace told on paper gives: holds, waits, blame, convoys, lines of code, locks, JSON."""
+"""The analysis of traces on paper: holds, waits, blame, convoys, lines of code, locks, JSON."""
 
 import json
 import re
@@ -18,13 +18,16 @@ from headway.traces.model import Frame, Gil, Kind, Park, Thread
 
 @pytest.fixture
 def three():
-    """Thread 0 holds 0 to 10 ms, 1 from 11 to 14, 2 from 14 to 20; 1 waits from 4, 2 from 8."""
+    """Return a trace of three threads.
+
+    Thread 0 holds from 0 to 10 ms, 1 from 11 to 14, and 2 from 14 to 20; 1 waits from 4, and 2 from 8.
+    """
     script = Script().hold(0, 0, 10, forced=True).wait(1, 4, asks_ms=9).hold(1, 11, 14, stack=AT_SERVE)
     return script.wait(2, 8, stack=AT_SERVE).hold(2, 14, 20).trace(20, "zero", "one", "two")
 
 
 def test_threads_have_their_holds_and_waits(three):
-    """A thread's hold and wait times, counts and forced releases are those told; most time comes first."""
+    """A thread's hold and wait times, counts and forced releases are exact, and the thread with the most time is first."""
     by_name = {thread.name: thread for thread in analyse(three).threads}
     zero, one, two = by_name["zero"], by_name["one"], by_name["two"]
 
@@ -36,7 +39,7 @@ def test_threads_have_their_holds_and_waits(three):
 
 
 def test_blame_tells_who_held_during_a_wait(three):
-    """A wait is divided among those who held meanwhile, and the time in which nobody did."""
+    """A wait is divided among the holders in that time, and the time without a holder."""
     (gil,) = analyse(three).gils
     blame = gil.blame
 
@@ -50,7 +53,7 @@ def test_blame_tells_who_held_during_a_wait(three):
 
 
 def test_lines_of_code_have_their_holds(three):
-    """A line's holds are those let go there, with how long others waited and how long they went on when asked."""
+    """A line's holds are those released there, with the others' waiting time and the time after a request."""
     found = analyse(three)
     compute, serve = found.held
 
@@ -63,7 +66,7 @@ def test_lines_of_code_have_their_holds(three):
 
 
 def test_lines_of_some_threads_only(three):
-    """With threads chosen, lines and longest holds are theirs; threads and blame stay whole."""
+    """The lines and longest holds of chosen threads are theirs, and the threads and the blame stay whole."""
     found = analyse(three, threads={1})
 
     assert [one.frame for one in found.held] == [SERVE]
@@ -73,7 +76,7 @@ def test_lines_of_some_threads_only(three):
 
 
 def test_a_window_cuts_holds_and_waits(three):
-    """What reaches over the edge of the window is cut there, and what lies outside is not counted."""
+    """Holds and waits are cut at the edge of the window, and not counted outside it."""
     found = analyse(three, since_ns=START_NS + 9 * MS, until_ns=START_NS + 12 * MS)
     by_name = {thread.name: thread for thread in found.threads}
 
@@ -86,7 +89,7 @@ def test_a_window_cuts_holds_and_waits(three):
 
 @pytest.mark.parametrize("window", [(-5, -1), (25, 30), (12, 8)])
 def test_a_window_beside_the_trace_is_empty(three, window):
-    """A window before or after the trace, or one that ends before it begins, has nothing in it."""
+    """A window before or after the trace, or one that ends before it begins, is empty."""
     since_ns, until_ns = (START_NS + edge * MS for edge in window)
     found = analyse(three, since_ns=since_ns, until_ns=until_ns)
 
@@ -95,7 +98,7 @@ def test_a_window_beside_the_trace_is_empty(three, window):
 
 
 def test_use_over_time_is_by_bucket_and_thread(three):
-    """Of 100 buckets of 0.2 ms those between 10 and 11 ms are free, and at 9 ms two threads wait."""
+    """The buckets of 0.2 ms between 10 and 11 ms are free, and at 9 ms two threads wait."""
     line = analyse(three).gils[0].timeline
 
     assert len(line.held) == 100
@@ -129,7 +132,7 @@ def test_lost_events_leave_holds_that_do_not_overlap():
 
 
 def test_the_switch_interval_is_the_one_in_force():
-    """Each time has the interval that was set last; the main one was in force longest."""
+    """Each time has the interval that was set last, and the main one is the one that was in force longest."""
     script = Script().add(2, 0, Kind.INTERVAL, 1000).add(9, 0, Kind.INTERVAL, 500)
     interval = recorded(script.trace(10)).interval
     times = [START_NS + time * MS for time in (0, 1, 2, 8, 9, 10)]
@@ -139,7 +142,7 @@ def test_the_switch_interval_is_the_one_in_force():
 
 
 def test_percentiles_are_nearest_rank():
-    """Of 1 to 10, p50 is 5, p90 is 9 and p99 is 10: values that were recorded."""
+    """The percentiles of 1 to 10 are recorded values: p50 is 5, p90 is 9 and p99 is 10."""
     assert distribution(np.arange(10, 0, -1)) == Distribution(10, 55, 5, 9, 10, 10)
 
 
@@ -164,12 +167,12 @@ def test_a_convoy_is_found_with_its_cost():
     ids=["too few", "the waiter holds long itself", "shorter than the interval"],
 )
 def test_other_waits_are_no_convoy(trace):
-    """Few waits, waits of a thread that holds long itself, and waits shorter than an interval are no convoy."""
+    """Few waits, waits of a thread with long holds itself, and waits shorter than an interval are no convoy."""
     assert analyse(trace).gils[0].convoys == ()
 
 
 def test_the_end_of_a_turn_is_no_convoy():
-    """A thread that was made to let go and waits for its next turn is in no convoy, however short its holds are."""
+    """A thread that was preempted and waits for its next turn is in no convoy, however short its holds are."""
     script, now = Script(), 0.0
     for _ in range(20):
         script.wait(1, now, asks_ms=now + 5).hold(0, now, now + 5, forced=True)
@@ -180,7 +183,10 @@ def test_the_end_of_a_turn_is_no_convoy():
 
 
 def test_a_wait_behind_a_long_call_is_no_convoy():
-    """Waits in which a hold went on for two intervals after it was asked are not for a shorter interval to mend."""
+    """Waits behind a hold that goes on for two intervals after a request are no convoy.
+
+    A shorter interval would not help there.
+    """
     script, now = Script(), 0.0
     for _ in range(20):
         script.wait(1, now, asks_ms=now + 5).hold(0, now, now + 16, forced=True)
@@ -191,7 +197,7 @@ def test_a_wait_behind_a_long_call_is_no_convoy():
 
 
 def test_a_pool_is_one_role():
-    """Ten workers that wait in turns are one convoy of their pool; three are three."""
+    """Ten workers that wait in turn are one convoy of their pool, and three workers are three convoys."""
     pool = tuple(f"ThreadPoolExecutor-0_{number}" for number in range(10))
     (one,) = analyse(convoy(rounds=40, waiters=pool)).gils[0].convoys
 
@@ -200,7 +206,7 @@ def test_a_pool_is_one_role():
 
 
 def test_roles_are_for_many_threads_only():
-    """Up to eight threads keep their names; of more, names that differ in numbers are one."""
+    """Up to eight threads keep their names; among more, names that differ in numbers are one role."""
     few, many = [f"w-{n}" for n in range(8)], [f"w-{n}" for n in range(9)]
 
     def threads(names):
@@ -211,7 +217,7 @@ def test_roles_are_for_many_threads_only():
 
 
 def test_a_pool_is_summed_up_by_role():
-    """Nine threads of a pool are one summary with all their holds and waits; who is of no pool has its own."""
+    """Nine threads of a pool are one summary with all their holds and waits; a thread outside the pool has its own."""
     script = Script()
     for worker in range(9):
         script.wait(worker, 0).hold(worker, 10 * worker, 10 * worker + 1 + worker)
@@ -228,7 +234,7 @@ def test_a_pool_is_summed_up_by_role():
 
 
 def test_sub_interpreters_are_told_apart():
-    """Two GILs held at the same time have each their own use, blame and name."""
+    """Two GILs that are held at the same time each have their own use, blame and name."""
     script = Script().hold(0, 0, 10).hold(1, 0, 8, gil=1).wait(2, 4, gil=1).hold(2, 8, 9, gil=1)
     found = analyse(script.trace(10, "main", "one", "two", gils=2))
     first, second = found.gils
@@ -240,7 +246,7 @@ def test_sub_interpreters_are_told_apart():
 
 
 def test_waits_for_locks_are_by_kind_line_and_type():
-    """Parks of the same kind, line and type are one place; open ones end with the trace."""
+    """Parks of the same kind, line and type are one place, and open ones end with the trace."""
     script = Script().park(0, 0, 3, Park.OBJECT, of=1).park(1, 1, 5, Park.OBJECT, of=1).park(0, 4, 5, Park.LOCK)
     script.add(8, 1, Kind.PARK, AT_RECV, flags=Park.MUTEX << 8)
     found = analyse(script.trace(10, "a", "b", gils=0, types=("", "dict"), free_threaded=True, gil_enabled=False))
@@ -317,7 +323,7 @@ def keys(value):
 
 
 def test_json_has_the_documented_keys():
-    """The keys are those that programs rely on, and what is in nanoseconds says so."""
+    """The keys are those that programs rely on, and keys of nanoseconds say so."""
     value = as_json(analyse(convoy()))
     gil = value["gils"][0]
 
@@ -351,14 +357,14 @@ def test_json_has_the_documented_keys():
 
 
 def test_the_same_trace_gives_the_same_json():
-    """Nothing in an analysis depends on chance or on what was analysed before."""
+    """An analysis depends neither on chance nor on earlier analyses."""
     first, second = (json.dumps(as_json(analyse(made_trace(events=3000, threads=9, gils=2)))) for _ in range(2))
 
     assert first == second
 
 
 def test_a_stack_that_is_not_known_is_a_line_of_its_own():
-    """Holds let go at an unknown stack count, under no frame."""
+    """Holds released at an unknown stack count, without a frame."""
     found = analyse(Script().hold(0, 0, 5, stack=0).hold(0, 6, 7, stack=AT_COMPUTE).trace(8))
 
     assert [(one.frame, one.times.total_ns) for one in found.held] == [(None, 5 * MS), (COMPUTE, 1 * MS)]

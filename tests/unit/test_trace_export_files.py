@@ -1,4 +1,4 @@
-"""What every export has in common, folded stacks and Parquet."""
+"""The common behaviour of all exports, and folded stacks and Parquet."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ from headway.traces.model import Frame, Kind, Thread
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_no_trace_is_an_error(tmp_path, name):
-    """Nothing to export is refused, and writes nothing."""
+    """An export without a trace is refused, and writes nothing."""
     with pytest.raises(UsageError, match="no trace"):
         FORMATS[name]([], tmp_path / "out")
 
@@ -32,7 +32,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path, name):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_device_is_not_replaced(tmp_path, name):
-    """What is there and is no regular file is left alone."""
+    """A path that exists and is no regular file is left alone."""
     with pytest.raises(HeadwayError, match="not a regular file"):
         FORMATS[name]([made_trace(events=10)], tmp_path)
 
@@ -41,7 +41,7 @@ def test_a_device_is_not_replaced(tmp_path, name):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_an_error_leaves_nothing_half_written(tmp_path, name, monkeypatch):
-    """When an export fails midway the file that was there is as before, and no other is left."""
+    """An export that fails midway leaves the earlier file as it was, and no other file."""
     path = tmp_path / "out"
     path.write_text("before")
     broken = replace(made_trace(events=2000), frames=())
@@ -67,7 +67,7 @@ def test_a_link_stays_a_link(tmp_path, name):
 
 
 def test_folded_holds_and_waits(tmp_path):
-    """A hold counts at the stack that let go, a wait where it began, outermost frame first, in nanoseconds."""
+    """A hold counts at the stack of its release, and a wait at its beginning, outermost frame first, in nanoseconds."""
     trace = small_trace(HANDED_OVER, frames=TWO_FRAMES)
     path = tmp_path / "out"
 
@@ -96,7 +96,7 @@ def test_folded_names_are_escaped(tmp_path):
 @pytest.mark.parametrize(
     ("frames", "line"),
     [
-        # What ran before attach came, the script's module, its functions, the agent below them.
+        # The stack before the attaching, the script's module, its functions, and the agent below them.
         (
             ["app.py handle", "/x/at.py <module>", "/x/at.py _headway_answers", "/x/at.py _headway", "/r.py start"],
             "handle (app.py:1)",
@@ -108,7 +108,7 @@ def test_folded_names_are_escaped(tmp_path):
     ],
 )
 def test_folded_stacks_are_the_programs_alone(tmp_path, frames, line):
-    """What `headway attach` runs on top of a program's stack is left out of it."""
+    """The frames of `headway attach` on top of a program's stack are left out."""
     trace = small_trace(
         [(1000, 0, Kind.ACQUIRE, 0, 0), (3000, 0, Kind.RELEASE, len(frames), 0)],
         frames=tuple(Frame(one.split()[0], 1, one.split()[1]) for one in frames),
@@ -121,7 +121,7 @@ def test_folded_stacks_are_the_programs_alone(tmp_path, frames, line):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_odd_names_are_written(tmp_path, name):
-    """Names that are not Unicode, or that would end a string, do not stop an export or break its file."""
+    """Names that are not Unicode, or that would end a string, neither stop an export nor break its file."""
     threads = (Thread(1, 4242, ODD, 1000, None), Thread(2, 4243, "", 1000, None))
     trace = small_trace(
         HANDED_OVER,
@@ -140,7 +140,7 @@ def test_odd_names_are_written(tmp_path, name):
 
 
 def test_parquet_without_pyarrow_says_how_to_get_it(tmp_path, monkeypatch):
-    """Without pyarrow the error tells what to install."""
+    """The error without pyarrow says what to install."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
 
     with pytest.raises(HeadwayError) as caught:

@@ -45,7 +45,7 @@ def test_perfetto_clock_is_monotonic(tmp_path):
 
 
 def test_perfetto_tracks_of_processes_and_threads(tmp_path):
-    """Every process and thread has a track with its ids and name, and below it what it did."""
+    """Every process and thread has a track with its ids and name, and its activity below."""
     one = made_trace(threads=2, events=200, process=made_process(pid=10))
     two = made_trace(threads=2, events=200, process=made_process(pid=20, program="-m worker", ended=False))
     two = replace(two, loss=Loss(dropped_events=3))
@@ -71,7 +71,7 @@ def test_perfetto_tracks_of_processes_and_threads(tmp_path):
 
 
 def test_perfetto_links_a_request_to_the_release_that_it_forced(tmp_path):
-    """An arrow goes from who asked, within its wait, to the end of the hold that gave way."""
+    """An arrow goes from a waiter's request to the end of the hold that was preempted."""
     sequence = perfetto(tmp_path, small_trace(HANDED_OVER, frames=TWO_FRAMES))[0][1]
 
     (asks, gives) = sequence.instants
@@ -111,7 +111,7 @@ def test_perfetto_counts_the_switch_interval(tmp_path):
 
 
 def test_perfetto_without_stacks_has_none(tmp_path):
-    """A trace without stacks names its slices by state, and is smaller for it."""
+    """A trace without stacks names its slices by state."""
     sequence = perfetto(tmp_path, made_trace(events=500, stacks=False))[0][1]
 
     named = {slices[0][2] for track, slices in sequence.slices.items() if sequence.tracks[track].name == "holds GIL"}
@@ -120,7 +120,7 @@ def test_perfetto_without_stacks_has_none(tmp_path):
 
 
 def test_odd_names_reach_perfetto(tmp_path):
-    """Names keep what can be shown; what cannot, and bytes that are no characters, are written out."""
+    """Printable characters of names are kept; others, and bytes that are no characters, are written out."""
     trace = small_trace(
         HANDED_OVER, frames=(Frame(ODD, 1, ODD),) * 2, threads=(Thread(1, 1, ODD, 0, None), Thread(2, 1, "", 0, None))
     )

@@ -1,4 +1,4 @@
-"""What traces told on paper tell in plain words: fact, cause, advice; and when nothing is said."""
+"""The findings of traces on paper: fact, cause and advice, and when there is none."""
 
 import pytest
 from made_traces import MS
@@ -14,7 +14,7 @@ def told(trace):
 
 
 def shared(threads=3, turns=60, turn_ms=5.0, gap_ms=0.0, *, forced=True, **process):
-    """Return a trace of threads that compute, in turns."""
+    """Return a trace of threads that compute in turn."""
     script, now, names = Script(), 0.0, [f"crunch-{number}" for number in range(threads)]
     for turn in range(turns):
         who = turn % threads
@@ -26,7 +26,7 @@ def shared(threads=3, turns=60, turn_ms=5.0, gap_ms=0.0, *, forced=True, **proce
 
 
 def test_a_convoy_is_told_with_names_lines_and_figures():
-    """The finding names who waits behind whom, where, how often and how long, and what a shorter interval would cost."""
+    """The finding names the waiter and the holder, where, how often and how long, and the cost of a shorter interval."""
     one = told(convoy())["convoy"]
 
     assert one.weight == "problem"
@@ -47,7 +47,7 @@ def test_a_convoy_is_told_with_names_lines_and_figures():
 
 
 def test_a_convoys_advice_names_our_own_remedy():
-    """`headway run` is among what to try, with what it gave in measured cases."""
+    """The advice includes `headway run`, with its effect in measured cases."""
     advice = told(convoy())["convoy"].advice
 
     assert "under `headway run`, reader has the GIL at once" in advice
@@ -55,7 +55,10 @@ def test_a_convoys_advice_names_our_own_remedy():
 
 
 def connections(threads, *, asked=True):
-    """Return a trace of that many connections, each of which waits for the one before: `compute` for 8 ms, then `recv` for 4."""
+    """Return a trace of `threads` connections, each of which waits for the one before.
+
+    A connection runs `compute` for 8 ms, then `recv` for 4.
+    """
     script, now = Script(), 0.0
     for number in range(threads):
         script.hold(number, now, now + 8, stack=AT_COMPUTE if asked else AT_RECV, forced=asked)
@@ -68,7 +71,7 @@ def connections(threads, *, asked=True):
 
 @pytest.mark.parametrize("threads", [20, 300])
 def test_the_function_behind_which_most_waited_comes_first(threads):
-    """It is the first finding whatever the number of threads that ran it, which are told as one role."""
+    """The function is the first finding whatever the number of its threads, which are reported as one role."""
     first = analyse(connections(threads)).findings[0]
 
     assert first.kind == "behind-a-function"
@@ -81,7 +84,7 @@ def test_the_function_behind_which_most_waited_comes_first(threads):
 
 
 def test_where_holds_end_is_not_what_they_ran():
-    """Of holds that nobody asked to end it is known where they ended: the finding says that, and no more."""
+    """The finding says where holds without a request ended, because nothing more is known of them."""
     first = analyse(connections(20, asked=False)).findings[0]
 
     assert first.kind == "behind-a-function"
@@ -90,7 +93,7 @@ def test_where_holds_end_is_not_what_they_ran():
 
 
 def test_a_function_of_which_another_finding_speaks_is_not_told_again():
-    """A convoy names the line: there is one finding about it."""
+    """A function that a convoy's finding names has no finding of its own."""
     assert "behind-a-function" not in told(convoy())
 
 
@@ -106,14 +109,14 @@ def test_waiters_of_one_kind_are_told_together():
 
 
 def test_advice_fits_the_python():
-    """From 3.14 on there are pools of interpreters; a short interval is not made shorter."""
+    """Pools of interpreters are advised from 3.14 on, and a short interval is not made shorter."""
     assert "InterpreterPoolExecutor" in told(convoy(python="3.14.1"))["convoy"].advice
     assert "InterpreterPoolExecutor" not in told(convoy(python="3.13.1"))["convoy"].advice
     assert "setswitchinterval" not in told(convoy(interval_us=900))["convoy"].advice
 
 
 def test_a_hold_that_does_not_end_when_asked_is_told():
-    """A call that keeps the GIL for 95 ms after it was asked is found with its line; an interval would not help."""
+    """A call that keeps the GIL for 95 ms after a request is found with its line; an interval would not help."""
     script = Script().hold(0, 0, 100, forced=True).wait(1, 0, asks_ms=5).hold(1, 100, 101)
     found = told(script.trace(200, "main", "reader"))
     one = found["long-hold"]
@@ -128,7 +131,7 @@ def test_a_hold_that_does_not_end_when_asked_is_told():
 
 
 def test_one_late_hold_in_a_long_convoy_is_no_long_hold():
-    """Of a thousand holds, each asked after 5 ms, one went on for 12 ms more, as the machine was busy: that explains nothing."""
+    """One of a thousand holds that goes on for 12 ms after a request, on a busy machine, explains nothing."""
     script, begin = Script(), 0.0
     for round_ in range(1000):
         length = 17 if round_ == 500 else 5.1
@@ -142,7 +145,7 @@ def test_one_late_hold_in_a_long_convoy_is_no_long_hold():
 
 
 def test_a_long_hold_is_told_without_stacks_too():
-    """Where no line is known, the finding names the thread, and gives no advice about a line."""
+    """The finding names the thread, without advice about a line, if no line is known."""
     script = Script().hold(0, 0, 100, stack=0, forced=True).wait(1, 0, stack=0, asks_ms=5).hold(1, 100, 101, stack=0)
     one = told(script.trace(200, "main", "reader", stacks=False))["long-hold"]
 
@@ -151,7 +154,7 @@ def test_a_long_hold_is_told_without_stacks_too():
 
 
 def test_a_long_hold_that_nobody_asked_for_is_fine():
-    """A thread that holds for a second and lets go as soon as another wants the GIL does no harm."""
+    """A thread that holds for a second and releases as soon as another wants the GIL does no harm."""
     script = Script().hold(0, 0, 1000, forced=True).wait(1, 995, asks_ms=1000).hold(1, 1000, 1001)
     found = told(script.trace(1010, "main", "reader"))
 
@@ -163,7 +166,7 @@ def test_a_long_hold_that_nobody_asked_for_is_fine():
 
 
 def test_threads_that_compute_together_are_told():
-    """Three threads that share a GIL that is always held are no faster than one."""
+    """Three threads that share a GIL which is always held are no faster than one."""
     one = told(shared())["saturated"]
 
     assert one.fact == (
@@ -179,7 +182,7 @@ def test_threads_that_compute_together_are_told():
 
 
 def test_one_thread_that_computes_is_told_to_divide_its_work():
-    """One thread alone waits for nobody; where it computes all the time, more cores need more processes."""
+    """One thread alone waits for no other; if it computes all the time, more cores need more processes."""
     busy = told(Script().hold(0, 0, 10).trace(10))["no-contention"]
     idle = told(Script().hold(0, 0, 1).trace(10))["no-contention"]
 
@@ -192,7 +195,7 @@ def test_one_thread_that_computes_is_told_to_divide_its_work():
 
 
 def test_a_short_switch_interval_is_told_with_its_cost():
-    """Forced hand-overs that leave the GIL free for a fifth of the time come from an interval of 0.1 ms."""
+    """Forced hand-offs that leave the GIL free for a fifth of the time come from an interval of 0.1 ms."""
     one = told(shared(turn_ms=0.1, gap_ms=0.025, interval_us=100))["short-interval"]
 
     assert one.fact.startswith("the GIL was handed to a waiting thread 57 times (7,")
@@ -201,7 +204,7 @@ def test_a_short_switch_interval_is_told_with_its_cost():
 
 
 def test_many_blocking_calls_are_told_with_the_line_that_makes_most():
-    """Where short holds end by themselves, the advice is to do more in each call, at the line that makes most."""
+    """The advice for many short holds that end by themselves is to do more in each call, at the most frequent line."""
     one = told(shared(turn_ms=0.1, gap_ms=0.025, forced=False))["hand-overs"]
 
     assert (
@@ -211,7 +214,7 @@ def test_many_blocking_calls_are_told_with_the_line_that_makes_most():
 
 
 def test_waiting_for_a_free_gil_is_the_systems_doing():
-    """Waits that pass while nobody holds are not the GIL's fault."""
+    """Waits while no thread holds the GIL are not the GIL's fault."""
     script = Script()
     for turn in range(10):
         script.hold(0, turn * 10, turn * 10 + 1).wait(1, turn * 10).hold(1, turn * 10 + 6, turn * 10 + 7)
@@ -224,7 +227,7 @@ def test_waiting_for_a_free_gil_is_the_systems_doing():
 
 
 def test_waits_without_a_pattern_are_told_without_advice():
-    """Where no rule explains the waits, the finding says how long they are, and gives no advice."""
+    """A finding about waits that no rule explains has their length, and no advice."""
     script = Script().hold(0, 0, 4).wait(1, 0).hold(1, 4, 5)
     one = told(script.trace(10, "a", "b"))["waits"]
 
@@ -236,7 +239,7 @@ def test_waits_without_a_pattern_are_told_without_advice():
 
 
 def test_what_a_recording_lacks_is_told():
-    """Losses, a missing end and missing stacks are notes, after all else."""
+    """Losses, a missing end and missing stacks are notes, after everything else."""
     loss = Loss(dropped_events=3, overwritten_events=1200, lost_stacks=1, damaged_bytes=8)
     trace = Script().hold(0, 0, 1, stack=0).trace(10, loss=loss, stacks=False, ended=False, python="3.8.2")
     found = analyse(trace).findings
@@ -250,7 +253,7 @@ def test_what_a_recording_lacks_is_told():
 
 
 def test_a_gil_that_is_off_is_told_with_the_locks_that_are_contended():
-    """Without a GIL the finding is which object's lock threads blocked on, and where."""
+    """Without a GIL, the finding names the objects whose locks threads blocked on, and where."""
     script = Script().park(0, 0, 3, Park.OBJECT, of=1).park(1, 1, 5, Park.OBJECT, of=1).park(0, 5, 7, Park.WORLD)
     found = told(script.trace(10, "a", "b", gils=0, types=("", "dict"), free_threaded=True, gil_enabled=False))
 
@@ -263,7 +266,7 @@ def test_a_gil_that_is_off_is_told_with_the_locks_that_are_contended():
 
 
 def test_waiting_for_work_is_no_contention():
-    """Threads that wait at a `threading.Lock`, as idle workers do, are not told as contention."""
+    """Threads that wait at a `threading.Lock`, as idle workers do, are not contention."""
     script = Script().park(0, 0, 9, Park.LOCK).park(1, 0, 9, Park.LOCK)
     found = told(script.trace(10, "a", "b", gils=0, free_threaded=True, gil_enabled=False))
 
@@ -273,14 +276,14 @@ def test_waiting_for_work_is_no_contention():
 
 @pytest.mark.parametrize(("enabled", "kind", "weight"), [(True, "gil-on", "note"), (False, "gil-came-on", "problem")])
 def test_a_gil_on_a_free_threaded_build_is_told(enabled, kind, weight):
-    """A free-threaded build with a GIL is told, be it on from the beginning or since some import."""
+    """A free-threaded build with a GIL is reported, whether it is on from the beginning or since an import."""
     trace = Script().hold(0, 0, 5).trace(10, free_threaded=True, gil_enabled=enabled, python="3.14.0")
 
     assert told(trace)[kind].weight == weight
 
 
 def test_findings_stand_in_order_of_their_cost():
-    """Problems come first, the costliest of them at the top."""
+    """Problems come first, with the costliest of them at the top."""
     script = Script()
     for round_ in range(30):
         begin = round_ * 30
@@ -296,7 +299,7 @@ def test_findings_stand_in_order_of_their_cost():
 
 
 def test_a_program_that_recording_slows_is_told():
-    """A thread that lets go every microsecond is told what recording took; one that does so now and then is not."""
+    """A thread that releases every microsecond is told the cost of recording, and one that rarely does is not."""
 
     def trips(each_ms):
         script = Script()

@@ -1,4 +1,4 @@
-"""The numpy side of the trace format, against the C header by way of the C compiler."""
+"""The numpy side of the trace format, checked against the C header with the C compiler."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ def fields_in_c(struct: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory):
-    """Return what the compiler says: {"chunk": bytes, "chunk.used": offset, ..., "WAIT": number, ...}."""
+    """Return the compiler's values: {"chunk": bytes, "chunk.used": offset, ..., "WAIT": number, ...}."""
     folder = tmp_path_factory.mktemp("format")
     lines = []
     for struct in hwt.STRUCTS:
@@ -43,7 +43,7 @@ def layout(tmp_path_factory):
 
 @pytest.mark.parametrize("struct", hwt.STRUCTS)
 def test_structs_are_laid_out_as_the_compiler_does(layout, struct):
-    """Size, names and offsets of all fields are those of the C struct."""
+    """The size, names and offsets of all fields are those of the C struct."""
     dtype = hwt.STRUCTS[struct]
 
     assert dtype.itemsize == layout[struct]
@@ -77,7 +77,7 @@ def test_the_model_speaks_of_the_same_kinds():
 
 
 def test_numbers_are_little_endian():
-    """The dtypes say the byte order, so that a file reads the same everywhere."""
+    """The dtypes fix the byte order, so that a file reads the same everywhere."""
     for dtype in hwt.STRUCTS.values():
         for name in dtype.names:
             assert dtype.fields[name][0].base.newbyteorder("<") == dtype.fields[name][0].base

@@ -1,4 +1,4 @@
-"""The check of what holds for every trace finds what does not."""
+"""The check of all traces' invariants finds each violation."""
 
 import dataclasses
 
@@ -41,7 +41,7 @@ REQUEST, PARK, UNPARK = Kind.REQUEST, Kind.PARK, Kind.UNPARK
     ],
 )
 def test_bad_events_are_found(rows, word):
-    """Each rule that events break is told with the event."""
+    """Each rule that events break is reported with the event."""
     found = violations(small(rows, gils=2))
 
     assert any(word in one for one in found), found
@@ -79,7 +79,7 @@ def replaced(**changes):
     ],
 )
 def test_bad_tables_are_found(changes, word):
-    """So is what does not fit in threads, GILs and stacks."""
+    """Threads, GILs and stacks that do not fit are found."""
     assert violations(replaced()) == []
     found = violations(replaced(**changes))
 

@@ -1,4 +1,4 @@
-"""Lines of bytecode offsets, against interpreters' own word for them."""
+"""Lines of bytecode offsets, compared with the interpreters' own."""
 
 import importlib
 import json
@@ -40,7 +40,7 @@ json.dump(found, sys.stdout)
 
 
 def codes(code):
-    """Yield a code object and all that are nested in it."""
+    """Yield a code object and all code objects nested in it."""
     yield code
     for one in code.co_consts:
         if hasattr(one, "co_code"):
@@ -49,7 +49,7 @@ def codes(code):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_lines_are_those_of_the_interpreter(name):
-    """Each instruction of each function of a module is on the line that `co_positions` and `co_lines` say."""
+    """Each instruction of each function of a module is on the line of `co_positions` and `co_lines`."""
     path = importlib.import_module(name).__file__
     for code in codes(compile(Path(path).read_text(), path, "exec")):
         expected = {2 * i: position[0] or UNKNOWN_LINE for i, position in enumerate(code.co_positions())}
@@ -62,7 +62,7 @@ def test_lines_are_those_of_the_interpreter(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("python", INTERPRETERS, ids=lambda path: path.parts[-3])
 def test_lines_are_those_of_other_interpreters(python):
-    """The same holds for every interpreter from 3.11 on that is found here."""
+    """The lines are the same for every interpreter from 3.11 on that is found here."""
     out = subprocess.run([str(python), "-c", CHILD, *MODULES], capture_output=True, timeout=60, check=True).stdout
     found = json.loads(out)
 
@@ -93,7 +93,7 @@ def test_before_the_first_instruction_is_the_functions_line():
     ],
 )
 def test_a_damaged_table_has_no_lines(table):
-    """Whatever the bytes, there is an answer: the line is not known."""
+    """A damaged table gives an unknown line, whatever its bytes."""
     assert lines(table, 5, [0, 2, 10**9])[10**9] == UNKNOWN_LINE
     assert lines(table, 5, [0])[0] == UNKNOWN_LINE
 

@@ -1,6 +1,6 @@
-"""Reading trace files: what comes back, what is left out and counted, and what is refused.
+"""Reading trace files: what is read, what is left out and counted, and what is refused.
 
-One file, as all of it is one module: what a reader makes of files, whole and damaged.
+One file, because all of it is one module: what a reader makes of files, whole and damaged.
 """
 
 import dataclasses
@@ -63,7 +63,7 @@ def patch_event(path: Path, position: int, index: int, name: str, value: int) ->
 
 
 def test_a_large_trace_comes_back(tmp_path):
-    """Thousands of events of two GILs in many chunks: process, threads, GILs and events are those that were written."""
+    """Thousands of events of two GILs in many chunks come back with the process, threads and GILs that were written."""
     written = made_trace(events=20_000, threads=7, gils=2)
 
     found = read(write(written, tmp_path / "x.hwt", events_per_chunk=100))
@@ -86,7 +86,7 @@ def test_a_path_may_be_text(tmp_path):
 
 
 def test_a_killed_process_leaves_a_trace(tmp_path):
-    """Without an end in the header the trace ends with its last event, and says so; the file's unused tail is a hole."""
+    """A trace whose header has no end ends with its last event, and says so; the file's unused tail is a hole."""
     path = write(small([(0, A, 0), (5, R, 0), (7, W, 1)], ended=False, end=7), tmp_path / "x.hwt", room=10_000)
 
     found = read(path)
@@ -99,7 +99,7 @@ def test_a_killed_process_leaves_a_trace(tmp_path):
 
 
 def test_a_file_system_without_holes_is_read_as_well(tmp_path):
-    """Chunks that are there, but were never taken, are nothing."""
+    """Chunks that are there, but were never taken, are ignored."""
     path = write(small([(0, A, 0), (5, R, 0)]), tmp_path / "x.hwt", room=100)
     (tmp_path / "y.hwt").write_bytes(path.read_bytes())
 
@@ -108,7 +108,7 @@ def test_a_file_system_without_holes_is_read_as_well(tmp_path):
 
 
 def test_what_may_be_incomplete_is_left_out(tmp_path):
-    """Of a file that grows only that is taken which the collector has had time to copy of all threads."""
+    """A growing file is read up to the time until which the collector has copied all threads."""
     trace = small([(0, A, 0), (5, R, 0), (8, W, 1), (10, A, 1), (20, R, 1), (30, A, 0)], ended=False, end=30)
     path = write(trace, tmp_path / "x.hwt")
     header = np.frombuffer(path.read_bytes()[: hwt.HEADER_DTYPE.itemsize], hwt.HEADER_DTYPE).copy()
@@ -123,7 +123,7 @@ def test_what_may_be_incomplete_is_left_out(tmp_path):
 
 
 def test_a_chunk_that_is_overwritten_meanwhile_counts_as_overwritten(tmp_path, monkeypatch):
-    """If a chunk has another owner when its events have been read, they are not believed."""
+    """A chunk whose owner has changed after its events were read counts as overwritten."""
     trace = small([(0, A, 0), (5, R, 0), (6, A, 0), (8, R, 0), (10, A, 1), (20, R, 1)], ended=False, end=20)
     path = write(trace, tmp_path / "x.hwt", events_per_chunk=2)
     monkeypatch.setattr(reader._Reading, "_taken_anew", lambda self, chunk: chunk["position"] == 1)
@@ -136,7 +136,7 @@ def test_a_chunk_that_is_overwritten_meanwhile_counts_as_overwritten(tmp_path, m
 
 
 def test_names_go_by_native_id_and_time(tmp_path):
-    """A native id that comes back has the next thread's name from when the one before is over."""
+    """A native id that comes back has the next thread's name as soon as the previous thread is over."""
     events = [(0, A, 0), (5, R, 0), (10, EXIT, 0), (50, A, 1), (60, R, 1), (70, A, 2), (80, R, 2)]
     trace = small(events, threads=3)
     lives = [Thread(1, 70, "", START_NS, START_NS + 10), Thread(2, 70, "", START_NS + 50, None)]
@@ -163,7 +163,7 @@ def test_no_thread_is_without_a_name(tmp_path):
 
 
 def test_the_front_of_an_overwritten_trace_is_cut_off(tmp_path):
-    """Where chunks were taken anew, the trace begins where all threads are complete; holds open then are assumed."""
+    """A trace with reused chunks begins where all threads are complete, and holds that are open then are assumed."""
     written = made_trace(events=5_000, threads=6, gils=2)
     path = write(written, tmp_path / "x.hwt", events_per_chunk=50, room=60)
 
@@ -174,7 +174,7 @@ def test_the_front_of_an_overwritten_trace_is_cut_off(tmp_path):
     assert found.process.start_realtime_ns - written.process.start_realtime_ns == found.start_ns - START_NS
     assert len(found.events) + found.loss.overwritten_events == 5_000
     assert found.loss.damaged_bytes == found.loss.dropped_events == 0
-    # A hold whose beginning was the last event to be overwritten is left out, too.
+    # A hold is left out, too, if its beginning was the last event to be overwritten.
     since_ns = found.start_ns + 50_000_000
     later = written.events[written.events["time_ns"] > since_ns]
     mine = found.events[found.events["time_ns"] > since_ns]
@@ -187,7 +187,7 @@ def test_the_front_of_an_overwritten_trace_is_cut_off(tmp_path):
 
 
 def test_a_thread_that_came_late_does_not_move_the_cut(tmp_path):
-    """A thread that began after the overwritten chunks has lost none of them: its first event is no hole's end."""
+    """A thread that began after the overwritten chunks does not move the cut, because it has lost none."""
     rows_ = [row for i in range(40) for row in ((i * MS, A, 0), (i * MS + 10, R, 0))]
     rows_ += [(50 * MS, A, 1), (51 * MS, R, 1), (60 * MS, A, 0), (61 * MS, R, 0)]
     trace = small(rows_, end=70 * MS)
@@ -204,7 +204,7 @@ def test_a_thread_that_came_late_does_not_move_the_cut(tmp_path):
 
 
 def test_the_switch_interval_before_the_cut_is_the_traces(tmp_path):
-    """An INTERVAL that is cut off at the front still tells what the interval is."""
+    """An INTERVAL that is cut off at the front still sets the interval."""
     rows_ = [(0, A, 0), (1, R, 0), (2, INTERVAL, 1, 0, 77)]
     rows_ += [row for i in range(1, 40) for row in ((i * MS, A, 0), (i * MS + 10, R, 0))]
     path = write(small(rows_, end=70 * MS), tmp_path / "x.hwt", events_per_chunk=4, room=8)
@@ -224,7 +224,7 @@ def test_the_switch_interval_before_the_cut_is_the_traces(tmp_path):
         ([(1, W, 0), (2, W, 0), (3, A, 0), (4, R, 0)], [1, 2, 3]),
         ([(1, W, 0), (2, R, 0), (3, A, 0), (4, R, 0)], [2, 3]),
         ([(1, A, 0), (2, EXIT, 0)], [1]),
-        ([(1, EXIT, 0), (2, A, 0), (3, R, 0)], [1, 2]),  # what came after it was damaged less
+        ([(1, EXIT, 0), (2, A, 0), (3, R, 0)], [1, 2]),  # the events after EXIT are kept: that is less damage
         ([(1, REQUEST, 0), (2, W, 0), (3, REQUEST, 0), (4, A, 0)], [1, 2, 3]),
         ([(1, A, 0), (2, A, 1), (3, R, 1), (4, R, 0)], [1, 2]),  # two holders: the pair that fits stays
         ([(1, W, 0), (2, REQUEST, 0), (3, A, 0), (4, A, 1), (5, R, 1)], [3, 4]),
@@ -233,7 +233,7 @@ def test_the_switch_interval_before_the_cut_is_the_traces(tmp_path):
     ],
 )
 def test_what_contradicts_the_rest_is_taken_out(tmp_path, events, kept):
-    """Holes where there was no room leave whole holds, and what is taken out is counted with what was dropped."""
+    """Events that contradict the rest are removed and counted with the dropped ones, and whole holds remain."""
     trace = small(events, gils=2)
     path = patch_header(write(trace, tmp_path / "x.hwt"), "dropped_events", 10)
 
@@ -246,7 +246,7 @@ def test_what_contradicts_the_rest_is_taken_out(tmp_path, events, kept):
 
 
 def test_the_end_of_a_gil_ends_a_hold(tmp_path):
-    """A GIL that was destroyed while held needs no release; the thread goes on with another."""
+    """A GIL that was destroyed while held needs no release, and the thread goes on with another."""
     events = [(0, A, 0, 1), (10, A, 0, 0), (20, R, 0, 0)]
     gils = (Gil(0, True, 1, START_NS, None), Gil(1, False, 2, START_NS, START_NS + 5))
     path = write(dataclasses.replace(small(events), gils=gils), tmp_path / "x.hwt")
@@ -259,7 +259,7 @@ def test_the_end_of_a_gil_ends_a_hold(tmp_path):
 
 
 def test_an_end_of_a_gil_before_its_last_event_is_none(tmp_path):
-    """It is damage: events are believed."""
+    """An end of a GIL before its last event is damage, and the events are believed."""
     gils = (Gil(0, True, 1, START_NS, START_NS + 5),)
     path = write(dataclasses.replace(small([(0, A, 0), (10, R, 0)]), gils=gils), tmp_path / "x.hwt")
 
@@ -267,7 +267,7 @@ def test_an_end_of_a_gil_before_its_last_event_is_none(tmp_path):
 
 
 def test_equal_times_are_ordered_by_who_can_hold(tmp_path):
-    """At one time: the release of what was held, holds of no length, then the acquire that stays."""
+    """The order at one time is: the release of the earlier hold, holds of no length, the acquire that stays."""
     events = [(0, A, 2), (9, W, 0), (9, R, 2), (9, A, 1), (9, R, 1), (9, A, 3), (9, R, 3), (9, A, 0), (12, R, 0)]
 
     found = read(write(small(events, threads=4), tmp_path / "x.hwt"))
@@ -287,7 +287,7 @@ def test_equal_times_are_ordered_by_who_can_hold(tmp_path):
 
 
 def test_one_damaged_time_costs_one_event(tmp_path):
-    """A time that goes back, or far ahead, is taken out, not all that follows it."""
+    """A time that goes back, or far ahead, costs one event, and not all that follow."""
     events = [(10 * i, INTERVAL, 0, 0, i) for i in range(10)]
     path = write(small(events, threads=1), tmp_path / "x.hwt")
     patch_event(path, 1, 3, "time_ns", START_NS + 85)
@@ -301,7 +301,7 @@ def test_one_damaged_time_costs_one_event(tmp_path):
 
 
 def test_as_few_as_will_do_are_taken_out():
-    """Of times that go back, a longest run that does not is kept."""
+    """The longest sequence of times that does not go back is kept."""
     bad = mending.going_back(np.array([5, 6, 1, 7, 7, 3, 8], dtype=np.int64))
 
     assert bad.tolist() == [False, False, True, False, False, True, False]
@@ -322,7 +322,7 @@ def test_an_event_without_sense_is_skipped(tmp_path, name, value):
 
 
 def test_an_unknown_gil_is_damage(tmp_path):
-    """An event of a GIL that nobody told of is skipped."""
+    """An event of a GIL without a record is skipped."""
     path = write(small([(1, A, 0), (2, R, 0)], threads=1), tmp_path / "x.hwt")
 
     assert rows(read(patch_event(path, 1, 1, "gil", 200))) == [(1, A, 1)]
@@ -330,7 +330,7 @@ def test_an_unknown_gil_is_damage(tmp_path):
 
 @pytest.mark.parametrize(("name", "value"), [("kind", 7), ("used", hwt.CHUNK_BYTES), ("used", 2**32 - 1), ("owner", 0)])
 def test_a_chunk_without_sense_is_skipped(tmp_path, name, value):
-    """A chunk whose header cannot be is left out as a whole, and the others are read."""
+    """A chunk whose header is impossible is left out as a whole, and the others are read."""
     path = write(small([(1, A, 0), (2, R, 0), (3, A, 1)]), tmp_path / "x.hwt")
 
     found = read(patch_chunk(path, 1, name, value))
@@ -350,7 +350,7 @@ def test_half_an_event_is_left_out(tmp_path):
 
 
 def damaged_meta(tmp_path, *records):
-    """Return what is read of a trace with one event at stack 1 and these records after the GIL's."""
+    """Return what is read from a trace with one event at stack 1, and with these records after the GIL's."""
     path = write(small([(1, W, 0, 0, 0), (2, A, 0), (3, R, 0)], threads=1), tmp_path / "x.hwt")
     patch_event(path, 1, 0, "value", 1)
     patch_event(path, 1, 2, "value", 2)
@@ -385,7 +385,7 @@ UNKNOWN = Frame("", 0, "?")
     ("records", "stacks", "damaged_bytes"),
     [
         ([code(), node(1, 0), node(2, 1)], [(F,), (F, F)], 0),
-        ([node(2, 1), code(), node(1, 0)], [(F,), (F, F)], 0),  # in whatever order
+        ([node(2, 1), code(), node(1, 0)], [(F,), (F, F)], 0),  # in any order
         ([code(), node(1, 1), node(2, 1)], [(F,), (F, F)], 24),  # its own caller
         ([code(), node(1, 2), node(2, 1)], [(F,), (F, F)], 24),  # a circle
         ([code(), node(1, 0), node(2, 9)], [(F,), (F,)], 24),
@@ -403,7 +403,7 @@ UNKNOWN = Frame("", 0, "?")
     ],
 )
 def test_damaged_records_cost_what_they_tell_of(tmp_path, records, stacks, damaged_bytes):
-    """Stacks that make no sense are cut short or unknown, and counted; the others stay, and none is endless."""
+    """Impossible stacks are cut short or unknown, and counted; the others stay, and none is endless."""
     found = damaged_meta(tmp_path, *records)
 
     assert [found.stack(value) for value in found.events["value"][[0, 2]]] == stacks
@@ -412,7 +412,7 @@ def test_damaged_records_cost_what_they_tell_of(tmp_path, records, stacks, damag
 
 
 def test_text_that_is_none_is_shown_escaped(tmp_path):
-    """Names that are no characters can still be written anywhere."""
+    """Names that are no valid characters can still be written anywhere."""
     lone = record(
         hwt.META_CODE,
         hwt.META_CODE_DTYPE,
@@ -452,7 +452,7 @@ def test_text_that_is_none_is_shown_escaped(tmp_path):
     ],
 )
 def test_a_file_that_is_no_trace_is_refused(tmp_path, make, message):
-    """The error names the file and what is wrong with it, and has a hint and exit code 6."""
+    """The error names the file and its fault, and has a hint and exit code 6."""
     path = write(made_trace(events=10), tmp_path / "x.hwt")
     make(path)
 
@@ -474,7 +474,7 @@ def test_a_path_that_cannot_be_is_refused():
 
 
 def test_sizes_in_the_header_are_not_believed(tmp_path):
-    """Four billion chunks, GILs or threads cost nothing where the file has not got them."""
+    """Four billion chunks, GILs or threads in the header cost nothing if the file does not have them."""
     path = write(made_trace(events=100), tmp_path / "x.hwt")
     for name in ("chunk_count", "gil_count", "thread_count"):
         patch_header(path, name, 2**32 - 1)
@@ -498,7 +498,7 @@ def test_a_file_that_was_cut_off_counts_what_is_missing(tmp_path):
 
 
 def test_an_absurd_end_is_none(tmp_path):
-    """A trace that would have ended before it began, or ages later, ends with its last event."""
+    """A trace whose end is before its beginning, or ages later, ends with its last event."""
     path = write(small([(1, A, 0), (2, R, 0)]), tmp_path / "x.hwt")
 
     for end_ns in (1, 2**62, -5):
@@ -514,7 +514,7 @@ def child(pid, parent, family=1, start=0, **changes):
 
 
 def test_a_family_is_read_together(tmp_path):
-    """`app.hwt` and those beside it of the same launch, parents first; empty ones and others' are left out."""
+    """A family is `app.hwt` and the files of the same launch beside it, parents first, without empty ones."""
     base = made_trace(events=20)
     empty = dataclasses.replace(base, events=base.events[:0])
     for name, trace in {
@@ -537,7 +537,7 @@ def test_a_family_is_read_together(tmp_path):
 
 
 def test_a_family_without_a_first_one_is_read(tmp_path):
-    """Process ids that came back can make a circle of parents: the one that began first is first."""
+    """The process that began first is the first if reused process ids make a circle of parents."""
     base = made_trace(events=20)
     write(dataclasses.replace(base, process=child(1, 2, start=9)), tmp_path / "app.hwt")
     write(dataclasses.replace(base, process=child(2, 1, start=5)), tmp_path / "app.2.hwt")
@@ -546,14 +546,14 @@ def test_a_family_without_a_first_one_is_read(tmp_path):
 
 
 def test_a_family_needs_the_named_one(tmp_path):
-    """That the others could be read does not help."""
+    """A family whose named file is missing is refused, even if the others can be read."""
     with pytest.raises(TraceError):
         read_family(tmp_path / "app.hwt")
 
 
 @pytest.mark.parametrize("depth", [127, 128])
 def test_a_stack_that_is_cut_says_so(depth, tmp_path):
-    """As many frames as are ever recorded are not the whole stack; fewer are, and so are other stacks of the file."""
+    """A stack with the maximal number of recorded frames is marked as cut, and other stacks of the file are not."""
     frames = (Frame("", 0, "?"), Frame("app.py", 3, "deeper"), Frame("app.py", 9, "shallow"))
     script = Script().hold(0, 0, 1, stack=depth).hold(0, 2, 3, stack=depth + 1)
     trace = dataclasses.replace(

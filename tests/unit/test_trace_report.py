@@ -34,7 +34,7 @@ def words(text):
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_a_trace_is_readable_at_every_width(width):
-    """At 80 and at 200 columns every part is there, no line is too wide, and no figure is cut off."""
+    """Every part is there at 80 and at 200 columns, no line is too wide, and no figure is cut off."""
     shown = text_of(render_traces([analyse(convoy())]), width)
     lines = shown.splitlines()
 
@@ -59,7 +59,7 @@ def test_tables_hold_the_figures():
 
 
 def test_long_tables_are_cut_unless_all_is_asked_for():
-    """Ten rows of sixty, and how many more there are; with `every` all of them, within the terminal's width."""
+    """A table of sixty rows shows ten, and how many more there are; with `every` all of them, within the width."""
     found = analyse(made_trace(threads=60, events=6000))
     found = replace(found, roles=())  # their names differ in numbers only
     few, every = (text_of(render_traces([found], every=one), 90) for one in (False, True))
@@ -71,7 +71,7 @@ def test_long_tables_are_cut_unless_all_is_asked_for():
 
 
 def test_a_pool_is_one_row_unless_all_is_asked_for():
-    """Sixty threads of few roles are as many rows, with how many threads each is."""
+    """Sixty threads of few roles are as many rows, with the number of threads in each."""
     found = analyse(made_trace(threads=60, events=6000))
     few, every = (text_of(render_traces([found], every=one), 200) for one in (False, True))
 
@@ -83,7 +83,7 @@ def test_a_pool_is_one_row_unless_all_is_asked_for():
 
 
 def test_many_gils_are_cut_unless_all_is_asked_for():
-    """Of seven sub-interpreters four are shown, and how many more there are."""
+    """Four of seven sub-interpreters are shown, and how many more there are."""
     found = analyse(made_trace(threads=7, gils=7, events=700))
 
     assert "... and 3 more GILs: `--all` shows them" in text_of(render_traces([found]))
@@ -91,7 +91,7 @@ def test_many_gils_are_cut_unless_all_is_asked_for():
 
 
 def test_long_names_in_long_tables_are_broken_over_lines():
-    """A name that is wider than half the terminal stands in lines of its own, and figures stay in their columns."""
+    """A name that is wider than half the terminal has lines of its own, and figures stay in their columns."""
     rows = [("x" * 70, f"{number}") for number in range(50)]
     lines = text_of(shown(Table("caption", ("", "figure"), tuple(rows), 1)), 60).splitlines()
 
@@ -100,7 +100,7 @@ def test_long_names_in_long_tables_are_broken_over_lines():
 
 
 def test_only_the_threads_that_are_asked_for():
-    """With threads chosen, other threads have no row."""
+    """Threads that were not chosen have no row."""
     shown = text_of(render_traces([analyse(convoy(), threads={1})], threads=[{1}]), 200)
 
     assert "reader [102]" in shown
@@ -108,7 +108,7 @@ def test_only_the_threads_that_are_asked_for():
 
 
 def test_processes_stand_worst_first():
-    """Of several processes that comes first whose threads waited most."""
+    """The process whose threads waited most comes first."""
     calm, busy = Script().hold(0, 0, 1).trace(9, pid=1, program="calm.py"), convoy(pid=2, program="busy.py")
     shown = text_of(render_traces([analyse(calm), analyse(busy)]))
 
@@ -127,7 +127,7 @@ def test_locks_are_shown_where_there_is_no_gil():
 
 
 def test_the_summary_is_short():
-    """What is said at a program's end: who waited, behind whom, the longest hold, what to try; ten lines at most."""
+    """The summary has who waited, behind whom, the longest hold and what to try, in at most ten lines."""
     lines = summary_lines([analyse(convoy())])
 
     assert lines[:4] == [
@@ -142,7 +142,7 @@ def test_the_summary_is_short():
 
 
 def test_the_summary_of_many_processes_is_short_too():
-    """Of five processes three are told, and how long the others waited."""
+    """The summary of five processes shows three, and how long the others waited."""
     lines = summary_lines([analyse(convoy(pid=number)) for number in range(5)])
 
     assert len(lines) <= 20
@@ -151,7 +151,7 @@ def test_the_summary_of_many_processes_is_short_too():
 
 
 def test_losses_stand_in_the_summary():
-    """That events are missing is said before what follows from the others."""
+    """Missing events are mentioned before what follows from the others."""
     lines = summary_lines([analyse(Script().hold(0, 0, 1).trace(9, loss=Loss(dropped_events=5)))])
 
     assert "  note this trace is not whole: 5 events not recorded for want of room" in lines
@@ -160,7 +160,7 @@ def test_losses_stand_in_the_summary():
 
 @pytest.fixture
 def recording(tmp_path):
-    """A file with a recorded convoy."""
+    """Return the path of a recorded convoy."""
     return writer.write(convoy(), tmp_path / "app.hwt")
 
 
@@ -193,7 +193,7 @@ def test_report_prints_a_trace_as_json(recording, capsys):
     [(["--perfetto"], "x.pftrace"), (["--gecko"], "x.json"), (["--of", "wait", "--collapsed"], "x.txt")],
 )
 def test_report_exports_a_trace(recording, tmp_path, capsys, options, name):
-    """Each format is written to its file; a second time only with `--force`."""
+    """Each format is written to its file, and a second time only with `--force`."""
     path = tmp_path / name
     arguments = ["report", str(recording), *options, str(path)]
 
@@ -207,7 +207,7 @@ def test_report_exports_a_trace(recording, tmp_path, capsys, options, name):
 
 
 def test_report_writes_pages_of_one_trace_and_of_two(recording, tmp_path, capsys):
-    """Two traces side by side are called by their files' names; a window is that of both."""
+    """Two traces side by side are named after their files, and a window is that of both."""
     other = writer.write(convoy(rounds=5), tmp_path / "later.hwt")
     path = tmp_path / "page.html"
     command = ["report", str(recording), "--beside", str(other), "--html", str(path)]
@@ -225,7 +225,7 @@ def test_report_writes_pages_of_one_trace_and_of_two(recording, tmp_path, capsys
 
 
 def test_two_traces_of_one_name_are_both_there(recording, tmp_path):
-    """In folders of their own: the page numbers them."""
+    """Two files of one name, in different folders, are numbered on the page."""
     (tmp_path / "other").mkdir()
     other = writer.write(convoy(rounds=5), tmp_path / "other" / "app.hwt")
     path = tmp_path / "page.html"
@@ -237,7 +237,7 @@ def test_two_traces_of_one_name_are_both_there(recording, tmp_path):
 
 @pytest.mark.parametrize("option", ["--html", "--perfetto"])
 def test_no_output_replaces_a_trace(recording, tmp_path, capsys, option):
-    """Not the one beside it, and no other, whatever is forced."""
+    """A trace beside the shown one, or any other, is never overwritten, even by force."""
     other = writer.write(convoy(rounds=5), tmp_path / "later.hwt")
     before = other.read_bytes()
 
@@ -260,7 +260,7 @@ def test_no_output_replaces_a_trace(recording, tmp_path, capsys, option):
     ],
 )
 def test_bad_arguments_for_a_trace_are_told(recording, capsys, options, message):
-    """What does not fit is told in a sentence with a hint, before anything is written; exit code 2."""
+    """A bad argument gives a sentence with a hint, before anything is written, and exit code 2."""
     assert main(["report", str(recording), *(one.format(folder=recording.parent) for one in options)]) == 2
     error = capsys.readouterr().err
 
@@ -270,7 +270,7 @@ def test_bad_arguments_for_a_trace_are_told(recording, capsys, options, message)
 
 @pytest.mark.parametrize("text", ["-1", "inf", "nan", "soon"])
 def test_a_time_is_a_number_of_seconds(recording, capsys, text):
-    """`--since` takes a number from 0 on."""
+    """The option `--since` takes a number from 0 on."""
     with pytest.raises(SystemExit) as stopped:
         main(["report", str(recording), f"--since={text}"])
 
@@ -285,7 +285,7 @@ def test_options_of_a_trace_are_refused_for_a_run(capsys):
 
 
 def test_files_that_are_no_traces_are_told(tmp_path, capsys):
-    """A file that is not there, or is something else, is told by name; exit code 6."""
+    """A file that does not exist, or is no trace, is named; the exit code is 6."""
     (tmp_path / "text.hwt").write_text("not a trace")
 
     for name in ("text.hwt", "missing.hwt"):

@@ -1,4 +1,4 @@
-"""What we export is typed: a suite as users write it passes a strict type checker, and one with mistakes does not."""
+"""Our exports are typed: a user's suite passes a strict type checker, and one with mistakes does not."""
 
 import subprocess
 import sys
@@ -12,14 +12,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def checked(path):
-    """Return mypy's exit status and what it said, from where our own configuration is not seen."""
+    """Return mypy's exit status and output, from a folder where it does not see our own configuration."""
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", "cache", path.name]
     done = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout
 
 
 def test_a_users_suite_is_typed(tmp_path):
-    """Results, decisions and comparisons are what they are, also where they are awaited."""
+    """Results, decisions and comparisons have their types, also when they are awaited."""
     right, wrong = tmp_path / "right.py", tmp_path / "wrong.py"
     right.write_text(SUITE.read_text())
     wrong.write_text(SUITE.read_text().replace("takes_less_than(0.01)", "takes_less_then(0.01)"))

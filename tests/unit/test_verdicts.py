@@ -1,4 +1,4 @@
-"""What a run says of the claims."""
+"""The verdicts of a run on the claims."""
 
 from dataclasses import replace
 
@@ -38,7 +38,7 @@ def verdict_of(run, claim):
     ],
 )
 def test_a_ratio_claim_follows_its_interval(make_run, threads, outcome):
-    """Supported, refuted and inconclusive follow from where the interval lies."""
+    """The interval's place decides between supported, refuted and inconclusive."""
     verdict = verdict_of(cpu_bound(make_run, threads), "cpu-bound/threads-not-faster")
 
     assert verdict.outcome == outcome
@@ -48,7 +48,7 @@ def test_a_ratio_claim_follows_its_interval(make_run, threads, outcome):
 
 
 def test_an_inconclusive_verdict_says_how_many_launches_would_do(make_run):
-    """The sentence of an undecided comparison carries an estimate larger than what was spent."""
+    """The sentence of an undecided comparison has an estimate larger than the launches spent."""
     verdict = verdict_of(cpu_bound(make_run, [1.0, 1.3, 0.95, 1.2]), "cpu-bound/threads-not-faster")
 
     assert verdict.outcome == "inconclusive"
@@ -57,7 +57,7 @@ def test_an_inconclusive_verdict_says_how_many_launches_would_do(make_run):
 
 
 def test_a_claim_is_as_good_as_its_worst_comparison(make_run):
-    """One start method that refutes the claim refutes it, whatever the other says."""
+    """One start method that refutes the claim refutes it, whatever the other shows."""
     run = cpu_bound(
         make_run,
         [1.0] * 4,
@@ -71,7 +71,7 @@ def test_a_claim_is_as_good_as_its_worst_comparison(make_run):
 
 
 def test_claims_about_the_gil_keep_to_interpreters_with_one(make_run):
-    """On a free-threaded interpreter the GIL's claim is not judged, and the other one is."""
+    """The GIL's claim is not judged on a free-threaded interpreter, and the other one is."""
     run = cpu_bound(make_run, [0.5, 0.51, 0.49, 0.5], interpreter=make_interpreter(free_threaded=True))
 
     assert verdict_of(run, "cpu-bound/threads-not-faster").outcome == "not measured"
@@ -90,7 +90,7 @@ def race(make_run, lost_by_version):
 
 
 def test_one_interpreter_that_loses_updates_is_enough(make_run):
-    """The claim of non-atomicity holds if any interpreter shows it, and says which."""
+    """The claim of non-atomicity holds if any interpreter shows it, and the sentence names that interpreter."""
     verdict = verdict_of(race(make_run, {"3.8.1": 0, "3.9.1": 12}), "race/not-atomic")
 
     assert verdict.outcome == "supported"
@@ -98,14 +98,14 @@ def test_one_interpreter_that_loses_updates_is_enough(make_run):
 
 
 def test_no_loss_anywhere_does_not_rule_it_out(make_run):
-    """That no interpreter has shown a loss yet leaves the claim of non-atomicity open."""
+    """The claim of non-atomicity is open if no interpreter has shown a loss yet."""
     verdict = verdict_of(race(make_run, {"3.8.1": 0, "3.9.1": 0}), "race/not-atomic")
 
     assert (verdict.outcome, "does not rule it out" in verdict.sentence) == ("inconclusive", True)
 
 
 def test_cells_whose_launches_all_failed_keep_a_claim_open(make_run):
-    """One start method that never succeeded is not the same as one that was not asked for."""
+    """A start method that never succeeded keeps the claim open, unlike one that was not asked for."""
     run = cpu_bound(make_run, [1.0] * 4, **{"processes-spawn": [], "processes-forkserver": [0.5, 0.51, 0.5, 0.5]})
 
     verdict = verdict_of(run, "cpu-bound/processes-faster")
@@ -125,7 +125,7 @@ def test_a_count_without_launches_supports_nothing(make_run):
 
 
 def test_a_mean_does_not_support_what_an_interpreter_refutes(make_run):
-    """Two interpreters that err in opposite directions do not make a claim true."""
+    """Two interpreters that deviate in opposite directions do not make a claim true."""
     first, second = make_interpreter("3.12.1"), make_interpreter("3.13.0")
     cells = []
     for interpreter, level in ((first, 0.8), (second, 1.25)):
@@ -139,7 +139,7 @@ def test_a_mean_does_not_support_what_an_interpreter_refutes(make_run):
 
 
 def test_more_cores_than_the_sweep_are_said(make_run):
-    """Where the sweep ends below the physical cores, the verdict says so instead of blaming the launches."""
+    """A sweep that ends below the physical cores is named as the reason, instead of the launches."""
     run = make_run([(make_cell("sha256", "1 thread", "3.13.0"), launches(1.0, 1.0))], machine=make_machine(16))
 
     verdict = verdict_of(run, "sha256/no-gain-past-cores")
@@ -148,14 +148,14 @@ def test_more_cores_than_the_sweep_are_said(make_run):
 
 
 def test_nothing_lost_supports_append(make_run):
-    """A count of nought in every sample supports a claim of none."""
+    """A count of 0 in every sample supports a claim of none."""
     verdict = verdict_of(race(make_run, {"3.8.1": 5}), "race/append-safe")
 
     assert (verdict.outcome, verdict.deciding.count) == ("supported", 0)
 
 
 def test_pairs_of_interpreters_are_compared_by_their_short_names(make_run):
-    """A claim on 3.11 against 3.10 finds the run's patches of them; without one of them it is not measured."""
+    """A claim on 3.11 against 3.10 uses the run's patches of them, and is not measured without one of them."""
 
     def run(*versions):
         interpreters = [make_interpreter(version) for version in versions]
@@ -205,7 +205,7 @@ def test_every_published_figure_of_a_claim_is_there():
 
 
 def test_every_published_result_of_these_experiments_is_cited():
-    """No published result of an experiment here is left without that experiment naming it."""
+    """Each published result of an experiment here is named by that experiment."""
     for experiment in experiments():
         theirs = {result["source"] for result in results() if result["experiment"] == experiment.name}
         assert theirs <= set(experiment.sources)
@@ -227,7 +227,7 @@ def test_claims_name_variants_that_exist():
 
 
 def test_every_published_result_has_a_claim_with_its_figures():
-    """Each result of published.toml is held against ours by at least one claim (E1 alone gives no figures to compare)."""
+    """Each result of published.toml is compared with ours by at least one claim (E1 alone has no figures to compare)."""
     figures = [figure for one in experiments() for claim in one.claims for figure in claim.published]
     said = {(figure.source, figure.setting) for figure in figures}
     said |= {(figure.bottom_source, figure.bottom_setting) for figure in figures if figure.bottom_source}
@@ -250,7 +250,7 @@ def test_claim_ids_are_unique_and_begin_with_their_experiment():
 
 
 def test_the_mean_over_interpreters_says_what_no_single_one_can(make_run):
-    """Two noisy interpreters whose noise is not shared leave each open and their mean decided."""
+    """The mean of two noisy interpreters with independent noise is decided, although each of them is open."""
     first, second = make_interpreter("3.12.1"), make_interpreter("3.13.0")
     noise = [1.25, 0.85, 1.2, 0.8]
     cells = []
@@ -270,7 +270,7 @@ def test_the_mean_over_interpreters_says_what_no_single_one_can(make_run):
 
 
 def test_cells_that_took_turns_are_compared_sample_by_sample(make_run):
-    """What slowed the machine for one round drops out, where medians of each launch would keep it."""
+    """A slow machine in one round cancels out, where medians of each launch would keep it."""
     serial, threads = (make_cell("cpu-bound", label, "3.13.0") for label in ("serial", "threads"))
     run = make_run(
         [
@@ -296,7 +296,7 @@ def test_cells_that_took_turns_are_compared_sample_by_sample(make_run):
 
 
 def test_launches_behind_a_ratio_are_the_blocks_that_both_have(make_run):
-    """Of two cells with many launches in other blocks only the common ones count, and an estimate is made from them."""
+    """Only the blocks that both cells have count, and an estimate is made from them."""
     interpreter = make_interpreter()
     serial, threads = (make_cell("cpu-bound", label, interpreter.id) for label in ("serial", "threads"))
     run = make_run(
@@ -314,7 +314,7 @@ def test_launches_behind_a_ratio_are_the_blocks_that_both_have(make_run):
 
 
 def test_too_many_launches_are_told_apart_from_none_known(make_run):
-    """A ratio that lies on its threshold, with noise: no number of launches is advice, and it gets none."""
+    """A ratio on its threshold, with noise, is not advised any number of launches."""
     verdict = verdict_of(
         cpu_bound(make_run, [0.95 * factor for factor in (0.5, 2, 0.5, 2)]), "cpu-bound/threads-not-faster"
     )
